@@ -10,9 +10,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from specwhisper import SpeculativeWhisper
-from specwhisper.evaluation.references import from_folder
-from specwhisper.evaluation.side_by_side import compare
-from specwhisper.evaluation.ways import in_one_process
+from specwhisper_evaluation.comparison import compare
+from specwhisper_evaluation.methods import in_one_process
+from specwhisper_evaluation.references import from_folder
 
 
 def main() -> None:
@@ -21,9 +21,9 @@ def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else samples
     pair = SpeculativeWhisper("demo-draft-tiny", "demo-target", device="cpu", batch_size=1)
     comparison = compare(in_one_process(pair, language="en"), from_folder(folder))
-    for arm in (comparison.standard, comparison.speculative):
-        rates = comparison.rates(arm)
-        print(f"{arm.name}: {rates.wer:.1%} of words wrong, {arm.elapsed_s:.1f} s")
+    for method in (comparison.standard, comparison.speculative):
+        rates = comparison.rates(method)
+        print(f"{method.name}: {rates.wer:.1%} of words wrong, {method.elapsed_s:.1f} s")
     count = len(comparison.references)
     print(f"{comparison.num_identical} of {count} texts are identical, token for token")
 

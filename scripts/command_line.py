@@ -13,7 +13,6 @@ from typing import Any
 
 import typer.main
 
-from specwhisper.evaluation.command import app as evaluate
 from specwhisper_client.cli.main import app
 
 PAGE = Path(__file__).parents[1] / "docs" / "command-line.md"
@@ -31,9 +30,7 @@ def sections() -> Iterator[str]:
     group: Any = typer.main.get_command(app)
     yield section("specwhisper [OPTIONS] COMMAND", group)
     for name, command in group.commands.items():
-        yield section(
-            f"specwhisper {name}", typer.main.get_command(evaluate) if name == "evaluate" else command
-        )
+        yield section(f"specwhisper {name}", command)
         for inner_name, inner in getattr(command, "commands", {}).items():
             yield section(f"specwhisper {name} {inner_name}", inner)
 

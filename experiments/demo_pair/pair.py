@@ -20,14 +20,14 @@ from experiments.common.replay.record import (
 from experiments.demo_pair.realignment import Agreement, agreement
 from specwhisper.audio.recording import Recording
 from specwhisper.audio.scan import log_mel_max
-from specwhisper.evaluation.references import from_folder
-from specwhisper.evaluation.scoring import error_rates
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.choosing import Row
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, AudioChunk
+from specwhisper_evaluation.references import from_folder
+from specwhisper_evaluation.scoring import error_rates
 
 MAX_CONTINUATION = 32  # tokens that are followed after an error, so the longest run that is counted
 HELD = 60  # tokens in the slot of a timed step: the middle of a window of speech

@@ -24,10 +24,10 @@ from experiments.peers.arms import (
     System,
     precisions,
 )
-from specwhisper.evaluation.references import from_folder
-from specwhisper.evaluation.scoring import error_rates
 from specwhisper.speculation.comparison import Ratio
 from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper_evaluation.references import from_folder
+from specwhisper_evaluation.scoring import error_rates
 
 COLUMNS = "ms per token", "/ transformers", "/ target-only", "WER", "tokens/pass", "accepted", "text"
 COMPARABLE = {FLOAT32: (FLOAT32, FLOAT16), INT8: (INT8,)}  # whisper.cpp's float16 stands beside our float32

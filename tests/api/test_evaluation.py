@@ -1,4 +1,4 @@
-"""Recordings with texts, transcribed in both ways: which are compared, and which are left out."""
+"""Recordings with texts, transcribed by both methods: which are compared, and which are left out."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 from specwhisper import SpeculativeWhisper
 from specwhisper.errors import InvalidAudio, InvalidRequest
-from specwhisper.evaluation.command import app
-from specwhisper.evaluation.references import Reference, from_dataset, from_folder
-from specwhisper.evaluation.side_by_side import compare
-from specwhisper.evaluation.tables import facts
-from specwhisper.evaluation.ways import in_one_process
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
+from specwhisper_client.cli.main import app
+from specwhisper_evaluation.comparison import compare
+from specwhisper_evaluation.methods import in_one_process
+from specwhisper_evaluation.references import Reference, from_dataset, from_folder
+from specwhisper_evaluation.tables import facts
 from tests.e2e.processes import run
 
 SAMPLES = DEMO_FOLDER / "samples"
@@ -34,7 +34,7 @@ def short() -> list[Reference]:
 
 
 @pytest.mark.nightly
-def test_both_ways_write_the_same_and_are_scored(pair, short):
+def test_both_methods_write_the_same_and_are_scored(pair, short):
     comparison = compare(in_one_process(pair, language="English"), short, batch_size=2)
     assert comparison.num_identical == len(short) == len(comparison.references)
     assert comparison.language == "en"
@@ -54,7 +54,7 @@ def test_recordings_that_cannot_be_decoded_are_skipped_and_named(pair, short):
     found = compare(
         in_one_process(pair, language="en"),
         [broken, short[0]],
-        on_bad=lambda reference, error: bad.append((reference.name, str(error))),
+        on_undecodable=lambda reference, error: bad.append((reference.name, str(error))),
     )
     assert found.references == [short[0].text]
     assert [name for name, _ in bad] == ["broken.wav"]
@@ -72,7 +72,7 @@ def test_the_command_continues_without_them_and_exits_with_1(short, tmp_path):
     (tmp_path / "bad.wav").write_bytes(b"RIFF, or so")
     (tmp_path / "bad.txt").write_text("one two")
     models = ["--final-model", "demo-target", "--draft-model", "demo-draft-tiny", "--device", "cpu"]
-    result = CliRunner().invoke(app, ["--folder", str(tmp_path), "--language", "en", *models])
+    result = CliRunner().invoke(app, ["evaluate", "--folder", str(tmp_path), "--language", "en", *models])
     assert result.exit_code == 1
     assert "1 recording," in result.stdout
     assert "left out: bad.wav: Audio file" in result.stderr

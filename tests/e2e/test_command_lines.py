@@ -49,6 +49,12 @@ def test_a_server_without_its_packages_names_the_extra(module, extra):
     assert "Traceback" not in err
 
 
+def test_evaluate_without_its_packages_names_the_extra(tmp_path):
+    command = ("specwhisper_client.cli.main", "evaluate", "--folder", str(tmp_path))
+    sentence = "error: evaluate needs jiwer: pip install 'specwhisper[evaluation]'."
+    assert run("tests.without", "jiwer", *command) == (2, "", sentence)
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     mostly_nightly(

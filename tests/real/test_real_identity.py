@@ -7,9 +7,9 @@ import pytest
 
 from experiments.exactness.comparison import differences
 from specwhisper.engine.inline_pair import InlinePair
-from specwhisper.evaluation.scoring import error_rates
 from specwhisper.options import GREEDY, DecodingOptions
 from specwhisper.types import Mode
+from specwhisper_evaluation.scoring import error_rates
 from tests.nightly import mostly_nightly
 from tests.real.pair import (
     MODES,

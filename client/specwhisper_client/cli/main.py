@@ -110,16 +110,6 @@ def health(
         raise typer.Exit(1)
 
 
-@app.command(
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)
-def evaluate(context: typer.Context) -> None:
-    """Compare a target alone with a pair: word error rate, time and acceptance."""
-    command = imported("specwhisper.evaluation.command", "evaluate", "evaluation")
-    command.app(context.args, prog_name="specwhisper evaluate", obj=context.obj)
-
-
 @app.command()
 def serve(
     config: Annotated[

@@ -1,1 +1,1 @@
-"""Parts of the client and of evaluation."""
+"""Parts of the client."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import specwhisper
+from specwhisper.extras import offers
 
 ROOT = Path(__file__).parents[3]
 
@@ -18,6 +19,7 @@ RAY = {"ray"}
 
 # Where the package's own names are defined.
 HOMES = {f"specwhisper.{name}": home for home, names in specwhisper._HOMES.items() for name in names}
+HOMES |= {f"specwhisper.{name}": offer.module for name, offer in offers("exports").items()}
 CORE = {
     "specwhisper",
     *(f"specwhisper.{name}" for name in "errors extras languages live onnx_metadata".split()),
@@ -66,7 +68,6 @@ LAYERS = {
     "specwhisper.model": (CORE | PURE, GRPC | RAY),
     "specwhisper.engine": (CORE | PURE | {"specwhisper.model"}, GRPC | RAY),
     "specwhisper.api": (CORE | PURE | {"specwhisper.model", "specwhisper.engine"}, GRPC | RAY),
-    "specwhisper.evaluation": (CORE | PURE | MODELS | SERVICE | {"specwhisper_client"}, TORCH | GRPC | RAY),
     "specwhisper.text": (CORE | PURE | MODELS, GRPC | RAY),
     "specwhisper.wire": (CORE | PURE, TORCH | RAY),
     "specwhisper.observe": (CORE | PURE | {"specwhisper.wire"}, TORCH | RAY),
@@ -89,6 +90,7 @@ LAYERS = {
     "specwhisper_top": (CORE | PURE | SERVICE | {"specwhisper_client"}, TORCH | RAY),
     "specwhisper_riva": (CORE | PURE | SERVICE | {"specwhisper_draft_server"}, TORCH | RAY),
     "specwhisper_recognisers": (CORE | PURE | MODELS | SERVICE | {"specwhisper_draft_server"}, RAY),
+    "specwhisper_evaluation": (CORE | PURE | MODELS | SERVICE | {"specwhisper_client"}, TORCH | GRPC | RAY),
 }
 LIGHT = ("specwhisper_client", "specwhisper_gateway", "specwhisper_wyoming", "specwhisper_top")
 FOLDERS = (

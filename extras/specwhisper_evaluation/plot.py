@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.evaluation.side_by_side import Comparison
 from specwhisper.extras import needs_extra
-from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper_evaluation.comparison import Comparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +22,7 @@ def check_plot(path: Path) -> None:
 
     Raises
     ------
-    InvalidRequest : for another format, or a folder that does not exist.
+    InvalidRequest : for another format.
     MissingExtra : if matplotlib is not installed.
     """
     if path.suffix.lower() not in SUFFIXES:
@@ -42,14 +41,13 @@ def plot(comparison: Comparison, path: Path) -> None:
     from matplotlib.figure import Figure
 
     recordings = comparison.recordings
-    counts = [recording.speculative.stats or SpeculationStatistics() for recording in recordings]
     numbers = list(range(1, len(recordings) + 1))
     figure = Figure(figsize=(min(12.0, 5.0 + 0.3 * len(recordings)), 6.0), layout="constrained")
     model = comparison.model
     figure.suptitle(f"{model.target} with {model.draft}, {comparison.speculative.name}", fontsize=11)
     accepted, faster = figure.subplots(2, 1, sharex=True)
     bars = {"color": COLOUR, "width": 0.7 if len(recordings) <= MAX_LABELS else 1.0}
-    accepted.bar(numbers, [100 * each.acceptance_rate for each in counts], **bars)
+    accepted.bar(numbers, [100 * recording.statistics.acceptance_rate for recording in recordings], **bars)
     accepted.set(ylabel="accepted candidates (%)", ylim=(0, 100))
     faster.bar(numbers, [recording.speed_up for recording in recordings], **bars)
     faster.set(ylabel="speed-up")

@@ -1,4 +1,4 @@
-"""Recordings with reference texts, error rates, and the tables and plot of both arms."""
+"""Recordings with reference texts, error rates, and the tables and plot of both methods."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from typer.testing import CliRunner
 
 from specwhisper.api.progress import ProgressBar
 from specwhisper.errors import InvalidRequest, MissingExtra
-from specwhisper.evaluation.command import app
-from specwhisper.evaluation.plot import check_plot, plot
-from specwhisper.evaluation.references import Reference, from_folder
-from specwhisper.evaluation.scoring import error_rates
-from specwhisper.evaluation.side_by_side import Arm, ComparedRecording, Comparison, Way, compare
-from specwhisper.evaluation.tables import facts, recordings_table, table_of
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.types import Segment
+from specwhisper_client.cli.main import app
+from specwhisper_evaluation.comparison import ComparedRecording, Comparison, Method, MethodResults, compare
+from specwhisper_evaluation.plot import check_plot, plot
+from specwhisper_evaluation.references import Reference, from_folder
+from specwhisper_evaluation.scoring import error_rates
+from specwhisper_evaluation.tables import facts, recordings_table, table_of
 from tests.nightly import mostly_nightly
 
 
@@ -144,8 +144,12 @@ def comparison() -> Comparison:
         result("one two", 1, 2, stats=DRAFTED, model=PAIR),
         result("three", 4, stats=DRAFTED, model=PAIR),
     ]
-    arms = Arm("target alone", alone, [2.0, 3.0]), Arm("speculative", pair, [1.0, 1.0])
-    return Comparison(["a.flac", "b.flac"], ["one two", "free"], *arms)
+    return Comparison(
+        ["a.flac", "b.flac"],
+        ["one two", "free"],
+        MethodResults("target alone", alone, [2.0, 3.0]),
+        MethodResults("speculative", pair, [1.0, 1.0]),
+    )
 
 
 def printed(table: Table) -> str:
@@ -154,7 +158,7 @@ def printed(table: Table) -> str:
     return console.export_text()
 
 
-def test_the_table_has_both_arms(comparison):
+def test_the_table_has_both_methods(comparison):
     text = printed(table_of(comparison))
     for part in (
         "large-v3 with tiny: 2 recordings, 10 s",
@@ -202,7 +206,8 @@ def test_the_facts_can_be_written_as_json(comparison):
 
 
 def test_a_single_batch_has_no_spread(comparison):
-    one = Comparison(["a"], ["one"], Arm("", comparison.standard.results[:1], [3.0]), Arm("", [], [2.0]))
+    standard = MethodResults("", comparison.standard.results[:1], [3.0])
+    one = Comparison(["a"], ["one"], standard, MethodResults("", [], [2.0]))
     assert str(one.speed_up_of_batches) == "1.50 [n = 1]"
 
 
@@ -212,11 +217,12 @@ def test_joined_chunks_are_compared_by_their_texts():
 
 
 def test_translations_are_scored_as_english():
-    arm = Arm("", [result("one", options=DecodingOptions.greedy(task=Task.TRANSLATE))], [1.0])
-    assert Comparison([""], ["one"], arm, arm).language == "en"
+    translation = result("one", options=DecodingOptions.greedy(task=Task.TRANSLATE))
+    results = MethodResults("", [translation], [1.0])
+    assert Comparison([""], ["one"], results, results).language == "en"
 
 
-def test_ways_alternate_and_share_the_progress(tmp_path):
+def test_methods_alternate_and_share_the_progress(tmp_path):
     for name in "abc":
         soundfile.write(tmp_path / f"{name}.wav", np.zeros(16_000, np.int16), 16_000)
     references = [Reference(name, tmp_path / f"{name}.wav", name) for name in "abc"]
@@ -230,16 +236,20 @@ def test_ways_alternate_and_share_the_progress(tmp_path):
         def finish(self, index):
             shown.append((index, "done"))
 
-    def way(name: str) -> Way:
+    def method(name: str) -> Method:
         def transcribe(batch, on_position):
             calls.append(name + "".join(each.name for each in batch))
             on_position(0, 0.5)
             return [result(each.name) for each in batch]
 
-        return Way(name, transcribe)
+        return Method(name, transcribe)
 
-    ways = way("alone "), way("pair ")
-    found = compare(ways, references, bar=Bar(4, False), on_bad=lambda each, error: bad.append(each.name))
+    found = compare(
+        (method("alone "), method("pair ")),
+        references,
+        bar=Bar(4, False),
+        on_undecodable=lambda each, error: bad.append(each.name),
+    )
     assert calls == ["alone a", "pair a", "alone a", "pair a", "pair b", "alone b", "alone c", "pair c"]
     assert (found.names, bad) == (["a", "b", "c"], ["bad"])
     assert found.standard.texts == found.speculative.texts == ["a", "b", "c"]
@@ -250,13 +260,13 @@ def test_ways_alternate_and_share_the_progress(tmp_path):
 @pytest.mark.parametrize("name", ["one.png", "one.SVG"])
 @pytest.mark.parametrize("count", mostly_nightly([2, 1, 40]))
 def test_a_plot_is_written(comparison, tmp_path, name, count):
-    arms = (
-        Arm("", arm.results[:1] * count, arm.seconds[:1] * count)
-        for arm in (comparison.standard, comparison.speculative)
+    methods = (
+        MethodResults("", each.results[:1] * count, each.seconds[:1] * count)
+        for each in (comparison.standard, comparison.speculative)
     )
     path = tmp_path / name
     check_plot(path)
-    plot(Comparison(["$a_b.flac"] * count, ["one"] * count, *arms), path)
+    plot(Comparison(["$a_b.flac"] * count, ["one"] * count, *methods), path)
     assert path.read_bytes()[:4] in (b"\x89PNG", b"<?xm")
     with pytest.raises(InvalidRequest, match="cannot be written"):
         plot(comparison, tmp_path / "nowhere" / name)
@@ -288,6 +298,6 @@ def test_a_plot_that_cannot_be_written_is_refused_first(tmp_path, monkeypatch):
     ],
 )
 def test_options_that_do_not_fit_are_refused(arguments, reason):
-    done = CliRunner().invoke(app, arguments)
+    done = CliRunner().invoke(app, ["evaluate", *arguments])
     assert (done.exit_code, done.stdout) == (1, "")
-    assert reason in done.stderr
+    assert reason in str(done.exception)

@@ -7,25 +7,26 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 
 from specwhisper.api.progress import ProgressBar
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.inputs import recordings_in
 from specwhisper.errors import InvalidAudio
-from specwhisper.evaluation.references import Reference
-from specwhisper.evaluation.scoring import ErrorRates, error_rates
 from specwhisper.options import Task
 from specwhisper.speculation.comparison import Ratio
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.types import SAMPLE_RATE
+from specwhisper_evaluation.references import Reference
+from specwhisper_evaluation.scoring import ErrorRates, error_rates
 
 OnPosition = Callable[[int, float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """One way to transcribe.
+class Method:
+    """A method of transcribing.
 
     Attributes
     ----------
@@ -39,8 +40,8 @@ class Way:
 
 
 @dataclass(slots=True)
-class Arm:
-    """The results of one way; ``seconds`` are the times of its batches."""
+class MethodResults:
+    """The results of one method; ``seconds`` are the times of its batches."""
 
     name: str
     results: list[Transcription] = field(default_factory=list)
@@ -68,7 +69,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRecording:
-    """One recording with its reference text, transcribed in both ways."""
+    """One recording with its reference text, transcribed by both methods."""
 
     name: str
     reference: str
@@ -83,6 +84,11 @@ class ComparedRecording:
         )
 
     @property
+    def statistics(self) -> SpeculationStatistics:
+        """Those of the pair."""
+        return self.speculative.stats or SpeculationStatistics()
+
+    @property
     def speed_up(self) -> float:
         """Time from request to last text of the target alone over that of the pair."""
         return self.standard.elapsed_s / self.speculative.elapsed_s
@@ -90,7 +96,7 @@ class ComparedRecording:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The results of both arms over the same recordings.
+    """The results of both methods over the same recordings.
 
     Attributes
     ----------
@@ -99,8 +105,8 @@ class Comparison:
 
     names: list[str]
     references: list[str]
-    standard: Arm
-    speculative: Arm
+    standard: MethodResults
+    speculative: MethodResults
 
     @property
     def recordings(self) -> list[ComparedRecording]:
@@ -142,46 +148,47 @@ class Comparison:
         """Recordings of which both wrote the same tokens."""
         return sum(recording.is_identical for recording in self.recordings)
 
-    def rates(self, arm: Arm) -> ErrorRates:
-        """Return the error rates of an arm."""
-        return error_rates(self.references, arm.texts, self.language)
+    def rates(self, results: MethodResults) -> ErrorRates:
+        """Return the error rates of a method."""
+        return error_rates(self.references, results.texts, self.language)
 
 
 def compare(
-    ways: tuple[Way, Way],
+    methods: tuple[Method, Method],
     references: Iterable[Reference],
     *,
     batch_size: int = 1,
     bar: ProgressBar | None = None,
-    on_bad: Callable[[Reference, InvalidAudio], None] | None = None,
+    on_undecodable: Callable[[Reference, InvalidAudio], None] | None = None,
 ) -> Comparison:
-    """Transcribe each batch in both ways, in alternating order.
+    """Transcribe each batch by both methods, in alternating order.
 
     The first batch is transcribed once more beforehand, untimed, because first calls take longer.
 
     Parameters
     ----------
-    ways : that of the target alone, and that of the pair.
+    methods : that of the target alone, and that of the pair.
     bar : shows how far it is.
-    on_bad : called with each recording that cannot be decoded, which is left out; without it, the error is
-        raised.
+    on_undecodable : called with each recording that cannot be decoded, which is left out; without it, the
+        error is raised.
     """
     bar = bar or ProgressBar(None, is_shown=False)
-    standard, speculative = arms = Arm(ways[0].name), Arm(ways[1].name)
+    standard, speculative = both = MethodResults(methods[0].name), MethodResults(methods[1].name)
     names: list[str] = []
     texts: list[str] = []
-    for number, batch in enumerate(_batches(_good(references, on_bad, bar), batch_size)):
+    decodable = _decodable(references, on_undecodable, bar)
+    for number, batch in enumerate(iter(lambda: list(islice(decodable, batch_size)), [])):
         recordings = [reference for reference, _ in batch]
         if number == 0:
-            for way in ways:
-                way.transcribe(recordings, lambda index, at_s: None)
-        order = list(zip(ways, arms, strict=True))
-        for turn, (way, arm) in enumerate(order if number % 2 == 0 else reversed(order)):
+            for method in methods:
+                method.transcribe(recordings, lambda index, at_s: None)
+        order = list(zip(methods, both, strict=True))
+        for turn, (method, results) in enumerate(order if number % 2 == 0 else reversed(order)):
             on_position = partial(_advance, bar, len(names), turn, [duration_s for _, duration_s in batch])
             started_s = time.perf_counter()
-            results = way.transcribe(recordings, on_position)
-            arm.seconds.append(time.perf_counter() - started_s)
-            arm.results += results
+            transcribed = method.transcribe(recordings, on_position)
+            results.seconds.append(time.perf_counter() - started_s)
+            results.results += transcribed
         for index in range(len(batch)):
             bar.finish(len(names) + index)
         names += [reference.name for reference in recordings]
@@ -192,7 +199,7 @@ def compare(
 def _advance(
     bar: ProgressBar, first: int, turn: int, durations_s: Sequence[float], index: int, at_s: float
 ) -> None:
-    """Show a recording's position; each way is half of its progress."""
+    """Show a recording's position; each method is half of its progress."""
     bar.advance(first + index, (turn + min(1.0, at_s / durations_s[index])) / 2)
 
 
@@ -200,9 +207,9 @@ def _tokens(result: Transcription) -> list[int]:
     return [token for segment in result.segments for token in segment.tokens]
 
 
-def _good(
+def _decodable(
     references: Iterable[Reference],
-    on_bad: Callable[[Reference, InvalidAudio], None] | None,
+    on_undecodable: Callable[[Reference, InvalidAudio], None] | None,
     bar: ProgressBar,
 ) -> Iterator[tuple[Reference, float]]:
     """Yield the recordings that can be decoded, with their lengths in seconds."""
@@ -214,22 +221,9 @@ def _good(
                     raise source
                 num_bytes += sum(map(len, source.decode()))
         except InvalidAudio as error:
-            if on_bad is None:
+            if on_undecodable is None:
                 raise
-            on_bad(reference, error)
+            on_undecodable(reference, error)
             bar.finish(-1)  # it has no number among the others
         else:
             yield reference, num_bytes / BYTES_PER_SAMPLE / SAMPLE_RATE
-
-
-def _batches(
-    references: Iterable[tuple[Reference, float]], size: int
-) -> Iterator[list[tuple[Reference, float]]]:
-    batch: list[tuple[Reference, float]] = []
-    for reference in references:
-        batch.append(reference)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch:
-        yield batch

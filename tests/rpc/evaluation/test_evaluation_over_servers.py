@@ -13,12 +13,11 @@ from typer.testing import CliRunner
 
 from experiments.common.models.scripted import recording
 from specwhisper.errors import InvalidRequest
-from specwhisper.evaluation.command import app
-from specwhisper.evaluation.references import Reference
-from specwhisper.evaluation.side_by_side import Comparison, compare
-from specwhisper.evaluation.ways import over_servers
 from specwhisper.types import Mode
-from specwhisper_client.cli.main import app as specwhisper
+from specwhisper_client.cli.main import app
+from specwhisper_evaluation.comparison import Comparison, compare
+from specwhisper_evaluation.methods import over_servers
+from specwhisper_evaluation.references import Reference
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.services import running_pair, target_alone
 
@@ -41,8 +40,8 @@ def folder(tmp_path):
 
 async def compared(address: str, *references: Reference, batch_size: int = 1, **how) -> Comparison:
     def run() -> Comparison:
-        with over_servers(address, **how) as ways:
-            return compare(ways, references, batch_size=batch_size)
+        with over_servers(address, **how) as methods:
+            return compare(methods, references, batch_size=batch_size)
 
     return await asyncio.to_thread(run)
 
@@ -65,7 +64,8 @@ async def test_the_command_writes_tables_and_figures(folder):
     file = folder / "figures.json"
     arguments = ("--folder", str(folder), "--json", str(file), "--mode", "pipelined", "--plot", f"{file}.svg")
     async with running_pair() as (_, draft):
-        done = await asyncio.to_thread(CliRunner().invoke, app, [*arguments, "--server", draft.address])
+        command = ["evaluate", *arguments, "--server", draft.address]
+        done = await asyncio.to_thread(CliRunner().invoke, app, command)
     assert (done.exit_code, done.stderr) == (0, "")
     assert "2 of 2 identical" in done.stdout
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith(("0.flac", "1.flac"))]
@@ -96,5 +96,5 @@ async def test_a_token_before_the_command_reaches_the_server(folder, monkeypatch
     async with serving(server) as address:
         (folder / "token").write_text("secret-token-of-a-test")
         arguments = ["--token-file", str(folder / "token"), "evaluate", "--folder", str(folder)]
-        await asyncio.to_thread(CliRunner().invoke, specwhisper, [*arguments, "--server", address])
+        await asyncio.to_thread(CliRunner().invoke, app, [*arguments, "--server", address])
     assert seen == ["Bearer secret-token-of-a-test"]

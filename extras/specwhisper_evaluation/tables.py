@@ -9,9 +9,9 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from specwhisper.evaluation.scoring import error_rates
-from specwhisper.evaluation.side_by_side import Arm, ComparedRecording, Comparison
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper_evaluation.comparison import ComparedRecording, Comparison, MethodResults
+from specwhisper_evaluation.scoring import error_rates
 
 FACTS_OF_DRAFT = (
     *("acceptance_rate", "alpha", "mean_run", "num_corrections", "num_realigned"),
@@ -20,7 +20,7 @@ FACTS_OF_DRAFT = (
 
 
 def table_of(comparison: Comparison) -> Table:
-    """Return a table of both arms."""
+    """Return a table of both methods."""
     count = len(comparison.references)
     recordings = f"{count} recording{'s' * (count != 1)}, {comparison.duration_s:.0f} s"
     caption = f"{comparison.speed_up:.2f} times as fast; {comparison.num_identical} of {count} identical"
@@ -41,14 +41,14 @@ def table_of(comparison: Comparison) -> Table:
         title=escape(f"{comparison.model.target} with {comparison.model.draft}: {recordings}"),
         caption=escape(caption),
     )
-    for arm in (comparison.standard, comparison.speculative):
-        rates, counts = comparison.rates(arm), arm.statistics
+    for results in (comparison.standard, comparison.speculative):
+        rates, counts = comparison.rates(results), results.statistics
         table.add_row(
-            arm.name,
+            results.name,
             f"{rates.wer:.2%}",
             f"{rates.cer:.2%}",
-            f"{arm.elapsed_s:.1f} s",
-            f"{arm.elapsed_s / comparison.duration_s:.3f}",
+            f"{results.elapsed_s:.1f} s",
+            f"{results.elapsed_s / comparison.duration_s:.3f}",
             _accepted(counts),
             f"{counts.tokens_per_forward:.2f}",
         )
@@ -73,7 +73,7 @@ def recordings_table(comparison: Comparison) -> Table:
     for heading in ("audio", *rates, "speed-up", *drafted, "same"):
         table.add_column(heading, justify="right", no_wrap=True)
     for recording, wer, standard_wer in rows:
-        counts = recording.speculative.stats or SpeculationStatistics()
+        counts = recording.statistics
         table.add_row(
             escape(recording.name),
             f"{recording.speculative.duration_s:.1f} s",
@@ -99,27 +99,24 @@ def facts(comparison: Comparison) -> dict[str, Any]:
         "speed_up_of_batches": asdict(comparison.speed_up_of_batches),
         "num_identical": comparison.num_identical,
         "references": comparison.references,
-        "standard": _facts_of_arm(comparison, comparison.standard),
-        "speculative": _facts_of_arm(comparison, comparison.speculative),
+        "standard": _facts_of_method(comparison, comparison.standard),
+        "speculative": _facts_of_method(comparison, comparison.speculative),
         "recordings": [_facts_of_recording(each, comparison.language) for each in comparison.recordings],
     }
 
 
-def _facts_of_arm(comparison: Comparison, arm: Arm) -> dict[str, Any]:
-    rates, counts = comparison.rates(arm), arm.statistics
+def _facts_of_method(comparison: Comparison, results: MethodResults) -> dict[str, Any]:
     return {
-        "name": arm.name,
-        "wer": rates.wer,
-        "cer": rates.cer,
-        "elapsed_s": arm.elapsed_s,
-        **_facts_of_draft(counts),
-        "batch_seconds": arm.seconds,
-        "texts": arm.texts,
+        "name": results.name,
+        **asdict(comparison.rates(results)),
+        "elapsed_s": results.elapsed_s,
+        **_facts_of_draft(results.statistics),
+        "batch_seconds": results.seconds,
+        "texts": results.texts,
     }
 
 
 def _facts_of_recording(recording: ComparedRecording, language: str) -> dict[str, Any]:
-    counts = recording.speculative.stats or SpeculationStatistics()
     wer, standard_wer = _wers(recording, language)
     return {
         "name": recording.name,
@@ -129,7 +126,7 @@ def _facts_of_recording(recording: ComparedRecording, language: str) -> dict[str
         "elapsed_s": recording.speculative.elapsed_s,
         "standard_elapsed_s": recording.standard.elapsed_s,
         "speed_up": recording.speed_up,
-        **_facts_of_draft(counts),
+        **_facts_of_draft(recording.statistics),
         "is_identical": recording.is_identical,
     }
 

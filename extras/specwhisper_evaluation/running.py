@@ -1,0 +1,132 @@
+"""Compare as ``specwhisper evaluate`` asks: print tables, write figures."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from specwhisper.api.progress import ProgressBar
+from specwhisper.api.speculative_config import SpeculativeConfig
+from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.extras import needs_extra
+from specwhisper.options import options_from
+from specwhisper.printable import escaped
+from specwhisper.rpc.channels import Credentials
+from specwhisper.types import DTYPES
+from specwhisper_evaluation.command import EvaluateOptions, Source
+from specwhisper_evaluation.comparison import Method, compare
+from specwhisper_evaluation.methods import in_one_process, over_servers
+from specwhisper_evaluation.plot import check_plot, plot
+from specwhisper_evaluation.references import Reference, from_dataset, from_folder
+from specwhisper_evaluation.tables import facts, recordings_table, table_of
+
+IN_ONE_PROCESS_ONLY = (
+    *("final_model", "draft_model", "device", "dtype", "draft_dtype", "cut_windows", "adaptive_gamma"),
+    *("chunk_length_s", "stride_length_s"),
+)
+OVER_SERVERS_ONLY = ("mode",)
+
+
+def run(options: EvaluateOptions, credentials: Credentials) -> bool:
+    """Compare, print and write; return whether every recording could be decoded."""
+    _check(options)
+    output = options.output
+    references, count = _references(options.source)
+    left_out: list[str] = []
+    with _methods(options, credentials) as methods, ProgressBar(count) as bar:
+        comparison = compare(
+            methods,
+            references,
+            batch_size=options.batch_size,
+            bar=bar,
+            on_undecodable=lambda reference, error: left_out.append(f"{reference.name}: {error}"),
+        )
+    errors = Console(stderr=True)
+    for line in left_out:
+        errors.print(escaped(f"left out: {line}"), style="red", highlight=False, soft_wrap=True, markup=False)
+    if not comparison.references:
+        raise InvalidRequest("There was nothing to transcribe.")
+    console = Console()
+    if output.recordings:
+        console.print(recordings_table(comparison))
+    console.print(table_of(comparison))
+    if output.json is not None:
+        _write(output.json, facts(comparison) | {"task": options.decoding.task, "left_out": left_out})
+    if output.plot is not None:
+        plot(comparison, output.plot)
+    return not left_out
+
+
+def _check(options: EvaluateOptions) -> None:
+    """Refuse what does not fit together, and output that could not be written."""
+    has_servers = options.server is not None
+    for name in IN_ONE_PROCESS_ONLY if has_servers else OVER_SERVERS_ONLY:
+        if name in options.given:
+            option = f"--{name.replace('_', '-')}"
+            raise UnsupportedOption(
+                f"The servers have their own models and decode window after window: leave {option} out."
+                if has_servers
+                else f"{option} is for servers: add --server HOST:PORT, or leave it out."
+            )
+    for dtype in (options.models.dtype, options.models.draft_dtype):
+        if dtype not in (*DTYPES, None):
+            raise InvalidRequest(f"There is no dtype '{dtype}': choose from {', '.join(DTYPES)}.")
+    for option, file in (("--json", options.output.json), ("--plot", options.output.plot)):
+        if file is not None and not file.absolute().parent.is_dir():
+            raise InvalidRequest(
+                f"Folder {file.parent} does not exist: make it, or name another for {option}."
+            )
+    if options.output.plot is not None:
+        check_plot(options.output.plot)
+
+
+def _references(source: Source) -> tuple[Iterator[Reference], int | None]:
+    """Return the recordings and, where that is known, their number."""
+    if source.folder is not None and source.dataset is None:
+        found = list(islice(from_folder(source.folder), source.limit))
+        return iter(found), len(found)
+    if source.dataset is not None and source.folder is None:
+        return from_dataset(source.dataset, source.config, source.split, source.limit), source.limit
+    raise InvalidRequest("Name either a folder or a dataset: --folder FOLDER or --dataset NAME.")
+
+
+def _methods(
+    options: EvaluateOptions, credentials: Credentials
+) -> AbstractContextManager[tuple[Method, Method]]:
+    """Open what transcribes: servers, or models in this process."""
+    decoding = asdict(options.decoding)
+    if options.server is not None:
+        return over_servers(
+            options.server, credentials, options_from({}, decoding), mode=options.mode, gamma=options.gamma
+        )
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # where PyTorch runs the models
+    with needs_extra("evaluate without --server", "server,evaluation"):
+        from specwhisper.api.speculative import SpeculativeWhisper
+
+    models = options.models
+    pair = SpeculativeWhisper(
+        models.draft_model,
+        models.final_model,
+        models.device,
+        SpeculativeConfig(gamma=options.gamma or 5, use_adaptive_gamma=options.adaptive_gamma),
+        dtype=models.dtype,
+        draft_dtype=models.draft_dtype,
+        batch_size=options.batch_size,
+        cut_windows=models.cut_windows,
+    )
+    return nullcontext(in_one_process(pair, **decoding, **asdict(options.chunks)))
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    try:
+        path.write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InvalidRequest(f"{path} cannot be written: {error.strerror}.") from error
