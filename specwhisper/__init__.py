@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from specwhisper.extras import needs_extra
+from specwhisper.extras import needs_extra, offers
 
 if TYPE_CHECKING:
     from specwhisper.api.gammas import GammaFigures, compare_gammas
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from specwhisper.speakers.live_speakers import LiveSpeakers
     from specwhisper.speakers.turns import Turn
     from specwhisper.speculation.statistics import SpeculationStatistics
-    from specwhisper.text.speculative import Completion, SpeculativeLM
     from specwhisper.transcription.hints.file import read_hint
     from specwhisper.transcription.subtitles import Layout
     from specwhisper.transcription.transcription import ModelInfo, Transcription
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Completion",
     "CompressionRatio",
     "DecodingOptions",
     "Diarizer",
@@ -41,7 +39,6 @@ __all__ = [
     "SpecWhisperError",
     "SpeculationStatistics",
     "SpeculativeConfig",
-    "SpeculativeLM",
     "SpeculativeWhisper",
     "Task",
     "Transcription",
@@ -51,12 +48,12 @@ __all__ = [
     "compare_gammas",
     "read_hint",
 ]
+__all__ += offers("exports")
 # Loaded when first used: a client has no torch.
 _HOMES = {
     "specwhisper.errors": ("RecordingsFailed", "SpecWhisperError"),
     "specwhisper.options": ("CompressionRatio", "DecodingOptions", "Task"),
     "specwhisper.selection": ("VadOptions",),
-    "specwhisper.text.speculative": ("Completion", "SpeculativeLM"),
     "specwhisper.speakers.diarizer": ("Diarizer",),
     "specwhisper.speakers.live_diarizer": ("LiveDiarizer",),
     "specwhisper.speakers.live_speakers": ("LiveSpeakers",),
@@ -74,8 +71,14 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'specwhisper' has no attribute '{name}'")
-    with needs_extra(name, "draft" if name == "SpeculativeWhisper" else "server"):
-        home = import_module(_HOME_OF[name])
-    return getattr(home, name)
+    if name in _HOME_OF:
+        with needs_extra(name, "draft" if name == "SpeculativeWhisper" else "server"):
+            return getattr(import_module(_HOME_OF[name]), name)
+    if (offer := offers("exports").get(name)) is not None:
+        with needs_extra(name, "server"):
+            return offer.load()
+    raise AttributeError(f"module 'specwhisper' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -12,18 +12,19 @@ from specwhisper.errors import MissingExtra
 MISSING_EXTRA_STATUS = 2  # exit status of a program, as of a command line that it cannot read
 
 
-@cache
+@cache  # finding them takes milliseconds
 def offers(group: str) -> Mapping[str, EntryPoint]:
     """Return what installed packages offer to a program, by name.
 
     Parameters
     ----------
     group : entry points ``specwhisper.GROUP``. "commands" are called with the Typer application of
-        ``specwhisper``, to which they add commands. "draft_settings" and "gateway_settings" are a
-        :class:`Made` each, whose flags the program has and whose value is in ``extras`` of its settings.
-        "drafts" are called with a draft server's settings, and return what loads a draft of another kind
-        than a Whisper model, or ``None``. "draft_services" are called with its service and settings, and
-        return further gRPC services by name: what adds each to a server.
+        ``specwhisper``, to which they add commands. "exports" are names that ``specwhisper`` exports.
+        "draft_settings" and "gateway_settings" are a :class:`Made` each, whose flags the program has and
+        whose value is in ``extras`` of its settings. "drafts" are called with a draft server's settings, and
+        return what loads a draft of another kind than a Whisper model, or ``None``. "draft_services" are
+        called with its service and settings, and return further gRPC services by name: what adds each to a
+        server.
     """
     return {entry.name: entry for entry in entry_points(group=f"specwhisper.{group}")}
 

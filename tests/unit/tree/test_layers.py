@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import specwhisper
+from specwhisper.extras import offers
 
 ROOT = Path(__file__).parents[3]
 
@@ -18,6 +19,7 @@ RAY = {"ray"}
 
 # Where the package's own names are defined.
 HOMES = {f"specwhisper.{name}": home for home, names in specwhisper._HOMES.items() for name in names}
+HOMES |= {f"specwhisper.{name}": offer.module for name, offer in offers("exports").items()}
 CORE = {
     "specwhisper",
     *(f"specwhisper.{name}" for name in "errors extras languages live onnx_metadata".split()),
