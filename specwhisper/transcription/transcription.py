@@ -11,9 +11,9 @@ from typing import Any
 from specwhisper.languages import language_name
 from specwhisper.options import DecodingOptions
 from specwhisper.printable import escaped_json
-from specwhisper.speakers.turns import Turn, with_speakers
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription import formats
+from specwhisper.transcription.speakers import Turn, with_speakers
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES, Keyed, Mode, Segment, Word
 
