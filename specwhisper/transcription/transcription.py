@@ -125,7 +125,7 @@ class Transcription(Keyed):
         return self.segments, self
 
     def with_speakers(self, turns: Sequence[Turn]) -> Transcription:
-        """Return the transcription with speakers; :class:`Diarizer` finds turns."""
+        """Return the transcription with speakers, from the turns that a diarizer has found."""
         return replace(self, segments=with_speakers(self.segments, turns))
 
     @property
