@@ -263,7 +263,7 @@ class DecodingOptions(Selection):
     def for_pcm(self) -> DecodingOptions:
         """Return the options for audio that was decoded and holds only speech."""
         selection: dict[str, Any] = asdict(ALL_AUDIO)
-        return replace(self, vad_filter=False, vad_parameters=None, **selection)
+        return replace(self, vad_filter=False, vad_parameters=None, strict=False, **selection)
 
     @property
     def is_lossy(self) -> bool:

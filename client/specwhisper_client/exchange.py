@@ -91,7 +91,7 @@ def _parts(piece: Piece, paced: PacedStream) -> Iterator[Piece]:
 
 def _request(piece: Piece, *, as_flac: bool) -> pb.StreamingRecognizeRequest:
     if isinstance(piece, EndUtterance):
-        return pb.StreamingRecognizeRequest(end_utterance=True)
+        return pb.StreamingRecognizeRequest(end_utterance=pb.EndUtterance())
     if isinstance(piece, TimedHint):
         return pb.StreamingRecognizeRequest(hint=codec.hint_to_proto(piece))
     if as_flac:

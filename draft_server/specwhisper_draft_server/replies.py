@@ -38,7 +38,7 @@ class Interim(Protocol):
 
     @property
     def stable_text(self) -> str:
-        """Text of the draft, after the target's, on which its last two hypotheses agree."""
+        """Text of the draft, after the target's, that its last four hypotheses have."""
 
     @property
     def tentative_text(self) -> str:

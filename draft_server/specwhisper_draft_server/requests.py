@@ -74,6 +74,9 @@ def read_streaming_request(
         raise InvalidRequest(
             "Streamed audio must be LINEAR16: set the encoding, or send a file to Recognize."
         )
+    for name in ("audio_track", "ignore_container_times", "strict"):
+        if getattr(config.config, name):
+            raise InvalidRequest(f"{name} is for recordings that are sent whole: leave it out of a stream.")
     endpointing = codec.endpointing_from_proto(config.endpointing) if is_live else None
     return replace(request, endpointing=endpointing, added_latency_ms=config.added_latency_ms)
 
@@ -103,6 +106,8 @@ def decode_recording(
         for start in range(0, len(audio), MAX_PIECE_BYTES):
             yield stream.push(audio[start : start + MAX_PIECE_BYTES])
         yield stream.finish()
+    elif config.encoding not in decoding_pb2.AudioEncoding.values():
+        raise InvalidRequest(f"Audio encoding {config.encoding} is unknown: leave it out for a file.")
     else:
         options = codec.recognition_config_from_proto(config)
         yield from decode_file(BytesIO(audio), max_audio_s, warn, options)
@@ -140,7 +145,8 @@ async def read_audio(
                 yield EndUtterance()
             case _:
                 raise InvalidRequest(
-                    "After its streaming_config a stream takes audio_content, hint and end_utterance only."
+                    "After its streaming_config a stream takes audio_content, flac_content, hint, "
+                    "end_utterance and ping."
                 )
     yield stream.finish()
 

@@ -1,6 +1,6 @@
 """Whisper models in a draft server's process: the draft, and a target beside it.
 
-A server whose draft is a recogniser, or that has no draft, does not load this module. It loads no module of
+A server whose draft is of another kind, or that has none, does not load this module. It loads no module of
 ``drafts/`` but ``source``, which has the protocols of a draft.
 """
 

@@ -1,1 +1,1 @@
-"""Capacity of one target: sessions it carries, and the gain of a split on a saturated target."""
+"""Capacity of a target, a draft server and one process: sessions, passes, threads, batches, memory."""

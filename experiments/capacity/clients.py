@@ -1,233 +1,156 @@
-"""Clients in one process: each runs a draft server's session, over gRPC or in the target's process."""
+"""Clients of a target: sessions of a draft server whose draft costs nothing."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from itertools import cycle
-from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from experiments.capacity.load import Clients, Load, Outcome, tally
-from experiments.capacity.log import PIECE_SAMPLES, SessionLog, expected_windows
-from experiments.capacity.models import Measured
-from experiments.capacity.usage import Meter
-from experiments.common.audio.samples import Sample
 from experiments.common.bench.clock import sleep_until
+from experiments.common.replay.model import ReplayDraft
 from experiments.common.replay.trace import Trace
-from experiments.common.servers.usage import resident_mb
-from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.transcriber import TargetDescription, TargetStream, Transcriber
-from specwhisper.types import (
-    SAMPLE_RATE,
-    Commit,
-    Limits,
-    Mode,
-    WindowOpened,
-)
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.transcriber import TargetDescription
+from specwhisper.types import Mode
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafts.drafting import Drafting
 from specwhisper_draft_server.link.link import TargetLink
-from specwhisper_draft_server.local_target import LocalTranscriber
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
 
-BYTES_PER_S = SAMPLE_RATE * BYTES_PER_SAMPLE
-PIECE_BYTES = PIECE_SAMPLES * BYTES_PER_SAMPLE
 CONNECT_TIMEOUT_S = 60.0
 
-Opened = tuple[Transcriber, Drafting]
+
+class Spoken(NamedTuple):
+    """A recording, and the tokens that the target alone writes for each of its windows."""
+
+    name: str
+    pcm: bytes
+    options: DecodingOptions
+    windows: Sequence[tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class OverNetwork:
-    """A target server and a draft without cost: only the target is measured."""
+class Load:
+    """Clients that transcribe recordings in turn, each in an order of its own.
 
-    address: str
-    num_slots: int
-
-    def open(self, measured: Measured, meter: Meter) -> Opened:
-        """Connect, inside the event loop."""
-        link = TargetLink(self.address, connect_timeout_s=CONNECT_TIMEOUT_S)
-        return link, measured.drafting(self.num_slots, is_free=True)
-
-
-@dataclass(frozen=True, slots=True)
-class InOneProcess:
-    """Target and draft in the client's own process, at their real cost."""
-
-    def open(self, measured: Measured, meter: Meter) -> Opened:
-        """Place both models, inside the event loop."""
-        meter.own()
-        checkpoint, model = measured.target(1, meter)
-        engine = TargetEngine(model, limits=Limits(max_sessions=1), max_new_tokens=checkpoint.max_new_tokens)
-        return LocalTranscriber(checkpoint, engine), measured.drafting(1, is_free=False)
-
-
-class ClientProcess:
-    """Runs clients in its own process, where its methods are called one at a time.
-
-    Parameters
+    Attributes
     ----------
-    meter : path of the target process's counters; ``None`` if this is that process.
+    numbers : of the clients in this process.
+    gamma : tokens of a block; ``None``: each session chooses, as on a draft server.
+    start_s, begin_s, end_s : by the monotonic clock, which all processes share: the clients start between the
+        first two, and are counted between the last two.
     """
 
-    def __init__(
-        self,
-        connection: OverNetwork | InOneProcess,
-        measured: Measured,
-        samples: Sequence[Sample],
-        meter: Path | None = None,
-    ) -> None:
-        self._meter = Meter() if meter is None else Meter.at(meter)
-        self._is_apart = meter is not None
-        self._samples = samples
-        self._runner = asyncio.Runner()
-        self._runner.run(self._open(connection, measured))
+    address: str
+    mode: Mode
+    numbers: Sequence[int]
+    gamma: int | None
+    seed: int
+    start_s: float
+    begin_s: float
+    end_s: float
 
-    def resident_mb(self) -> float:
-        """Return the memory of the target's process."""
-        return resident_mb(self._meter.process)
 
-    def close(self) -> None:
-        """Close models and connection."""
-        self._runner.run(self._close())
-        self._runner.close()
+@dataclass(slots=True)
+class Counts:
+    """Work of the clients of a process within the counted period.
 
-    def run(self, load: Load, numbers: Sequence[int], origin_s: float) -> Outcome:
-        """Run the clients ``numbers`` of a load that starts at a time of the monotonic clock."""
-        return self._runner.run(self._run(load, numbers, origin_s))
+    Attributes
+    ----------
+    num_passes : forward passes of each session, of which ``num_verifying`` had candidates of the draft.
+    num_texts : texts in all, also before and after the period.
+    request_s : times from request to text, of texts that ended within it.
+    cpu_s : processor time of the clients' process.
+    """
 
-    async def _open(self, connection: OverNetwork | InOneProcess, measured: Measured) -> None:
-        self._transcriber, self._drafting = connection.open(measured, self._meter)
-        self._metrics = DraftMetrics(DraftConfig())
-        self._target = await self._transcriber.describe()
-        trace = Trace.load(measured.trace)
-        self._expected = {
-            sample.name: expected_windows(trace, sample.name, self._target.vocabulary)
-            for sample in self._samples
-        }
+    num_tokens: int = 0
+    num_passes: int = 0
+    num_verifying: int = 0
+    num_verified: int = 0
+    num_accepted: int = 0
+    num_texts: int = 0
+    request_s: list[float] = field(default_factory=list)
+    cpu_s: float = 0.0
+    differences: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
 
-    async def _close(self) -> None:
-        await self._drafting.stop()
-        await self._transcriber.close()
 
-    async def _run(self, load: Load, numbers: Sequence[int], origin_s: float) -> Outcome:
-        logs: list[SessionLog] = []
-        failures: list[str] = []
-        tasks = [
-            asyncio.create_task(self._client(load, number, origin_s, logs, failures)) for number in numbers
-        ]
-        begin_s = origin_s + load.stagger_s
-        end_s = begin_s + load.period_s
-        await sleep_until(begin_s)
-        usage, cpu_s = self._meter.read(), time.process_time()
-        await sleep_until(end_s)
-        usage, cpu_s = self._meter.read() - usage, time.process_time() - cpu_s
-        while any(log.is_overdue(end_s) for log in logs) and time.monotonic() < end_s + load.answer_timeout_s:
-            await asyncio.sleep(0.05)
-        now_s = time.monotonic()
+class _FreeDraft(NamedTuple):
+    """The draft server's description of its model."""
+
+    name: str = "free"
+    num_mel_bins: int = 80
+
+
+async def run_clients(load: Load, trace: Trace, recordings: Sequence[Spoken]) -> Counts:
+    """Run clients until the period ends, with the drafts of a trace."""
+
+    def place(target: TargetDescription) -> ReplayDraft:
+        return ReplayDraft(trace, target.vocabulary, None, num_slots=len(load.numbers))
+
+    link = TargetLink(load.address, connect_timeout_s=CONNECT_TIMEOUT_S)
+    target = await link.describe()
+    drafting = Drafting(_FreeDraft(), place)  # type: ignore[arg-type]
+    metrics, counts = DraftMetrics(DraftConfig()), Counts()
+    started: list[Session] = []
+
+    async def client(number: int) -> None:
+        random = np.random.default_rng((load.seed, number))
+        await sleep_until(random.uniform(load.start_s, load.begin_s))
+        for index in cycle(random.permutation(len(recordings))):
+            spoken = recordings[index]
+            request = SessionRequest(spoken.options, DraftLength(load.mode, load.gamma))
+            session = Session(request, link, target, drafting, metrics, resume_timeout_s=0.0)
+            started.append(session)
+            started_s = time.monotonic()
+            async with aclosing(session.run(_audio(spoken.pcm))) as updates:
+                async for _ in updates:
+                    pass
+            ended_s = time.monotonic()
+            if load.begin_s <= ended_s < load.end_s:
+                counts.request_s.append(ended_s - started_s)
+            counts.num_texts += 1
+            if list(map(tuple, session.builder.finish().window_tokens)) != list(spoken.windows):
+                counts.differences.append(f"{spoken.name} in {load.mode}: differs from the target alone")
+
+    def totals() -> NDArray[np.int64]:
+        found = [_totals(session.builder.statistics) for session in started]
+        return np.sum([_totals(SpeculationStatistics()), *found], axis=0)
+
+    tasks = [asyncio.create_task(client(number)) for number in load.numbers]
+    try:
+        await sleep_until(load.begin_s)
+        before, cpu_s = totals(), time.process_time()
+        await sleep_until(load.end_s)
+        counts.cpu_s = time.process_time() - cpu_s
+        spent = (totals() - before).tolist()
+        counts.num_tokens, counts.num_passes, counts.num_verifying = spent[:3]
+        counts.num_verified, counts.num_accepted = spent[3:]
+        ended = ((number, task) for number, task in zip(load.numbers, tasks, strict=True) if task.done())
+        counts.failures = [f"client {number}: {task.exception()!r}" for number, task in ended]
+    finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        return replace(
-            tally(load, logs, begin_s, end_s, now_s),
-            failures=tuple(failures),
-            usage=usage,
-            generator_s=cpu_s if self._is_apart else 0.0,
-            resident_mb=self.resident_mb(),
-        )
-
-    async def _client(
-        self, load: Load, number: int, origin_s: float, logs: list[SessionLog], failures: list[str]
-    ) -> None:
-        """Transcribe recordings in turn until cancelled or failed."""
-        random = np.random.default_rng((load.seed, number))
-        await sleep_until(origin_s + random.uniform(0, load.stagger_s))
-        for index in cycle(random.permutation(len(self._samples))):
-            sample = self._samples[index]
-            log = SessionLog(
-                sample.name,
-                len(sample.pcm) // BYTES_PER_SAMPLE,
-                self._expected[sample.name],
-                time.monotonic() if load.clients is Clients.STREAMS else None,
-            )
-            logs.append(log)
-            try:
-                await self._transcribe(load, sample, log)
-            except Exception as error:
-                failures.append(f"client {number}, {sample.name}: {type(error).__name__}: {error}")
-                return
-            log.finish()
-            if log.start_s is not None:
-                await sleep_until(log.start_s + sample.duration_s + load.pause_s)
-
-    async def _transcribe(self, load: Load, sample: Sample, log: SessionLog) -> None:
-        options = DecodingOptions.greedy(language="en", log_mel_max=sample.log_mel_max)
-        request = SessionRequest(options, load.length)
-        session = Session(
-            request,
-            LoggedTranscriber(self._transcriber, log),
-            self._target,
-            self._drafting,
-            self._metrics,
-            resume_timeout_s=0.0,
-        )
-        async with aclosing(session.run(audio_of(sample, log.start_s))) as updates:
-            async for _ in updates:
-                pass
+        await drafting.stop()
+        await link.close()
+    return counts
 
 
-async def audio_of(sample: Sample, start_s: float | None) -> AsyncIterator[bytes]:
-    """Yield a recording at once, or in pieces in real time."""
-    if start_s is None:
-        yield sample.pcm
-        return
-    for begin in range(0, len(sample.pcm), PIECE_BYTES):
-        piece = sample.pcm[begin : begin + PIECE_BYTES]
-        await sleep_until(start_s + (begin + len(piece)) / BYTES_PER_S)
-        yield piece
+def _totals(each: SpeculationStatistics) -> tuple[int, ...]:
+    passes = each.num_committed, each.num_forwards, sum(each.acceptance_histogram)
+    return *passes, each.num_verified, each.num_accepted
 
 
-class LoggedTranscriber:
-    """A transcriber that logs the events of one session."""
-
-    def __init__(self, transcriber: Transcriber, log: SessionLog) -> None:
-        self.address = transcriber.address
-        self._transcriber = transcriber
-        self._log = log
-
-    async def describe(self, **needs: str) -> TargetDescription:
-        """Return the target's description."""
-        return await self._transcriber.describe(**needs)
-
-    @asynccontextmanager
-    async def open(
-        self,
-        session_id: str,
-        target: TargetDescription,
-        mode: Mode,
-        options: DecodingOptions,
-        **settings: Any,
-    ) -> AsyncIterator[TargetStream]:
-        """Open the session."""
-        async with self._transcriber.open(session_id, target, mode, options, **settings) as stream:
-            events = stream.events
-
-            async def logged() -> AsyncIterator[WindowOpened | Commit]:
-                async for event in events():
-                    self._log.add(time.monotonic(), event)
-                    yield event
-
-            stream.events = logged  # type: ignore[method-assign]
-            yield stream
-
-    async def close(self) -> None:
-        """Do nothing: the transcriber's owner closes it."""
+async def _audio(pcm: bytes) -> AsyncIterator[bytes]:
+    yield pcm

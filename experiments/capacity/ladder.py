@@ -1,69 +1,346 @@
-"""Find the number of sessions that a target carries: levels grow until answers are too late."""
+"""``ladder``: tokens per second of one target with more and more clients, beside what the law predicts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
 
-from experiments.capacity.load import Arm, Outcome
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
 
-HELD_QUANTILE = 0.95
-HOPELESS = 5  # times the allowed lag
+from experiments.capacity.clients import Counts, Load, Spoken, run_clients
+from experiments.capacity.conclusion import conclude
+from experiments.capacity.expectation import PassTimes, amdahl, predicted_gain, sizes_around
+from experiments.capacity.target import TargetSettings, Usage, pass_times_s, serve_target
+from experiments.common.audio.samples import Sample, load_samples
+from experiments.common.bench.clock import sleep_until
+from experiments.common.bench.options import Audio, Check, Draft, JsonFile, Quick, Seed, Target, parse_levels
+from experiments.common.bench.report import Bar, open_console
+from experiments.common.bench.stats import ratio_of_medians, spread
+from experiments.common.replay.record import record
+from experiments.common.replay.trace import Trace
+from experiments.common.servers.forked import ForkedServer
+from experiments.common.servers.processes import first_two_cores, on_cores
+from specwhisper.model.threads import limit_threads
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.comparison import Ratio
+from specwhisper.types import Mode
+
+LEVELS, QUICK_LEVELS = "1,2,4,8,16,32,64", "4"
+MODES, QUICK_MODES = (Mode.TARGET_ONLY, Mode.FULL, Mode.SYNC), (Mode.TARGET_ONLY, Mode.FULL)
+OPTIONS = DecodingOptions.greedy(language="en")
+LEAD_S = 1.0  # from the command to the first client: the clients before are gone
+JUDGED_SESSIONS = 8
+OF_PREDICTED, OF_ALLOWED = 0.92, 0.9  # the bars
 
 
-@dataclass(slots=True)
-class Ladder:
-    """The levels of one arm.
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A measured period of clients and target; counts are sums over the sessions."""
+
+    mode: Mode
+    num_sessions: int
+    period_s: float
+    counts: Counts
+    usage: Usage
+    resident_mb: float
+
+    def tokens_per(self, seconds: float) -> float:
+        return self.counts.num_tokens / seconds if seconds else 0.0
+
+    @property
+    def tokens_per_s(self) -> float:
+        return self.tokens_per(self.period_s)
+
+    @property
+    def num_yielded(self) -> float:
+        """Tokens of one session per forward pass with candidates: accepted ones and the correction."""
+        return 1 + self.counts.num_accepted / max(1, self.counts.num_verifying)
+
+    @property
+    def width(self) -> float:
+        """Candidates of one session per forward pass with candidates."""
+        return self.counts.num_verified / max(1, self.counts.num_verifying)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The outcome as JSON values, as `docs/figures/latency-capacity.json` has them."""
+        load = {"arm": self.mode.value, "num_sessions": self.num_sessions, "period_s": self.period_s}
+        derived = {"tokens_per_s": self.tokens_per_s, "resident_mb": self.resident_mb}
+        return {"load": load, **asdict(self.counts), "usage": asdict(self.usage), **derived}
+
+
+Rounds = Mapping[tuple[Mode, int], Sequence[Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """Gain of one mode over target-only with as many sessions.
 
     Attributes
     ----------
-    max_lag_s : largest 95th percentile of the time from a window's end to its last token.
-    most_held : sessions of the highest level up to which all held; 0 if none did.
+    num_yielded, width : tokens of a session from a forward pass with candidates, and candidates in it.
+    batch_sizes : sessions in a forward pass of target-only and of the mode.
+    decoding : tokens per processor second of the target without its encoder, relative to target-only.
+    predicted : the same by the law, with target-only's batch size.
+    encode_share : share of the encoder in target-only's processor time.
+    allowed : overall gain that ``decoding`` and ``encode_share`` allow.
+    whole : tokens per second of wall time, relative to target-only.
     """
 
-    arm: Arm
-    max_lag_s: float
-    outcomes: list[Outcome] = field(default_factory=list)
-    stopped: str = ""
+    arm: str
+    num_sessions: int
+    num_yielded: float
+    width: float
+    batch_sizes: tuple[float, float]
+    decoding: Ratio
+    predicted: float
+    encode_share: float
+    allowed: float
+    whole: Ratio
 
-    def holds(self, outcome: Outcome) -> bool:
-        """Return whether a level held: windows were due, no session failed, and the lag was acceptable."""
-        return bool(outcome.lags_s) and not outcome.failures and self._lag_s(outcome) <= self.max_lag_s
-
-    def climb(self, outcome: Outcome) -> None:
-        """Add a level; stop if sessions failed or answers were far too late."""
-        self.outcomes.append(outcome)
-        if outcome.failures:
-            self.stopped = f"sessions failed at {outcome.load.num_sessions}: {outcome.failures[0]}"
-        elif self._lag_s(outcome) > HOPELESS * self.max_lag_s:
-            self.stopped = f"{self._lag_s(outcome):.1f} s late at {outcome.load.num_sessions}"
-
-    @property
-    def most_held(self) -> int:
-        """Sessions that the target carries."""
-        most = 0
-        for outcome in self.outcomes:
-            if not self.holds(outcome):
-                break
-            most = outcome.load.num_sessions
-        return most
-
-    @staticmethod
-    def _lag_s(outcome: Outcome) -> float:
-        return outcome.lag_s(HELD_QUANTILE)
+    def __str__(self) -> str:
+        return (
+            f"{self.arm}, {self.num_sessions} sessions: a forward pass with {self.width:.1f} candidates "
+            f"yields {self.num_yielded:.2f} tokens, which predicts {self.predicted:.2f}; decoding gained "
+            f"{self.decoding}. The encoder takes {self.encode_share:.0%} of target-only, which allows "
+            f"{self.allowed:.2f}; the whole service gained {self.whole}."
+        )
 
 
-def memory_of_a_session(outcomes: Iterable[Outcome]) -> float | None:
-    """Return the memory of another session in MB; ``None`` if only one level was measured.
+def ladder(
+    sessions: Annotated[
+        str | None, typer.Option(metavar="N,N,...", help=f"Numbers of clients. [default: {LEVELS}]")
+    ] = None,
+    mode: Annotated[
+        list[Mode] | None,
+        typer.Option("--modes", help="Mode; repeat for more. [default: target-only, full, sync]"),
+    ] = None,
+    decoding_only: Annotated[
+        bool,
+        typer.Option(
+            "--decoding-only",
+            help="Replay, and encode only each slot's first window: all time is decoding.",
+        ),
+    ] = False,
+    target: Target = "demo-target",
+    draft: Draft = "demo-draft-tiny",
+    audio: Audio = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Measurements of each throughput.")] = 3,
+    period: Annotated[float, typer.Option(min=1, help="Duration of a measurement, in s.")] = 15.0,
+    quick: Quick = False,
+    seed: Seed = 0,
+    json: JsonFile = None,
+    check: Check = False,
+) -> None:
+    """Add clients to one target, each of which sends whole recordings one after the other.
 
-    It is the least-squares slope over all levels, without what the first session allocates.
+    They are sessions of a draft server on the last core. Their draft costs nothing and proposes what the real
+    one would, so that only the target, on the first core, is measured. Every text is compared with what the
+    target alone wrote.
     """
-    points = [(outcome.load.num_sessions, outcome.resident_mb) for outcome in outcomes]
-    return slope(points) if len({number for number, _ in points}) > 1 else None
+    console = open_console()
+    levels = parse_levels(sessions or (QUICK_LEVELS if quick else LEVELS))
+    modes = tuple(dict.fromkeys(mode or (QUICK_MODES if quick else MODES)))
+    samples = load_samples(audio)
+    if quick:
+        samples, rounds, period = [sample for sample in samples if sample.fits_one_window][:2], 2, 5.0
+    target_core, clients_core = first_two_cores()
+    console.print("Recording the pair's text ...")
+    limit_threads(1)  # two threads on one core would wait for each other
+    trace = record(samples, target=target, draft=draft, options=[OPTIONS])
+    with TemporaryDirectory() as folder, on_cores([clients_core]):
+        path = Path(folder) / "trace.json"
+        trace.save(path)
+        servers = [TargetSettings(path, decoding_only, number, target_core) for number in levels]
+        recordings = spoken(trace, samples)
+        taken = asyncio.run(measure(servers, modes, trace, recordings, rounds, period, seed, console))
+    times: PassTimes = {}
+    memory, gains = [memory_line(taken)], list[Gain]()
+    if sizes := sizes_needed(taken):
+        with on_cores([target_core]):
+            times, slot_bytes = pass_times_s(trace, samples[0], sizes)
+        memory.append(f"Memory of a slot, by its tensors: {slot_bytes / 1e6:.1f} MB")
+        gains = [gain_of(taken, *key, times, seed=seed) for key in split_of(taken)]
+    what = f"{target}{', decoding only' if decoding_only else ''}"
+    print_table(taken, f"{what}, one core for the target", console)
+    for line in [*filter(None, memory), *map(str, gains)]:
+        console.print(line, highlight=False, soft_wrap=True)
+    every = [outcome for outcomes in taken.values() for outcome in outcomes]
+    figures = {
+        "cores": {"target": target_core, "clients": clients_core},
+        "samples": {sample.name: sample.duration_s for sample in samples},
+        "memory": memory,
+        "pass_s": {f"{rows} x {width}": seconds for (rows, width), seconds in times.items()},
+        "gains": [asdict(gain) for gain in gains],
+        "outcomes": [outcome.facts for outcome in every],
+    }
+    wrong = sorted({line for each in every for line in (*each.counts.differences, *each.counts.failures)})
+    models = {"target": what, "draft": "free", "text of": [target, draft]}
+    conclude(find_bars(gains), figures, models, console, json=json, check=check, wrong=wrong)
 
 
-def slope(points: Sequence[tuple[float, float]]) -> float:
-    """Fit a line; return its slope."""
-    mean_x, mean_y = (sum(values) / len(points) for values in zip(*points, strict=True))
-    above = sum((x - mean_x) * (y - mean_y) for x, y in points)
-    return float(above / sum((x - mean_x) ** 2 for x, _ in points))
+def spoken(trace: Trace, samples: Sequence[Sample]) -> list[Spoken]:
+    """Return the recordings with the text that the target alone writes."""
+    windows: dict[str, list[tuple[int, ...]]] = {sample.name: [] for sample in samples}
+    for decoding in sorted(trace.decodings, key=lambda decoding: decoding.start_frame):
+        windows[decoding.recording].append(decoding.tokens)
+    return [
+        Spoken(
+            sample.name,
+            sample.pcm,
+            DecodingOptions.greedy(language="en", log_mel_max=sample.log_mel_max),
+            windows[sample.name],
+        )
+        for sample in samples
+    ]
+
+
+async def measure(
+    servers: Sequence[TargetSettings],
+    modes: Sequence[Mode],
+    trace: Trace,
+    recordings: Sequence[Spoken],
+    rounds: int,
+    period_s: float,
+    seed: int,
+    console: Console,
+) -> Rounds:
+    """Measure each level on a server with as many slots, in rounds with the modes in random order."""
+    random = Random(seed)
+    taken: dict[tuple[Mode, int], list[Outcome]] = {
+        (mode, settings.num_slots): [] for settings in servers for mode in modes
+    }
+
+    async def run(server: ForkedServer, mode: Mode, num_sessions: int, number: int) -> Outcome:
+        start_s = time.monotonic() + LEAD_S
+        begin_s = start_s + period_s / 2
+        end_s = begin_s + period_s
+        numbers = range(num_sessions)
+        load = Load(server.address, mode, numbers, None, seed + number, start_s, begin_s, end_s)
+        running = asyncio.create_task(run_clients(load, trace, recordings))
+        await sleep_until(begin_s)
+        before = await server.probe(*Usage.__slots__)
+        await sleep_until(end_s)
+        after = await server.probe(*Usage.__slots__, "resident_bytes")
+        resident_mb = after.pop("resident_bytes") / 1e6
+        usage = Usage(**after) - Usage(**before)
+        return Outcome(mode, num_sessions, period_s, await running, usage, resident_mb)
+
+    for settings in servers:
+        server = ForkedServer(serve_target, settings)
+        try:
+            await server.ready()
+            for number in range(rounds):
+                for mode in random.sample(modes, len(modes)):
+                    console.print(f"{settings.num_slots} sessions, round {number + 1}: {mode}", style="dim")
+                    outcome = await run(server, mode, settings.num_slots, number)
+                    taken[mode, settings.num_slots].append(outcome)
+        finally:
+            await server.kill()
+    return taken
+
+
+def split_of(rounds: Rounds) -> list[tuple[Mode, int]]:
+    """Return the measured modes with drafts, where target-only was measured too."""
+    return [(mode, n) for mode, n in rounds if mode.drafts and (Mode.TARGET_ONLY, n) in rounds]
+
+
+def sizes_needed(rounds: Rounds) -> list[tuple[int, int]]:
+    """Return the sizes, as (sessions, tokens of each), whose times predict the gains."""
+    sizes: set[tuple[int, int]] = set()
+    for mode, number in split_of(rounds):
+        alone, split = rounds[Mode.TARGET_ONLY, number], rounds[mode, number]
+        width = _median(split, lambda outcome: outcome.width)
+        alone_size, split_size = (_median(each, lambda one: one.usage.batch_size) for each in (alone, split))
+        sizes.update(sizes_around(alone_size, 1))
+        sizes.update(sizes_around(alone_size, 1 + width), sizes_around(split_size, 1 + width))
+    return sorted(sizes)
+
+
+def gain_of(rounds: Rounds, mode: Mode, num_sessions: int, times: PassTimes, *, seed: int) -> Gain:
+    """Compare a mode with target-only, round by round."""
+    split, alone = rounds[mode, num_sessions], rounds[Mode.TARGET_ONLY, num_sessions]
+
+    def ratio(value: Callable[[Outcome], float]) -> Ratio:
+        return ratio_of_medians([value(one) for one in split], [value(one) for one in alone], seed=seed)
+
+    alone_size, split_size = (_median(each, lambda one: one.usage.batch_size) for each in (alone, split))
+    num_yielded = _median(split, lambda one: one.num_yielded)
+    width = _median(split, lambda one: one.width)
+    decoding = ratio(lambda one: one.tokens_per(one.usage.decode_s))
+    encode_share = _median(alone, lambda one: one.usage.encode_share)
+    return Gain(
+        mode.value,
+        num_sessions,
+        num_yielded=num_yielded,
+        width=width,
+        batch_sizes=(alone_size, split_size),
+        decoding=decoding,
+        predicted=predicted_gain(times, alone_size, num_yielded, width),
+        encode_share=encode_share,
+        allowed=amdahl(decoding.value, encode_share),
+        whole=ratio(lambda one: one.tokens_per_s),
+    )
+
+
+def find_bars(gains: Sequence[Gain]) -> list[Bar]:
+    """Hold the gains nearest to eight sessions, by the lower ends of their intervals, against the law."""
+    numbers = {gain.num_sessions for gain in gains}
+    judged = min(numbers, key=lambda number: abs(number - JUDGED_SESSIONS), default=0)
+    bars = []
+    for gain in gains:
+        if gain.num_sessions != judged:
+            continue
+        for what, expected, measured, share in (
+            ("decoding, predicted gain over the measured", gain.predicted, gain.decoding, OF_PREDICTED),
+            ("whole service, allowed gain over the measured", gain.allowed, gain.whole, OF_ALLOWED),
+        ):
+            name, shown = f"{gain.arm}, {judged} sessions: {what}", f"{expected:.2f} over {measured}"
+            bars.append(Bar(name, expected / measured.low, round(1 / share, 3), shown))
+    return bars
+
+
+def memory_line(rounds: Rounds) -> str:
+    """Describe the memory of one more session: the slope over all levels."""
+    points = [(one.num_sessions, one.resident_mb) for outcomes in rounds.values() for one in outcomes]
+    numbers, resident_mb = zip(*points, strict=True)
+    if len(set(numbers)) < 2:
+        return ""
+    return f"Memory of one more session: {np.polyfit(numbers, resident_mb, 1)[0]:.1f} MB"
+
+
+def print_table(rounds: Rounds, title: str, console: Console) -> None:
+    """Print the throughput, and where the time goes in the middle round."""
+    columns = ("sessions", "tokens/s (quartiles)", "/ target-only", "tokens/pass", "sessions/forward")
+    table = Table("mode", *columns, "target", "encoder", "clients", "MB", title=title)
+    for (mode, number), outcomes in rounds.items():
+        values = [outcome.tokens_per_s for outcome in outcomes]
+        alone = [outcome.tokens_per_s for outcome in rounds.get((Mode.TARGET_ONLY, number), ())]
+        middle = sorted(outcomes, key=lambda outcome: outcome.tokens_per_s)[len(outcomes) // 2]
+        table.add_row(
+            mode,
+            str(number),
+            f"{spread(values):.1f}",
+            f"{median(values) / median(alone):.2f}" if alone and median(alone) else "",
+            f"{middle.counts.num_tokens / max(1, middle.counts.num_passes):.2f}",
+            f"{middle.usage.batch_size:.2f}",
+            f"{middle.usage.cpu_ns / 1e9 / middle.period_s:.0%}",
+            f"{middle.usage.encode_share:.0%}",
+            f"{middle.counts.cpu_s / middle.period_s:.0%}",
+            f"{middle.resident_mb:.0f}",
+        )
+    console.print(table)
+
+
+def _median(outcomes: Sequence[Outcome], value: Callable[[Outcome], float]) -> float:
+    return median(map(value, outcomes))

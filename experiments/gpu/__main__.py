@@ -1,7 +1,7 @@
 """``python -m experiments.gpu STAGE``: the engine on a machine with a GPU, in three stages.
 
 Each stage begins with what matters most, writes its figures after each item, and begins no item after seven
-minutes. Other programs come last: nothing limits what one of them takes.
+minutes. transformers comes last: nothing limits what it takes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from enum import StrEnum
 from itertools import zip_longest
@@ -23,30 +23,17 @@ from transformers.utils import logging
 
 from experiments.common.bench.options import Check, JsonFile, Quick, Seed, parse_levels
 from experiments.common.bench.report import open_console, print_bars, write_json
-from experiments.gpu import (
-    MISSING,
-    agreement,
-    beside,
-    encoding,
-    kernels,
-    logits,
-    passes,
-    peers,
-    profiled,
-    tuning,
-)
-from experiments.gpu.floor import DTYPES, measure_machine
-from experiments.gpu.identity import check_identity
+from experiments.gpu import agreement, beside, encoding, identity, kernels, passes, peers
+from experiments.gpu.figures import JUDGED, Figures, find_bars, print_figures
 from experiments.gpu.service import Throughput, measure_service
-from experiments.gpu.summary import JUDGED, Figures, find_bars, print_figures
 from experiments.gpu.texts import Texts
 from experiments.gpu.weights import SHAPES, Place, Weights
-from experiments.steps.floor import Machine
 from specwhisper.engine.process import check_device
 from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.model.pytorch.backend import add_in_float32
 from specwhisper.types import CROSS_CACHES, Mode
 
+DTYPES = ("float16", "bfloat16", "float32")
 TOKENS_OF_A_REQUEST = 28  # 10 s of speech
 Item = tuple[str, Callable[[], None]]
 
@@ -83,16 +70,12 @@ def gpu(
 ) -> None:
     """Measure the engine with random weights of published shapes on a machine with a GPU.
 
-    Every forward pass is compared with its floor: the bytes and operations it needs at the speeds measured
-    here. The service is a replay with true costs, but random text and drafts, so its gain holds for the given
+    The service is a replay with true costs, but random text and drafts, so its gain holds for the given
     acceptance. Exits with 1 if anything differs that must be equal.
     """
     logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    console, figures = open_console(), Figures()
+    console, figures, left_out = open_console(), Figures(), list[str]()
     names = shape or ([JUDGED] if quick else [JUDGED, "turbo"])
-    if MISSING:
-        console.print(f"Not installed, and not needed here: {', '.join(MISSING)}.", highlight=False)
     try:
         if unknown := set(names) - set(SHAPES):
             raise InvalidRequest(f"Unknown shape '{min(unknown)}': choose from {', '.join(SHAPES)}.")
@@ -100,58 +83,52 @@ def gpu(
             raise InvalidRequest(f"Unknown dtype '{dtype}': choose from {', '.join(DTYPES)}.")
         levels = [2] if quick else parse_levels(sessions)
         check_device(device, "--device")
-        if torch.device(device).type == "cuda":
-            torch.cuda.set_device(torch.empty(0, device=device).device)  # with its number
-            add_in_float32()
-        place = Place(torch.device(device), is_narrow=torch.device(device).type == "cpu", seed=seed)
-        machine = measure_machine(place)
-        console.print(_described(place, machine), highlight=False)
     except SpecWhisperError as error:
         sys.exit(f"experiments.gpu: {error}")
+    if torch.device(device).type == "cuda":
+        torch.cuda.set_device(torch.empty(0, device=device).device)  # with its number
+        add_in_float32()
+    place = Place(torch.device(device), is_narrow=torch.device(device).type == "cpu", seed=seed)
+    described = torch.cuda.get_device_name(place.device) if place.is_gpu else "a CPU, narrow shapes"
+    console.print(described, highlight=False)
     if processes is None:
         processes = 0 if place.is_narrow else min(8, (os.cpu_count() or 1) // 2)
-    facts: dict[str, Any] = {
-        "device": _described(place, machine),
-        "speed": asdict(machine),
-        "not_installed": MISSING,
-    }
-    models = {"weights": "random", "dtype": dtype, "device": device}
-
-    def serve(weights: Weights, num_tokens: int, modes: list[Mode]) -> None:
-        texts = Texts(4, 20, acceptance, seed) if quick else Texts(64, num_tokens, acceptance, seed)
-        settings: dict[str, Any] = {"dtype": dtype, "num_processes": processes, "modes": modes}
-        period_s = 2.0 if place.is_narrow else period
-
-        def record(point: Throughput) -> None:
-            figures.carried.append(point)
-            save()
-
-        asyncio.run(measure_service(weights, texts, levels, record, period_s=period_s, **settings))
-
-    left_out: list[str] = []
 
     def save() -> None:
         """Write what there is: the machine may be taken away."""
         if json is not None:
-            bars = list(map(str, find_bars(figures)))
-            written = facts | {"bars": bars, "left_out": left_out, **asdict(figures)}
-            write_json(json, models=models, figures=written)
+            models = {"weights": "random", "dtype": dtype, "device": device}
+            facts = {"device": described, "bars": list(map(str, find_bars(figures))), "left_out": left_out}
+            write_json(json, models=models, figures=facts | asdict(figures))
+
+    def serve(weights: Weights, modes: list[Mode]) -> None:
+        texts = Texts(4, 20, acceptance, seed) if quick else Texts(64, TOKENS_OF_A_REQUEST, acceptance, seed)
+
+        def record(carried: Throughput) -> None:
+            figures.carried.append(carried)
+            save()
+
+        settings: dict[str, Any] = {"dtype": dtype, "num_processes": processes, "modes": modes}
+        period_s = 2.0 if place.is_narrow else period
+        asyncio.run(measure_service(weights, texts, levels, record, period_s=period_s, **settings))
+
+    def items_of(one: Stage, weights: Weights) -> Iterator[Item]:
+        match one:
+            case Stage.CORRECTNESS:
+                return correctness(weights, figures, quick=quick)
+            case Stage.PROFILE:
+                return profile(weights, dtype, figures, quick=quick)
+            case Stage.SERVICE:
+                return service(weights, dtype, figures, serve)
 
     for one in stage or list(Stage):
-        ends_s, left_out_here = time.monotonic() + 60 * minutes, []
-        of_shapes = []
-        for name in names:
-            weights = Weights(name, place)
-            items: dict[Stage, Iterator[Item]] = {
-                Stage.CORRECTNESS: correctness(weights, figures, quick=quick),
-                Stage.PROFILE: profile(weights, machine, dtype, figures, quick=quick),
-                Stage.SERVICE: service(weights, dtype, figures, serve, save),
-            }
-            of_shapes.append([(f"{name}: {title}", measure) for title, measure in items[one]])
+        ends_s = time.monotonic() + 60 * minutes
+        of_shapes = [[(name, *item) for item in items_of(one, Weights(name, place))] for name in names]
         in_turns = zip_longest(*of_shapes)  # what matters most of every shape, then the next
-        for title, measure in (item for turn in in_turns for item in turn if item is not None):
+        for name, title, measure in (item for turn in in_turns for item in turn if item is not None):
+            title = f"{name}: {title}"
             if time.monotonic() > ends_s:
-                left_out_here.append(title)
+                left_out.append(title)
                 continue
             console.print(title, highlight=False)
             try:
@@ -161,121 +138,72 @@ def gpu(
                 console.print_exception()
             place.tidy()
             save()
-        del weights, items, of_shapes
+        del of_shapes, in_turns
         place.tidy()
-        if left_out_here:
-            console.print(f"Left out after {minutes:g} minutes: {', '.join(left_out_here)}.", highlight=False)
-            left_out += left_out_here
-            save()
+    if left_out:
+        console.print(f"Left out after {minutes:g} minutes: {', '.join(left_out)}.", highlight=False)
+        save()
     print_figures(figures, console)
-    bars = find_bars(figures)
-    broken = [f"{part} failed, see above" for part in figures.failures]
-    broken += [f"{each.name}: {each.found}" for each in figures.checks if not each.holds]
-    broken += [
-        f"{of.mode}, {of.num_sessions} sessions: {of.num_different} texts differ {' '.join(of.failures)}"
-        for of in figures.carried
-        if of.num_different or of.failures
-    ]
-    all_hold = print_bars(bars, console) if check else True
-    for line in broken:
+    all_hold = print_bars(find_bars(figures), console) if check else True
+    for line in figures.broken:
         console.print(f"BROKEN: {line}", style="red", highlight=False, soft_wrap=True)
-    sys.exit(0 if all_hold and not broken else 1)
+    sys.exit(0 if all_hold and not figures.broken else 1)
+
+
+def item(
+    title: str, rows: list[Any], measure: Callable[..., Iterable[Any]], *args: Any, **kwargs: Any
+) -> Item:
+    """Return an item that adds each row as soon as it is measured."""
+
+    def run() -> None:
+        for row in measure(*args, **kwargs):
+            rows.append(row)
+
+    return title, run
 
 
 def correctness(weights: Weights, figures: Figures, *, quick: bool) -> Iterator[Item]:
     """Yield what must be equal, or nearly."""
-    num_tokens = logits.QUICK_TOKENS if quick else logits.NUM_TOKENS
+    checks = figures.checks
     for kind in DTYPES:
-        yield (
-            f"kernels, {kind}",
-            lambda kind=kind: figures.checks.extend(kernels.check_kernels(weights, kind)),
-        )
+        yield item(f"kernels, {kind}", checks, kernels.check_kernels, weights, kind)
     for kind in DTYPES:
-        yield (
-            f"logits, {kind}",
-            lambda kind=kind: figures.checks.append(
-                logits.check_logits(weights, kind, num_tokens=num_tokens)
-            ),
-        )
-    yield "identity", lambda: figures.checks.extend(check_identity(weights))
-    yield (
-        "capture beside the encoder",
-        lambda: figures.checks.append(beside.check_capture(weights, "float16")),
-    )
-    yield (
-        "agreement",
-        lambda: figures.agreements.extend(
-            agreement.measure_agreement(
-                weights,
-                agreement.ARMS if weights.name == JUDGED else agreement.ARMS[:4],
-                num_windows=agreement.QUICK_WINDOWS if quick else agreement.NUM_WINDOWS,
-                num_tokens=agreement.QUICK_TOKENS if quick else agreement.NUM_TOKENS,
-            )
-        ),
-    )
+        yield item(f"logits, {kind}", checks, identity.check_logits, weights, kind, quick=quick)
+    yield item("graphs", checks, identity.check_graphs, weights)
+    yield item("texts with a draft", checks, identity.check_texts, weights)
+    yield item("capture beside the encoder", checks, beside.check_capture, weights, "float16")
+    arms = agreement.ARMS if weights.name == JUDGED else agreement.ARMS[:4]
+    measure = agreement.measure_agreement
+    yield item("agreement", figures.agreements, measure, weights, arms, quick=quick)
 
 
-def profile(
-    weights: Weights, machine: Machine, dtype: str, figures: Figures, *, quick: bool
-) -> Iterator[Item]:
+def profile(weights: Weights, dtype: str, figures: Figures, *, quick: bool) -> Iterator[Item]:
     """Yield where the time goes."""
-    few = passes.QUICK if quick else passes.FEW
-
-    def add(sizes: passes.Sizes, **settings: Any) -> None:
-        settings = {"dtype": dtype, **settings}
-        figures.points += passes.measure_passes(weights, machine, sizes, **settings)
-
-    yield "passes", lambda: add(few)
-    sizes = profiled.QUICK if quick else profiled.SIZES
-    yield (
-        "kernels by name",
-        lambda: figures.profiles.extend(profiled.measure_profiles(weights, sizes, dtype=dtype)),
-    )
+    few, more = (passes.QUICK, passes.QUICK) if quick else (passes.FEW, passes.MORE)
     batches = encoding.QUICK if quick else encoding.BATCHES
-    yield (
-        "encoding",
-        lambda: figures.encodings.extend(encoding.measure_encoding(weights, batches, dtype=dtype)),
-    )
-    yield (
-        "passes beside the encoder",
-        lambda: figures.beside.extend(beside.measure_beside(weights, dtype=dtype)),
-    )
-    tuned = tuning.QUICK if quick else tuning.SIZES
+
+    def timed(title: str, sizes: passes.Sizes, **settings: Any) -> Item:
+        settings = {"dtype": dtype, **settings}
+        return item(title, figures.passes, passes.measure_passes, weights, sizes, **settings)
+
+    yield timed("passes", few)
+    yield item("encoding", figures.encodings, encoding.measure_encoding, weights, batches, dtype=dtype)
+    yield item("passes beside the encoder", figures.beside, beside.measure_beside, weights, dtype=dtype)
     if weights.name == JUDGED:
         for cache in CROSS_CACHES:
-            yield f"passes, {cache} cache", lambda cache=cache: add(few, cross_cache=cache)
-        yield "tuning", lambda: tuning.measure_tuning(weights, tuned, figures.tuned.append, dtype=dtype)
+            yield timed(f"passes, {cache} cache", few, cross_cache=cache)
         for kind in ("bfloat16", "float32"):
-            yield f"passes, {kind}", lambda kind=kind: add(few, dtype=kind)
-        fallback = passes.QUICK if quick else passes.FALLBACK
-        yield "passes, without kernels", lambda: add(fallback, is_fallback=True)
-    yield "passes of other sizes", lambda: add(passes.QUICK if quick else passes.MORE)
+            yield timed(f"passes, {kind}", few, dtype=kind)
+    yield timed("passes of other sizes", more)
 
 
 def service(
-    weights: Weights,
-    dtype: str,
-    figures: Figures,
-    serve: Callable[[Weights, int, list[Mode]], None],
-    save: Callable[[], None],
+    weights: Weights, dtype: str, figures: Figures, serve: Callable[[Weights, list[Mode]], None]
 ) -> Iterator[Item]:
-    """Yield what clients get, and what they get from other programs."""
-
-    def compare() -> None:
-        for peer in peers.measure_peers(weights, dtype=dtype):
-            figures.peers.append(peer)
-            save()
-
-    yield "requests", lambda: serve(weights, TOKENS_OF_A_REQUEST, [Mode.TARGET_ONLY, Mode.FULL])
-    yield "sync", lambda: serve(weights, TOKENS_OF_A_REQUEST, [Mode.SYNC])
-    yield "other programs", compare
-
-
-def _described(place: Place, machine: Machine) -> str:
-    """Describe the device and its measured speeds."""
-    name = torch.cuda.get_device_name(place.device) if place.is_gpu else "a CPU, narrow shapes"
-    speeds = ", ".join(f"{ops / 1e12:.3g} Top/s in {dtype}" for dtype, ops in machine.ops_per_s.items())
-    return f"{name}: copies {machine.bytes_per_s / 1e9:.0f} GB/s, multiplies {speeds}"
+    """Yield what clients get, and what transformers does."""
+    yield "requests", lambda: serve(weights, [Mode.TARGET_ONLY, Mode.FULL])
+    yield "sync", lambda: serve(weights, [Mode.SYNC])
+    yield item("transformers", figures.peers, peers.measure_peers, weights, dtype=dtype)
 
 
 if __name__ == "__main__":

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from experiments.gpu.passes import tokens_of
 from experiments.gpu.weights import Weights
-from specwhisper.types import WINDOW_FRAMES
 
 NUM_WINDOWS, NUM_TOKENS = 16, 224
 QUICK_WINDOWS, QUICK_TOKENS = 2, 24
 ARMS: tuple[tuple[str, str | None], ...] = (
-    ("float16", None),
-    ("bfloat16", None),
-    ("float16", "int8"),
-    ("float16", "float8"),
-    ("bfloat16", "int8"),
-    ("bfloat16", "float8"),
-    ("float32", "int8"),
-    ("float32", "float8"),
+    *(("float16", None), ("bfloat16", None), ("float16", "int8"), ("float16", "float8")),
+    *(("bfloat16", "int8"), ("bfloat16", "float8"), ("float32", "int8"), ("float32", "float8")),
 )
 
 
@@ -47,45 +39,28 @@ class Agreement:
     median_margin: float
     largest_lost_margin: float
 
-    @property
-    def share(self) -> float:
-        """Share of equal choices."""
-        return self.num_equal / self.num_choices
-
 
 def measure_agreement(
-    weights: Weights, arms: Sequence[tuple[str, str | None]], *, num_windows: int, num_tokens: int
-) -> list[Agreement]:
+    weights: Weights, arms: Sequence[tuple[str, str | None]], *, quick: bool
+) -> Iterator[Agreement]:
     """Encode and decode the same random texts in every precision."""
-    features = torch.randn(
-        (num_windows, weights.config.num_mel_bins, WINDOW_FRAMES),
-        generator=torch.Generator(weights.place.device).manual_seed(weights.place.seed),
-        device=weights.place.device,
-    )
-    texts = [tokens_of(weights, slot, num_tokens) for slot in range(num_windows)]
+    num_windows, num_tokens = (QUICK_WINDOWS, QUICK_TOKENS) if quick else (NUM_WINDOWS, NUM_TOKENS)
+    features = weights.features(num_windows)
+    texts = [weights.tokens(slot, num_tokens) for slot in range(num_windows)]
     exact = _logits(weights, "float32", None, features, texts)
     best = exact.topk(2, dim=-1)
     margins = best.values[:, 0] - best.values[:, 1]
     spread = (exact - exact.mean(dim=-1, keepdim=True)).norm()
-    found = []
     for dtype, cross_cache in arms:
         logits = _logits(weights, dtype, cross_cache, features, texts)
         is_equal = logits.argmax(dim=-1) == best.indices[:, 0]
         lost = margins[~is_equal]
-        found.append(
-            Agreement(
-                weights.name,
-                dtype,
-                cross_cache,
-                num_choices=len(margins),
-                num_equal=int(is_equal.sum()),
-                error=float((logits - exact).norm() / spread),
-                median_margin=float(margins.median()),
-                largest_lost_margin=float(lost.max()) if len(lost) else 0.0,
-            )
+        error = float((logits - exact).norm() / spread)
+        largest_lost = float(lost.max()) if len(lost) else 0.0
+        counts = len(margins), int(is_equal.sum())
+        yield Agreement(
+            weights.name, dtype, cross_cache, *counts, error, float(margins.median()), largest_lost
         )
-        del logits
-    return found
 
 
 @torch.inference_mode()

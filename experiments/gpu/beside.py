@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from statistics import median
 from threading import Event, Thread
 
 import numpy as np
 
-from experiments.gpu.identity import Check
-from experiments.gpu.texts import Texts
+from experiments.gpu.figures import Check
+from experiments.gpu.texts import noise, recording_of
 from experiments.gpu.weights import Weights
-from specwhisper.audio.recording import Recording
 from specwhisper.model.choosing import Row
 from specwhisper.model.model import WhisperModel
-from specwhisper.types import AudioChunk
 
 PROMPT = 4
 WIDTH = 5
@@ -43,21 +41,22 @@ class Beside:
     p95_ms: float
 
 
-def measure_beside(weights: Weights, *, dtype: str) -> list[Beside]:
+def measure_beside(weights: Weights, *, dtype: str) -> Iterator[Beside]:
     """Time whole passes alone and beside the encoder."""
-    model, found = _model(weights, dtype), []
+    model = _model(weights, dtype)
     for is_encoding in (False, True):
-        if is_encoding:
-            with encoding(model, weights):
-                times = _times_ms(model, weights)
-        else:
-            times = _times_ms(model, weights)
-        p95 = float(np.percentile(times, 95))
-        found.append(Beside(weights.name, dtype, is_encoding, median(times), p95))
-    return found
+        times_ms = []
+        with encoding(model, weights) if is_encoding else nullcontext():
+            for _ in range(QUICK_TIMES if weights.place.is_narrow else TIMES):
+                started_s = time.perf_counter()
+                model.score(_rows(SESSIONS, WIDTH))
+                times_ms.append((time.perf_counter() - started_s) * 1e3)
+                _rollback(model)
+        p95_ms = float(np.percentile(times_ms, 95))
+        yield Beside(weights.name, dtype, is_encoding, median(times_ms), p95_ms)
 
 
-def check_capture(weights: Weights, dtype: str) -> Check:
+def check_capture(weights: Weights, dtype: str) -> Iterator[Check]:
     """Capture graphs while windows are encoded; compare their choices with those of graphs captured alone."""
     alone, beside = _model(weights, dtype), _model(weights, dtype)
     with encoding(beside, weights):
@@ -66,12 +65,11 @@ def check_capture(weights: Weights, dtype: str) -> Check:
         took_s = time.perf_counter() - started_s
     num_same = 0
     for num_rows, width in REPLAYED:
-        rows = [Row(slot, [7 + slot] * width, width - 1, (7,), timestamps=True) for slot in range(num_rows)]
-        expected, found = (model.score(rows) for model in (alone, beside))
+        expected, found = (model.score(_rows(num_rows, width)) for model in (alone, beside))
         num_same += [one.tokens for one in expected] == [one.tokens for one in found]
         _rollback(alone)
         _rollback(beside)
-    return Check(
+    yield Check(
         f"{weights.name}: captured beside an encoder, {dtype}",
         num_same == len(REPLAYED),
         f"in {took_s:.1f} s; {num_same} of {len(REPLAYED)} passes choose the same",
@@ -84,7 +82,7 @@ def encoding(model: WhisperModel, weights: Weights) -> Iterator[None]:
     stop, failures = Event(), list[BaseException]()
 
     def encode(slot: int) -> None:
-        recording = _recording(weights, slot)
+        recording = recording_of(noise((weights.place.seed, slot), 10.0))
         try:
             while not stop.is_set():
                 model.encode(slot, recording, 0)
@@ -112,31 +110,15 @@ def _model(weights: Weights, dtype: str) -> WhisperModel:
         has_static_shapes=True,
     )
     for slot in range(SESSIONS):
-        model.encode(slot, _recording(weights, slot), 0)
+        model.encode(slot, recording_of(noise((weights.place.seed, slot), 10.0)), 0)
         model.score([Row(slot, [7] * PROMPT, 0, (), timestamps=False)])
     return model
 
 
-def _rows() -> list[Row]:
-    return [Row(slot, [7 + slot] * WIDTH, WIDTH - 1, (7,), timestamps=True) for slot in range(SESSIONS)]
+def _rows(num_rows: int, width: int) -> list[Row]:
+    return [Row(slot, [7 + slot] * width, width - 1, (7,), timestamps=True) for slot in range(num_rows)]
 
 
 def _rollback(model: WhisperModel) -> None:
     for slot in range(SESSIONS):
         model.rollback(slot, PROMPT)
-
-
-def _times_ms(model: WhisperModel, weights: Weights) -> list[float]:
-    times = []
-    for _ in range(QUICK_TIMES if weights.place.is_narrow else TIMES):
-        started_s = time.perf_counter()
-        model.score(_rows())
-        times.append((time.perf_counter() - started_s) * 1e3)
-        _rollback(model)
-    return times
-
-
-def _recording(weights: Weights, number: int) -> Recording:
-    recording = Recording()
-    recording.append(AudioChunk(0, Texts(1, 1, 1.0, weights.place.seed).recording(number), is_last=True))
-    return recording

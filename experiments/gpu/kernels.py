@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from experiments.gpu.identity import Check
+from experiments.gpu.figures import Check
 from experiments.gpu.weights import Weights
 from specwhisper.model.pytorch.kernels.attention import (
     CrossScratch,

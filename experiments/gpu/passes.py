@@ -1,22 +1,12 @@
-"""Forward passes of every bucket, each against its floor."""
+"""Time of forward passes, from call to choices."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from statistics import median
-from unittest import mock
 
-import torch
-
-from experiments.gpu.clock import busy_s, waited_s
-from experiments.gpu.floor import floor_s
 from experiments.gpu.weights import Weights
-from experiments.steps.floor import Machine
-from specwhisper.model.pytorch import decoder as decoders
 from specwhisper.model.pytorch.decoder import CachedDecoder
-from specwhisper.model.pytorch.kernels import attention, choice
 from specwhisper.model.pytorch.kernels.packed_inputs import Following
 
 HELD = 60  # tokens in each slot: the middle of a window
@@ -26,81 +16,32 @@ MORE = (
     *((1, 5), (8, 1), (8, 8), (16, 5), (32, 1), (32, 8), (64, 1), (64, 8), (128, 5), (128, 8)),
     *((1, 16), (1, 64), (1, 227), (8, 32), (32, 32), (3, 3), (9, 10), (33, 9)),
 )
-FALLBACK = ((1, 8), (8, 8), (64, 8))
 QUICK = ((1, 8), (2, 4))
-MIN_S = 0.2  # duration of a point's measurement
+MIN_MS = 200  # duration of a size's measurement
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """One size of forward pass.
-
-    Attributes
-    ----------
-    is_fallback : whether torch's attention is used instead of kernels.
-    busy_s : median device time of consecutive passes.
-    waited_s : median time that a caller waits for a single pass.
-    """
+class Timed:
+    """One size of pass: the median milliseconds until its caller has the choices."""
 
     shape: str
     dtype: str
     cross_cache: str | None
-    is_fallback: bool
     rows: int
     width: int
-    floor_s: float
-    busy_s: float
-    waited_s: float
-
-    @property
-    def multiple(self) -> float:
-        """Device time relative to the floor."""
-        return self.busy_s / self.floor_s
+    ms: float
 
 
 def measure_passes(
-    weights: Weights,
-    machine: Machine,
-    sizes: Sizes,
-    *,
-    dtype: str = "float16",
-    cross_cache: str | None = None,
-    is_fallback: bool = False,
-) -> list[Point]:
+    weights: Weights, sizes: Sizes, *, dtype: str, cross_cache: str | None = None
+) -> Iterator[Timed]:
     """Time passes of each size with a choice after every token, as in verification."""
-    place, num_slots, points = weights.place, max(rows for rows, _ in sizes), []
-    with torch_attends() if is_fallback else nullcontext():
-        decoder = filled(weights, num_slots, dtype=dtype, cross_cache=cross_cache)
-        for rows, width in sizes:
-            run = step(decoder, rows, width)
-            times = 2 if place.is_narrow else max(5, min(200, int(MIN_S / max(waited_s(run, place, 3)))))
-            size = {"rows": rows, "width": width}
-            points.append(
-                Point(
-                    shape=weights.name,
-                    dtype=dtype,
-                    cross_cache=cross_cache,
-                    is_fallback=is_fallback,
-                    floor_s=floor_s(
-                        weights.config, dtype, machine, held=HELD, cross_cache=cross_cache, **size
-                    ),
-                    busy_s=median(busy_s(run, place, times)),
-                    waited_s=median(waited_s(run, place, times)),
-                    **size,
-                )
-            )
-    return points
-
-
-@contextmanager
-def torch_attends() -> Iterator[None]:
-    """Use torch's operators instead of Triton's kernels in decoders made meanwhile."""
-    with (
-        mock.patch.object(decoders, "supports_cache", return_value=False),
-        mock.patch.object(attention, "supports_cache", return_value=False),
-        mock.patch.object(choice, "supports", return_value=False),
-    ):
-        yield
+    place = weights.place
+    decoder = filled(weights, max(rows for rows, _ in sizes), dtype=dtype, cross_cache=cross_cache)
+    for rows, width in sizes:
+        run = step(decoder, rows, width)
+        times = 2 if place.is_narrow else max(5, min(200, int(MIN_MS / place.median_ms(run, 3))))
+        yield Timed(weights.name, dtype, cross_cache, rows, width, place.median_ms(run, times))
 
 
 def filled(weights: Weights, num_slots: int, *, dtype: str, cross_cache: str | None = None) -> CachedDecoder:
@@ -108,14 +49,8 @@ def filled(weights: Weights, num_slots: int, *, dtype: str, cross_cache: str | N
     decoder = weights.decoder(dtype, num_slots, cross_cache=cross_cache)
     for slot in range(num_slots):
         decoder.prefill_audio([slot], weights.encodings(1, dtype, seed=slot))
-        decoder.append([slot], [tokens_of(weights, slot, HELD)], [1])
+        decoder.append([slot], [weights.tokens(slot, HELD)], [1])
     return decoder
-
-
-def tokens_of(weights: Weights, seed: int, length: int) -> list[int]:
-    """Return random tokens."""
-    generator = torch.Generator().manual_seed(weights.place.seed + seed)
-    return torch.randint(weights.config.vocab_size, (length,), generator=generator).tolist()
 
 
 def step(decoder: CachedDecoder, rows: int, width: int) -> Callable[[], object]:

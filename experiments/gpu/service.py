@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import asyncio
 import time
 from asyncio import gather, get_running_loop
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
+from multiprocessing import get_context
 
 import grpc.aio
+import numpy as np
 
+from experiments.capacity.clients import Counts, Load, run_clients
 from experiments.common.bench.clock import sleep_until
 from experiments.common.replay.model import ReplayTarget
-from experiments.gpu.clients import ClientCounts, Load, run_in_process, sessions, warm_up_process
+from experiments.common.replay.trace import Trace
 from experiments.gpu.texts import Texts
-from experiments.gpu.weights import Weights
+from experiments.gpu.weights import Place, Weights
 from specwhisper.engine.target_engine import TargetEngine
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import WhisperModel
 from specwhisper.rpc.calls import CallInterceptor, OpenCalls
@@ -27,8 +31,8 @@ from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_t
 from specwhisper_target_server.config import GPU_MAX_NUM_BATCHED_TOKENS
 from specwhisper_target_server.service import VerificationService
 
-MODES = (Mode.TARGET_ONLY, Mode.SYNC, Mode.FULL)
 LEAD_S, QUICK_LEAD_S = 4.0, 0.4  # until all sessions run
+GAMMA = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,10 @@ class Throughput:
 
     Attributes
     ----------
-    forward_s, num_forwards, num_rows : the target's forward passes in the period; a session in one is a row.
-    request_s : times from request to text, ascending, of texts that ended within the period.
+    requests_per_s, p95_s : of texts that ended within the period; the time from request to text of 95 of 100.
+    tokens_per_s : of all sessions, with encoder and messages.
+    tokens_per_forward_s : per second of the target's forward passes.
+    tokens_per_pass, sessions_per_pass : of one session in a pass, and sessions in one.
     """
 
     shape: str
@@ -46,47 +52,25 @@ class Throughput:
     mode: str
     num_sessions: int
     acceptance: float
-    period_s: float
-    num_tokens: int
-    num_passes: int
+    requests_per_s: float
+    p95_s: float
+    tokens_per_s: float
+    tokens_per_forward_s: float
+    tokens_per_pass: float
+    sessions_per_pass: float
     num_texts: int
     num_different: int
-    failures: tuple[str, ...]
-    forward_s: float
-    num_forwards: int
-    num_rows: int
-    request_s: tuple[float, ...] = ()
-
-    @property
-    def requests_per_s(self) -> float:
-        """Texts that ended in a second of the period."""
-        return len(self.request_s) / self.period_s
-
-    @property
-    def p95_s(self) -> float:
-        """Time from request to text of 95 of 100; only if any ended."""
-        return self.request_s[int(0.95 * (len(self.request_s) - 1))]
-
-    @property
-    def tokens_per_s(self) -> float:
-        """Committed tokens per second of all sessions, with encoder and messages."""
-        return self.num_tokens / self.period_s
-
-    @property
-    def tokens_per_forward_s(self) -> float:
-        """Committed tokens per second of forward passes."""
-        return self.num_tokens / self.forward_s if self.forward_s else 0.0
+    failures: tuple[str, ...] = ()
 
 
 class Metered(ReplayTarget):
-    """A replay target that counts its forward passes."""
+    """A replay target that counts its forward passes: their seconds, their number and their sessions."""
 
     forward_s = 0.0
     num_forwards = 0
     num_rows = 0
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
-        """Run a forward pass and count it."""
         started_s = time.perf_counter()
         scores = super().score(rows)
         self.forward_s += time.perf_counter() - started_s
@@ -94,64 +78,18 @@ class Metered(ReplayTarget):
         self.num_rows += len(rows)
         return scores
 
-    def counts(self) -> tuple[float, int, int]:
-        """Return the totals."""
+    def totals(self) -> tuple[float, int, int]:
         return self.forward_s, self.num_forwards, self.num_rows
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
-    """A serving target and its client processes.
+def run_in_process(load: Load, trace: Trace, texts: Texts) -> Counts:
+    """Run clients in this process until the period ends."""
+    return asyncio.run(run_clients(load, trace, texts.spoken(trace)))
 
-    Attributes
-    ----------
-    pool : ``num_processes`` client processes; ``None`` runs clients in this process.
-    """
 
-    weights: Weights
-    texts: Texts
-    dtype: str
-    address: str
-    model: Metered
-    pool: ProcessPoolExecutor | None
-    num_processes: int
-
-    async def measure(self, mode: Mode, num_sessions: int, period_s: float) -> Throughput:
-        """Run sessions and count over a period."""
-        begin_s = time.monotonic() + (QUICK_LEAD_S if self.weights.place.is_narrow else LEAD_S)
-        end_s, num_parts = begin_s + period_s, min(max(1, self.num_processes), num_sessions)
-        loads = [
-            Load(self.address, self.texts, mode, range(part, num_sessions, num_parts), begin_s, end_s)
-            for part in range(num_parts)
-        ]
-        running = gather(*(self._run_clients(load) for load in loads))
-        await sleep_until(begin_s)
-        before = self.model.counts()
-        await sleep_until(end_s)
-        spent = [now - then for now, then in zip(self.model.counts(), before, strict=True)]
-        parts: list[ClientCounts] = await running
-        return Throughput(
-            self.weights.name,
-            self.dtype,
-            mode.value,
-            num_sessions,
-            self.texts.acceptance,
-            period_s,
-            num_tokens=sum(one.num_tokens for one in parts),
-            num_passes=sum(one.num_forwards for one in parts),
-            num_texts=sum(one.num_texts for one in parts),
-            num_different=sum(one.num_different for one in parts),
-            failures=tuple(failure for one in parts for failure in one.failures),
-            forward_s=spent[0],
-            num_forwards=int(spent[1]),
-            num_rows=int(spent[2]),
-            request_s=tuple(sorted(time_s for one in parts for time_s in one.request_s)),
-        )
-
-    async def _run_clients(self, load: Load) -> ClientCounts:
-        if self.pool is None:
-            return await sessions(load)
-        return await get_running_loop().run_in_executor(self.pool, run_in_process, load)
+def occupy(number: int) -> None:
+    """Occupy a process of the pool, so that each has loaded its modules."""
+    time.sleep(1.0)
 
 
 async def measure_service(
@@ -160,45 +98,81 @@ async def measure_service(
     levels: Sequence[int],
     record: Callable[[Throughput], None],
     *,
-    dtype: str = "float16",
+    dtype: str,
     period_s: float,
     num_processes: int,
-    modes: Sequence[Mode] = MODES,
+    modes: Sequence[Mode],
 ) -> None:
-    """Measure every number of sessions in every mode, and record each."""
-    async with _serving(weights, texts, max(levels), dtype, num_processes) as service:
-        for num_sessions in levels:
-            for mode in modes:
-                record(await service.measure(mode, num_sessions, period_s))
+    """Record every number of sessions in every mode; without processes, clients run in this one."""
+    checkpoint, place = weights.checkpoint(dtype), weights.place
+    trace, num_parts = texts.trace(checkpoint.vocabulary), max(1, num_processes)
+
+    async def counted(address: str, model: Metered, mode: Mode, num_sessions: int) -> Throughput:
+        start_s = time.monotonic()
+        begin_s = start_s + (QUICK_LEAD_S if place.is_narrow else LEAD_S)
+        end_s = begin_s + period_s
+        parts = (range(part, num_sessions, num_parts) for part in range(min(num_parts, num_sessions)))
+        loads = [Load(address, mode, part, GAMMA, place.seed, start_s, begin_s, end_s) for part in parts]
+        running = gather(*map(run, loads))
+        await sleep_until(begin_s)
+        before = model.totals()
+        await sleep_until(end_s)
+        forward_s, num_forwards, num_rows = (
+            now - then for now, then in zip(model.totals(), before, strict=True)
+        )
+        counts: list[Counts] = await running
+        num_tokens = sum(each.num_tokens for each in counts)
+        request_s = [time_s for each in counts for time_s in each.request_s]
+        return Throughput(
+            weights.name,
+            dtype,
+            mode.value,
+            num_sessions,
+            texts.acceptance,
+            requests_per_s=len(request_s) / period_s,
+            p95_s=float(np.quantile(request_s, 0.95)) if request_s else 0.0,
+            tokens_per_s=num_tokens / period_s,
+            tokens_per_forward_s=num_tokens / max(forward_s, 1e-9),
+            tokens_per_pass=num_tokens / max(1, sum(each.num_passes for each in counts)),
+            sessions_per_pass=num_rows / max(1, num_forwards),
+            num_texts=sum(each.num_texts for each in counts),
+            num_different=sum(len(each.differences) for each in counts),
+            failures=tuple(failure for each in counts for failure in each.failures),
+        )
+
+    async def run(load: Load) -> Counts:
+        if pool is None:
+            return await run_clients(load, trace, texts.spoken(trace))
+        return await get_running_loop().run_in_executor(pool, run_in_process, load, trace, texts)
+
+    with ExitStack() as stack:
+        pool = None
+        if num_processes:
+            pool = stack.enter_context(ProcessPoolExecutor(num_processes, get_context("spawn")))
+            list(pool.map(occupy, range(num_processes)))
+        async with serving(checkpoint, trace, max(levels), place) as (address, model):
+            for num_sessions in levels:
+                for mode in modes:
+                    record(await counted(address, model, mode, num_sessions))
 
 
 @asynccontextmanager
-async def _serving(
-    weights: Weights, texts: Texts, num_slots: int, dtype: str, num_processes: int
-) -> AsyncIterator[Service]:
+async def serving(
+    checkpoint: Checkpoint, trace: Trace, num_slots: int, place: Place
+) -> AsyncIterator[tuple[str, Metered]]:
     """Serve a replay target on the loopback interface."""
-    checkpoint = weights.checkpoint(dtype)
-    forward = WhisperModel(checkpoint, num_slots, device=weights.place.device, has_static_shapes=True)
-    if weights.place.is_gpu:
+    forward = WhisperModel(checkpoint, num_slots, device=place.device, has_static_shapes=True)
+    if place.is_gpu:
         forward.warm_up()
-    model = Metered(texts.trace(checkpoint.vocabulary), checkpoint.vocabulary, forward)
-    engine = TargetEngine(
-        model,
-        limits=Limits(max_sessions=num_slots),
-        max_num_batched_tokens=GPU_MAX_NUM_BATCHED_TOKENS,
-    )
+    model = Metered(trace, checkpoint.vocabulary, forward)
+    limits = Limits(max_sessions=num_slots)
+    engine = TargetEngine(model, limits=limits, max_num_batched_tokens=GPU_MAX_NUM_BATCHED_TOKENS)
     server = grpc.aio.server(interceptors=[CallInterceptor(OpenCalls())], options=[("grpc.so_reuseport", 0)])
     add_VerificationServicer_to_server(VerificationService(checkpoint, engine, ServingOptions()), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    pool = None
-    if num_processes:
-        pool = ProcessPoolExecutor(num_processes, multiprocessing.get_context("spawn"))
-        list(pool.map(warm_up_process, range(num_processes)))
     try:
-        yield Service(weights, texts, dtype, f"127.0.0.1:{port}", model, pool, num_processes)
+        yield f"127.0.0.1:{port}", model
     finally:
         await server.stop(0)
         await engine.stop()
-        if pool is not None:
-            pool.shutdown()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import gc
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from statistics import median
 
 import torch
 from torch import Tensor
@@ -15,11 +18,11 @@ from experiments.common.models.published import LARGE_V3, PUBLISHED
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.checkpoints.sizes import read_sizes
 from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights
+from specwhisper.types import WINDOW_FRAMES
 
 SHAPES = {
     "large-v3": LARGE_V3,
     "turbo": PUBLISHED["turbo"],
-    "distil-large-v3": replace(LARGE_V3, decoder_layers=2),
     "tiny": PUBLISHED["tiny"],
 }
 
@@ -49,35 +52,35 @@ class Place:
             torch.cuda.empty_cache()
 
     def synchronize(self) -> None:
-        """Wait until the device is idle."""
         if self.is_gpu:
             torch.cuda.synchronize(self.device)
 
+    def median_ms(self, run: Callable[[], object], times: int) -> float:
+        """Return the median time from call to result, after one run to warm up."""
+        found = []
+        for _ in range(1 + times):
+            self.synchronize()
+            started_s = time.perf_counter()
+            run()
+            self.synchronize()
+            found.append((time.perf_counter() - started_s) * 1e3)
+        return median(found[1:])
+
 
 class Weights:
-    """One shape's weights in float32 and other types.
-
-    Attributes
-    ----------
-    shape : the sizes, reduced on a CPU.
-    scale : standard deviation of the weights.
-    """
+    """One shape's weights in float32 and other types; the shape is reduced on a CPU."""
 
     def __init__(self, name: str, place: Place) -> None:
-        shape = replace(SHAPES[name], words="made-up", seed=place.seed)
-        if place.is_narrow:
-            shape = _narrow(shape)
         self.name = name
-        self.shape = shape
         self.place = place
-        self.scale = shape.scale
+        shape = replace(SHAPES[name], words="made-up", seed=place.seed)
+        self._shape = _narrow(shape) if place.is_narrow else shape
         with place.device:
-            model, self.tokens = build_model(shape)
+            model, self._tokens = build_model(self._shape)
         self._models = {"float32": model}
 
     @property
     def config(self) -> WhisperConfig:
-        """Configuration of the shape."""
         return self._models["float32"].config
 
     def model_of(self, dtype: str) -> WhisperForConditionalGeneration:
@@ -86,28 +89,15 @@ class Weights:
             self._models[dtype] = copy.deepcopy(self._models["float32"]).to(getattr(torch, dtype))
         return self._models[dtype]
 
-    def on(self, device: str) -> Weights:
-        """Return the weights on another device, in float32."""
-        there = copy.copy(self)
-        there.place = replace(self.place, device=torch.device(device))
-        there._models = {"float32": copy.deepcopy(self._models["float32"]).to(device)}
-        return there
-
     def checkpoint(self, dtype: str, *, noise: float = 0.0) -> Checkpoint:
-        """Return a checkpoint in a type; with noise, that of a draft that is often right.
-
-        Parameters
-        ----------
-        noise : noise relative to the weights.
-        """
+        """Return a checkpoint in a type; noise, relative to the weights, makes it a mostly right draft."""
         model = self.model_of(dtype)
         if noise:
-            model = with_noise(self.model_of("float32"), noise * self.scale).to(getattr(torch, dtype))
-        return checkpoint_from_model(model, self.tokens, name=f"random {self.name}")
+            noisy = with_noise(self.model_of("float32"), noise * self._shape.scale)
+            model = noisy.to(getattr(torch, dtype))
+        return checkpoint_from_model(model, self._tokens, name=f"random {self.name}")
 
-    def decoder(
-        self, dtype: str, num_slots: int, *, cross_cache: str | None = None, has_static_shapes: bool = True
-    ) -> CachedDecoder:
+    def decoder(self, dtype: str, num_slots: int, *, cross_cache: str | None = None) -> CachedDecoder:
         """Return a decoder with slots."""
         state: dict[str, Tensor] = self.model_of(dtype).state_dict()
         with torch.device("meta"):
@@ -115,25 +105,30 @@ class Weights:
         load_decoder_weights(decoder, state)
         decoder.eval().requires_grad_(False)
         decoder.tie()
-        decoder.allocate(has_static_shapes=has_static_shapes, cross_cache_dtype=cross_cache)
+        decoder.allocate(has_static_shapes=True, cross_cache_dtype=cross_cache)
         return decoder
+
+    def features(self, num_windows: int) -> Tensor:
+        """Return random log-mel features of windows, in float32."""
+        return self._normal(num_windows, self.config.num_mel_bins, WINDOW_FRAMES)
 
     def encodings(self, num_windows: int, dtype: str, *, seed: int = 0) -> Tensor:
         """Return random encoder outputs: windows x positions x d_model."""
+        size = num_windows, self.config.max_source_positions, self.config.d_model
+        return self._normal(*size, seed=seed).to(getattr(torch, dtype))
+
+    def tokens(self, seed: int, length: int) -> list[int]:
+        """Return random tokens."""
+        generator = torch.Generator().manual_seed(self.place.seed + seed)
+        return torch.randint(self.config.vocab_size, (length,), generator=generator).tolist()
+
+    def _normal(self, *size: int, seed: int = 0) -> Tensor:
         generator = torch.Generator(self.place.device).manual_seed(self.place.seed + seed)
-        size = (num_windows, self.config.max_source_positions, self.config.d_model)
-        return torch.randn(size, generator=generator, device=self.place.device).to(getattr(torch, dtype))
+        return torch.randn(size, generator=generator, device=self.place.device)
 
 
 def _narrow(shape: Shape) -> Shape:
     """Reduce a shape's size; keep what else distinguishes it."""
-    return replace(
-        shape,
-        d_model=64,
-        heads=2,
-        encoder_layers=1,
-        decoder_layers=min(shape.decoder_layers, 3),
-        ffn_factor=2,
-        words="few",
-        scale=Shape.scale,
-    )
+    layers = min(shape.decoder_layers, 3)
+    small = {"d_model": 64, "heads": 2, "encoder_layers": 1, "decoder_layers": layers, "ffn_factor": 2}
+    return replace(shape, **small, words="few", scale=Shape.scale)

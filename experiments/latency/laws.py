@@ -34,7 +34,7 @@ class Law(NamedTuple):
 
 
 def laws(facts: Facts) -> dict[str, list[Law]]:
-    """Return the gains that `experiments.capacity` and `experiments.crowd` have measured."""
+    """Return the gains that `ladder` and `crowd` of `experiments.capacity` have measured."""
     real = [
         Law(each["num_sessions"], _predicted(facts["capacity"], each), each["decoding"]["value"])
         for each in facts["capacity"]["gains"]

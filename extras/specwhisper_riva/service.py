@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from functools import partial
-from math import inf
 from typing import Any
 
 from riva.client.proto import riva_asr_pb2
@@ -44,6 +43,7 @@ from specwhisper_riva.requests import (
     whole_audio,
     whole_config,
 )
+from specwhisper_riva.settings import RivaSettings
 
 WARNING = "specwhisper-warning"  # in the trailing metadata: what is missing of the recording
 
@@ -53,8 +53,6 @@ class RivaService:
 
     Parameters
     ----------
-    served : the target's names for these clients; empty for the default ones.
-    is_strict : whether requests for other names are refused.
     speakers : finds speakers; ``None`` if that is not offered.
     max_audio_s : longest recording.
     """
@@ -62,16 +60,14 @@ class RivaService:
     def __init__(
         self,
         service: TranscriptionService,
-        served: tuple[str, ...],
-        *,
-        is_strict: bool,
-        speakers: SpeakerModels | None = None,
-        max_audio_s: float = inf,
+        settings: RivaSettings,
+        speakers: SpeakerModels | None,
+        max_audio_s: float,
     ) -> None:
         self._service = service
         self._speakers = speakers
         self._max_audio_s = max_audio_s
-        self._names = ModelNames(served, is_strict=is_strict, target=self._target_name)
+        self._names = ModelNames(settings.model_names, is_strict=settings.is_strict, target=self._target_name)
 
     async def GetRivaSpeechRecognitionConfig(
         self, request: riva_asr_pb2.RivaSpeechRecognitionConfigRequest, context: Any
@@ -195,7 +191,7 @@ async def _our_requests(
             if isinstance(pcm, EndUtterance):
                 if is_open:
                     replies.expect_end()
-                    yield pb.StreamingRecognizeRequest(end_utterance=True)
+                    yield pb.StreamingRecognizeRequest(end_utterance=pb.EndUtterance())
                 continue
             if not is_open and audio.samples is not None:
                 is_open = True

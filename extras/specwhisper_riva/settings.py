@@ -72,11 +72,5 @@ def riva_services(service: TranscriptionService, config: DraftConfig) -> Mapping
         level = logging.INFO if is_missing else logging.WARNING
         logger.log(level, "riva is not offered", extra={"error": str(error)})
         return {}
-    servicer = RivaService(
-        service,
-        settings.model_names,
-        is_strict=settings.is_strict,
-        speakers=config.speakers,
-        max_audio_s=config.max_audio_s,
-    )
+    servicer = RivaService(service, settings, config.speakers, config.max_audio_s)
     return {SERVICE_NAME: partial(add_RivaSpeechRecognitionServicer_to_server, servicer)}

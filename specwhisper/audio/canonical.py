@@ -47,6 +47,7 @@ class CanonicalStream:
         self._sample_rate = int(sample_rate)
         self._num_channels = int(num_channels)
         self._mixer = mixer or Mixer()
+        self._mixer.check(self._num_channels)
         self._partial = b""
         self._resampler = None
         if sample_rate != SAMPLE_RATE:

@@ -50,19 +50,26 @@ class Mixer:
         InvalidAudio : if there is no such channel.
         """
         num_channels = frames.shape[1]
+        self.check(num_channels)
         if self._channel != MIX:
-            number = SIDES.get(self._channel) or int(self._channel)
-            if number > num_channels:
-                raise InvalidAudio(
-                    f"There is no channel '{self._channel}': the number of channels is {num_channels}."
-                )
-            return frames[:, number - 1]
+            return frames[:, self._number - 1]
         if num_channels == 1:
             return frames[:, 0]
         if weights is not None:
             return frames @ weights
         mixed: NDArray[np.float32] = frames.mean(axis=1, dtype=np.float32)
         return self._audible(frames, mixed, rate) if num_channels == 2 and len(frames) else mixed
+
+    @property
+    def _number(self) -> int:
+        return SIDES.get(self._channel) or int(self._channel)
+
+    def check(self, num_channels: int) -> None:
+        """Raise :class:`InvalidAudio` if audio has no such channel."""
+        if self._channel != MIX and self._number > num_channels:
+            raise InvalidAudio(
+                f"There is no channel '{self._channel}': the number of channels is {num_channels}."
+            )
 
     def report(self, name: str, warn: Callable[[str], None]) -> None:
         """Warn of opposite phase, at the end."""

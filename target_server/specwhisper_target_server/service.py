@@ -128,8 +128,6 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         TargetUnavailable
             while the engine hangs.
         """
-        if request.model and request.model != self._checkpoint.name:
-            raise InvalidRequest(f"This target runs '{self._checkpoint.name}', not '{request.model}'.")
         if request.protocol_version:
             self._check_protocol(request.protocol_version, request.software_version)
         self._check_weights(request.vocabulary_digest, request.weights_digest)
@@ -261,13 +259,9 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             )
 
     def _welcome(self, *, is_shared: bool) -> pb.VerifyResponse:
-        limits = self._verifier.limits
         welcome = pb.Welcome(
-            protocol_version=PROTOCOL_VERSION,
-            software_version=__version__,
             weights_digest=self._checkpoint.weights_digest,
-            limits=codec.limits_to_proto(limits),
-            credit=limits.max_ahead_tokens,
+            limits=codec.limits_to_proto(self._verifier.limits),
             is_shared=is_shared,
         )
         return pb.VerifyResponse(welcome=welcome)

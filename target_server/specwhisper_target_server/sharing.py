@@ -245,19 +245,16 @@ def _heartbeat() -> pb.Heartbeat:
 
 async def _in_time(requests: AsyncIterator[pb.ShareRequest]) -> AsyncIterator[pb.ShareRequest]:
     """Yield requests; raise :class:`IdleClient` if heartbeats stop."""
-    silence_s = None  # earlier versions send none
     while True:
         try:
-            async with asyncio.timeout(silence_s):
+            async with asyncio.timeout(SILENCE_S):
                 request = await anext(requests, None)
         except TimeoutError:
             raise IdleClient(
-                f"The stream that sessions share has brought nothing for {silence_s:g} s, no heartbeat."
+                f"The stream that sessions share has brought nothing for {SILENCE_S:g} s, no heartbeat."
             ) from None
         if request is None:
             return
-        if request.HasField("heartbeat"):
-            silence_s = SILENCE_S
         yield request
 
 

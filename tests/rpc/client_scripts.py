@@ -110,7 +110,7 @@ class ScriptedTranscription(rpc.TranscriptionServicer):
                     self.config = request.streaming_config
                 elif request.HasField("hint"):
                     self.hints.append(request.hint)
-                elif request.end_utterance:
+                elif request.HasField("end_utterance"):
                     self.ends.append(len(self.audio))
                 else:
                     self.audio += request.audio_content

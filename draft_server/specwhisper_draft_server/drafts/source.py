@@ -1,4 +1,4 @@
-"""Protocols of a draft on a server: a Whisper model, or another recogniser."""
+"""Protocols of a draft on a server: a Whisper model, or one of another kind."""
 
 from __future__ import annotations
 

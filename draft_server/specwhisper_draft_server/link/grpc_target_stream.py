@@ -202,8 +202,9 @@ class GrpcTargetStream:
                 case "heartbeat" if isinstance(response, pb.VerifyResponse):
                     self._measure(response.heartbeat)
                 case "going_away" if isinstance(response, pb.VerifyResponse):
-                    grace_s = response.going_away.grace_s
-                    logger.info("target is stopping", extra={"target": self.address, "grace_s": grace_s})
+                    reason, grace_s = response.going_away.reason, response.going_away.grace_s
+                    log = {"target": self.address, "reason": reason, "grace_s": grace_s}
+                    logger.info("target is stopping", extra=log)
                     self.going_away.set()
 
     async def _next(self) -> Response | None:

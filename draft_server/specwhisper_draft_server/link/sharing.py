@@ -198,10 +198,9 @@ class SharedStream:
 
     async def _receive(self, call: Any) -> None:
         responses = aiter(call)
-        has_heartbeats = False  # earlier versions send none
         while True:
             try:
-                async with asyncio.timeout(SILENCE_S if has_heartbeats else None):
+                async with asyncio.timeout(SILENCE_S):
                     response = await anext(responses, None)
             except TimeoutError:
                 call.cancel()
@@ -211,7 +210,6 @@ class SharedStream:
                 ) from None
             if response is None:
                 return
-            has_heartbeats |= response.HasField("heartbeat")
             if response.key:
                 self.key = response.key
                 self._has_begun.set()

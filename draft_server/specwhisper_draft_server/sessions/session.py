@@ -140,6 +140,7 @@ class Session:
                 request.endpointing, position.next_sample, is_speech=position.is_speech
             )
             self.builder.num_samples = position.start_sample
+            self.builder.language = request.options.language or self.builder.language
             self._ends = ClientEnds(position.num_ends)
             self._silent_to = position.next_sample  # boundary of the detector before the next piece
             self._progress: LiveProgress | ResumeTracker = LiveProgress(self._windows)

@@ -1,10 +1,8 @@
-"""Helpers for clients of scripted servers: modes, recordings, expected text, real-time sending."""
+"""Helpers for clients of scripted servers: modes, recordings, real-time sending."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from time import monotonic
@@ -13,11 +11,8 @@ import numpy as np
 import soundfile
 
 from experiments.common.models.scripted import recording
-from experiments.common.models.speech import SPOKEN_MULTILINGUAL, SpeechOrNoiseModel
-from specwhisper.audio.vad_filter import find_voice
-from specwhisper.engine.inline_pair import InlinePair
-from specwhisper.options import DecodingOptions
-from specwhisper.types import SAMPLE_RATE, Mode, Segment
+from experiments.common.models.speech import SpeechOrNoiseModel
+from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper_client.streaming import StreamingClient
 
 MODES = (Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL)
@@ -35,13 +30,6 @@ def recording_file(length_s: float, seed: int, folder: Path) -> Path:
 
 def write_wav(path: Path, pcm: bytes) -> None:
     soundfile.write(path, np.frombuffer(pcm, "<i2"), SAMPLE_RATE, subtype="PCM_16")
-
-
-def expected_segments(options: DecodingOptions, length_s: float, seed: int = 0) -> Sequence[Segment]:
-    """Return the segments that the scripted target alone writes for a recording."""
-    target_only = InlinePair(SpeechOrNoiseModel(vocabulary=SPOKEN_MULTILINGUAL), voice=find_voice())
-    options = replace(options, log_mel_max=LOG_MEL_MAX)
-    return target_only.transcribe([recording(length_s, seed)], options)[0].segments
 
 
 async def send_at_pace(stream: StreamingClient, pcm: bytes, speed: float) -> None:

@@ -97,7 +97,7 @@ class OpenText:
     """
 
     def __init__(self) -> None:
-        self.language = "en"
+        self.language = ""  # before the first window
         self._pieces: dict[int, _Shown] = {}  # by first sample
 
     def show(self, hypothesis: Hypothesis) -> None:

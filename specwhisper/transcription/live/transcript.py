@@ -67,7 +67,7 @@ class LiveTranscript:
         self._final_to = start_sample
         self._ordered = TimeOrder(start_sample / SAMPLE_RATE)
         self.num_samples = start_sample
-        self.language = "en"
+        self.language = "" if vocabulary.languages else "en"
         self.language_probs: Mapping[str, float] = {}
         self.statistics = SpeculationStatistics()
         self.is_unverified = False

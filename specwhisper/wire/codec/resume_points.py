@@ -95,6 +95,9 @@ def _live_position(message: pb.ResumePoint, position: LivePosition) -> LivePosit
 
 def _read(message: pb.ResumePoint) -> resume_point_pb2.ResumePointState:
     try:
-        return resume_point_pb2.ResumePointState.FromString(message.state)
+        state = resume_point_pb2.ResumePointState.FromString(message.state)
     except DecodeError as error:
         raise InvalidRequest("The resume point cannot be read: send the last one of the stream.") from error
+    if not message.state:
+        raise InvalidRequest("The resume point has no state: send the last one of the stream as it is.")
+    return state

@@ -13,9 +13,7 @@ def limits_to_proto(limits: Limits) -> pb.Limits:
     return pb.Limits(
         max_block_tokens=limits.max_block_tokens,
         max_ahead_tokens=limits.max_ahead_tokens,
-        max_message_bytes=limits.max_message_bytes,
         max_ahead_samples=limits.max_ahead_samples,
-        max_sessions=limits.max_sessions,
     )
 
 
@@ -24,9 +22,7 @@ def limits_from_proto(message: pb.Limits) -> Limits:
     return Limits(
         max_block_tokens=message.max_block_tokens,
         max_ahead_tokens=message.max_ahead_tokens,
-        max_message_bytes=message.max_message_bytes,
         max_ahead_samples=message.max_ahead_samples,
-        max_sessions=message.max_sessions,
     )
 
 

@@ -84,9 +84,13 @@ class StreamingRecognizeRequest(_message.Message):
     audio_content: bytes
     flac_content: bytes
     hint: _decoding_pb2.Hint
-    end_utterance: bool
+    end_utterance: EndUtterance
     ping: int
-    def __init__(self, streaming_config: _Optional[_Union[StreamingRecognitionConfig, _Mapping]] = ..., audio_content: _Optional[bytes] = ..., flac_content: _Optional[bytes] = ..., hint: _Optional[_Union[_decoding_pb2.Hint, _Mapping]] = ..., end_utterance: bool = ..., ping: _Optional[int] = ...) -> None: ...
+    def __init__(self, streaming_config: _Optional[_Union[StreamingRecognitionConfig, _Mapping]] = ..., audio_content: _Optional[bytes] = ..., flac_content: _Optional[bytes] = ..., hint: _Optional[_Union[_decoding_pb2.Hint, _Mapping]] = ..., end_utterance: _Optional[_Union[EndUtterance, _Mapping]] = ..., ping: _Optional[int] = ...) -> None: ...
+
+class EndUtterance(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class StreamingRecognitionConfig(_message.Message):
     __slots__ = ("config", "interim_results", "endpointing", "continue_unverified", "with_resume_points", "resume_point", "with_heartbeats", "with_statistics", "added_latency_ms")

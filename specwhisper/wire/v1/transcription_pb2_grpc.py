@@ -64,8 +64,9 @@ class TranscriptionServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def StreamingRecognize(self, request_iterator, context):
-        """Transcribes while audio arrives. The first request carries `streaming_config`, all others audio, a hint or the
-        end of an utterance. Half-closing the stream ends the audio.
+        """Transcribes while audio arrives. The first request carries `streaming_config`, all others audio, a hint, the end
+        of an utterance or a ping. Half-closing the stream ends the audio, and so does silence of the client for the
+        server's idle timeout, a minute by default.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

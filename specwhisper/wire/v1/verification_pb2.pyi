@@ -33,20 +33,18 @@ OUTCOME_RETRIED: Outcome
 OUTCOME_SKIPPED: Outcome
 
 class LocateRequest(_message.Message):
-    __slots__ = ("model", "weights_digest", "vocabulary_digest", "protocol_version", "avoid", "software_version")
-    MODEL_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("weights_digest", "vocabulary_digest", "protocol_version", "avoid", "software_version")
     WEIGHTS_DIGEST_FIELD_NUMBER: _ClassVar[int]
     VOCABULARY_DIGEST_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     AVOID_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
-    model: str
     weights_digest: str
     vocabulary_digest: str
     protocol_version: int
     avoid: _containers.RepeatedScalarFieldContainer[str]
     software_version: str
-    def __init__(self, model: _Optional[str] = ..., weights_digest: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., protocol_version: _Optional[int] = ..., avoid: _Optional[_Iterable[str]] = ..., software_version: _Optional[str] = ...) -> None: ...
+    def __init__(self, weights_digest: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., protocol_version: _Optional[int] = ..., avoid: _Optional[_Iterable[str]] = ..., software_version: _Optional[str] = ...) -> None: ...
 
 class LocateResponse(_message.Message):
     __slots__ = ("address", "lease", "free_slots", "is_standby", "answer_s")
@@ -135,18 +133,14 @@ class Vocabulary(_message.Message):
     def __init__(self, tokens: _Optional[_Iterable[str]] = ..., end_of_text: _Optional[int] = ..., start_of_transcript: _Optional[int] = ..., no_timestamps: _Optional[int] = ..., timestamp_begin: _Optional[int] = ..., languages: _Optional[_Mapping[str, int]] = ..., tasks: _Optional[_Mapping[str, int]] = ..., suppress: _Optional[_Iterable[int]] = ..., begin_suppress: _Optional[_Iterable[int]] = ..., max_initial_timestamp: _Optional[int] = ..., max_length: _Optional[int] = ..., start_of_prev: _Optional[int] = ..., no_speech: _Optional[int] = ..., own_language: _Optional[str] = ...) -> None: ...
 
 class Limits(_message.Message):
-    __slots__ = ("max_block_tokens", "max_ahead_tokens", "max_message_bytes", "max_ahead_samples", "max_sessions")
+    __slots__ = ("max_block_tokens", "max_ahead_tokens", "max_ahead_samples")
     MAX_BLOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MAX_AHEAD_TOKENS_FIELD_NUMBER: _ClassVar[int]
-    MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_AHEAD_SAMPLES_FIELD_NUMBER: _ClassVar[int]
-    MAX_SESSIONS_FIELD_NUMBER: _ClassVar[int]
     max_block_tokens: int
     max_ahead_tokens: int
-    max_message_bytes: int
     max_ahead_samples: int
-    max_sessions: int
-    def __init__(self, max_block_tokens: _Optional[int] = ..., max_ahead_tokens: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., max_ahead_samples: _Optional[int] = ..., max_sessions: _Optional[int] = ...) -> None: ...
+    def __init__(self, max_block_tokens: _Optional[int] = ..., max_ahead_tokens: _Optional[int] = ..., max_ahead_samples: _Optional[int] = ...) -> None: ...
 
 class VerifyRequest(_message.Message):
     __slots__ = ("hello", "audio", "candidates", "resume", "heartbeat", "hint", "position", "confirm_every")
@@ -293,20 +287,14 @@ class VerifyResponse(_message.Message):
     def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., window_opened: _Optional[_Union[WindowOpened, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., going_away: _Optional[_Union[GoingAway, _Mapping]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("protocol_version", "software_version", "weights_digest", "limits", "credit", "is_shared")
-    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
-    SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("weights_digest", "limits", "is_shared")
     WEIGHTS_DIGEST_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
-    CREDIT_FIELD_NUMBER: _ClassVar[int]
     IS_SHARED_FIELD_NUMBER: _ClassVar[int]
-    protocol_version: int
-    software_version: str
     weights_digest: str
     limits: Limits
-    credit: int
     is_shared: bool
-    def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., weights_digest: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., credit: _Optional[int] = ..., is_shared: bool = ...) -> None: ...
+    def __init__(self, weights_digest: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., is_shared: bool = ...) -> None: ...
 
 class ShareRequest(_message.Message):
     __slots__ = ("candidates", "heartbeat")

@@ -17,7 +17,7 @@ from ray.exceptions import ActorDiedError, RayTaskError
 
 from experiments.common.models.scripted import ScriptedModel
 from experiments.common.serve_scripted import scripted_checkpoint
-from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable, Unauthenticated
+from specwhisper.errors import InvalidRequest, PairMismatch, ServerFull, TargetUnavailable, Unauthenticated
 from specwhisper.observe.metrics.server import ServerMetrics
 from specwhisper.rpc.channels import OPEN, Credentials, open_channel
 from specwhisper.rpc.leases import Leases
@@ -244,9 +244,9 @@ async def test_a_full_match_is_reported_rather_than_a_mismatch(order):
 
 async def test_a_targets_refusal_reaches_the_caller():
     async with target_server() as target, locator(handler_of(target)) as (stub, _):
-        error = error_from_rpc(await refusal(stub.Locate(pb.LocateRequest(model="another"))), "locator:1")
-        assert type(error) is InvalidRequest
-        assert "not 'another'" in str(error)
+        error = error_from_rpc(await refusal(stub.Locate(pb.LocateRequest(protocol_version=99))), "locator:1")
+        assert type(error) is PairMismatch
+        assert "speaks protocol 99" in str(error)
 
 
 @pytest.mark.parametrize("method", ["Locate", "Describe"])

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from experiments.chaos.requests import OPTIONS, PLAIN
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
+from experiments.faults.clients import OPTIONS, PLAIN
 from specwhisper.audio.vad_filter import find_voice
 from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.options import DecodingOptions

@@ -61,11 +61,11 @@ STREAMS = {
     "nothing": ([], InvalidRequest, "begins with streaming_config"),
     "audio first": (AUDIO, InvalidRequest, "begins with streaming_config"),
     "an empty message first": ([pb.StreamingRecognizeRequest()], InvalidRequest, "begins with"),
-    "a second config": ([*config(), *config()], InvalidRequest, "audio_content, hint and end_utterance only"),
+    "a second config": ([*config(), *config()], InvalidRequest, "takes audio_content, flac_content"),
     "an empty message": (
         [*config(), pb.StreamingRecognizeRequest()],
         InvalidRequest,
-        "audio_content, hint and end_utterance only",
+        "takes audio_content, flac_content",
     ),
     "a container": (config(encoding=0), InvalidRequest, "must be LINEAR16"),
     "no sample rate": (config(sample_rate_hertz=0), InvalidAudio, "sample rate of 0 Hz"),

@@ -139,20 +139,18 @@ async def test_an_invalid_message_in_an_outage_is_reported():
             while await call.read() is not grpc.aio.EOF:
                 pass
         error = error_from_rpc(ended.value, "the server")
-        assert type(error) is InvalidRequest and "takes audio_content, hint and end_utterance only" in str(
-            error
-        )
+        assert type(error) is InvalidRequest and "takes audio_content, flac_content, hint" in str(error)
         await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
 
 
 @pytest.mark.parametrize(
     ("rest", "kind", "sentence"),
     [
-        ([config()], InvalidRequest, "takes audio_content, hint and end_utterance only"),
+        ([config()], InvalidRequest, "takes audio_content, flac_content, hint"),
         (
             [*audio_requests(talk()), config()],
             InvalidRequest,
-            "takes audio_content, hint and end_utterance only",
+            "takes audio_content, flac_content, hint",
         ),
         ([], InvalidAudio, "recording is empty"),
     ],

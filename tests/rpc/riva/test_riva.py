@@ -229,7 +229,7 @@ async def test_the_client_ends_utterances():
     replies = LiveReplies(interim_results=False)
     ours = [request async for request in _our_requests(config, requests(), replies, None)]
     assert ours[0].HasField("streaming_config")
-    said = [request.end_utterance or len(request.audio_content) for request in ours[1:]]
+    said = [request.HasField("end_utterance") or len(request.audio_content) for request in ours[1:]]
     assert said == [400, True, 600, True]
 
 

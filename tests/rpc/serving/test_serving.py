@@ -35,6 +35,10 @@ SERVICE = "specwhisper.wire.v1.Verification"
 LIMIT = 10_000
 
 
+def asking(text: str) -> pb.LocateRequest:
+    return pb.LocateRequest(software_version=text)
+
+
 class Scripted(pb_grpc.VerificationServicer):
     """A servicer that a request's text scripts."""
 
@@ -43,13 +47,13 @@ class Scripted(pb_grpc.VerificationServicer):
         self.has_ended = asyncio.Event()
 
     async def Locate(self, request, context):
-        if request.model == "full":
+        if request.software_version == "full":
             raise ServerFull("Every slot is taken.")
-        if request.model == "broken":
+        if request.software_version == "broken":
             raise RuntimeError("a secret")
-        if request.model == "endless":
+        if request.software_version == "endless":
             raise InvalidRequest("語" * 100_000)
-        return pb.LocateResponse(address=request.model)
+        return pb.LocateResponse(address=request.software_version)
 
     async def Verify(self, requests, context):
         try:
@@ -87,14 +91,14 @@ def heartbeat(sent_ns=1):
 async def test_a_call_is_answered_on_the_chosen_port():
     async with serving(Scripted()) as (server, channel):
         assert not server.address.endswith(":0")
-        reply = await pb_grpc.VerificationStub(channel).Locate(pb.LocateRequest(model="here"))
+        reply = await pb_grpc.VerificationStub(channel).Locate(asking("here"))
         assert reply.address == "here"
 
 
 async def test_errors_reach_the_caller_as_they_were_raised():
     async with serving(Scripted()) as (_, channel):
         stub = pb_grpc.VerificationStub(channel)
-        error = await error_of(stub.Locate(pb.LocateRequest(model="full")))
+        error = await error_of(stub.Locate(asking("full")))
         assert (type(error), str(error)) == (ServerFull, "Every slot is taken.")
         stream = stub.Verify()
         await stream.write(pb.VerifyRequest(candidates=pb.Candidates(tokens=[9])))
@@ -104,14 +108,14 @@ async def test_errors_reach_the_caller_as_they_were_raised():
 
 async def test_a_very_long_error_message_is_cut():
     async with serving(Scripted()) as (_, channel):
-        error = await error_of(pb_grpc.VerificationStub(channel).Locate(pb.LocateRequest(model="endless")))
+        error = await error_of(pb_grpc.VerificationStub(channel).Locate(asking("endless")))
         assert type(error) is InvalidRequest
         assert str(error).endswith("語…")
 
 
 async def test_details_of_a_defect_stay_in_the_log(caplog):
     async with serving(Scripted()) as (_, channel):
-        error = await error_of(pb_grpc.VerificationStub(channel).Locate(pb.LocateRequest(model="broken")))
+        error = await error_of(pb_grpc.VerificationStub(channel).Locate(asking("broken")))
         assert type(error) is SpecWhisperError
         assert INTERNAL_ERROR in str(error)
         assert "secret" not in str(error)
@@ -131,14 +135,14 @@ async def test_a_message_over_the_limit_is_refused_with_both_sizes(is_stream):
             error = await error_of(stream.read(), server.address)
             await servicer.has_ended.wait()
         else:
-            error = await error_of(stub.Locate(pb.LocateRequest(model="x" * LIMIT)), server.address)
+            error = await error_of(stub.Locate(asking("x" * LIMIT)), server.address)
         assert type(error) is MessageTooLarge
         assert f"{LIMIT} bytes allowed to or from {server.address}" in str(error)
 
 
 async def test_a_message_at_the_limit_passes():
     async with serving(Scripted()) as (_, channel):
-        request = pb.LocateRequest(model="x" * (LIMIT - 3))
+        request = pb.LocateRequest(software_version="x" * (LIMIT - 3))
         assert request.ByteSize() == LIMIT
         await pb_grpc.VerificationStub(channel).Locate(request)
 

@@ -183,16 +183,15 @@ async def test_a_stream_without_sessions_ends_after_a_while():
         assert shared.key
 
 
-async def test_a_stream_whose_heartbeats_stop_ends_and_one_without_any_does_not(monkeypatch):
+async def test_a_stream_whose_heartbeats_stop_ends(monkeypatch):
     monkeypatch.setattr(sharing, "SILENCE_S", 0.3)
-    async with target_server() as target, sharing_stream(target) as earlier, sharing_stream(target) as shared:
+    async with target_server() as target, sharing_stream(target) as shared:
         joining = hello(shared_key=shared.key, shared_number=1)
         async with session(target, joining) as joined:
             await joined.read()
             await shared.call.write(pb.ShareRequest(heartbeat=pb.Heartbeat(sent_ns=1)))
             assert type(await shared.error()) is IdleClient
             assert type(await session_error(joined)) is TargetUnavailable, "it may continue elsewhere"
-        assert not earlier.call.done()
 
 
 async def test_a_stream_may_last_longer_than_its_sessions():

@@ -52,7 +52,7 @@ async def test_describe_leaves_a_known_vocabulary_out():
 async def test_locate_counts_free_slots_until_there_is_none():
     limits = Limits(max_sessions=1)
     async with target_server(limits=limits) as target:
-        assert (await target.stub.Locate(pb.LocateRequest(model="scripted"))).free_slots == 1
+        assert (await target.stub.Locate(pb.LocateRequest())).free_slots == 1
         async with session(target, hello()) as only:
             await only.read()
             assert type(await error_of(target.stub.Locate(pb.LocateRequest()))) is ServerFull
@@ -65,8 +65,7 @@ async def test_a_session_begins_with_a_welcome_and_ends_with_the_text():
         assert await alone.finish() == EXPECTED.window_tokens
         await all_free(target)
     welcome = alone.responses[0].welcome
-    assert (welcome.weights_digest, welcome.credit) == ("digest of scripted", 256)
-    assert welcome.limits.max_sessions == MAX_SESSIONS
+    assert (welcome.weights_digest, welcome.limits.max_ahead_tokens) == ("digest of scripted", 256)
     opened = [r.window_opened.window for r in alone.responses if r.HasField("window_opened")]
     assert [window.id for window in opened] == list(range(len(EXPECTED.window_tokens)))
     commits = [r.commit for r in alone.responses if r.HasField("commit")]

@@ -30,7 +30,6 @@ from tests.rpc.services import (
     MAX_SESSIONS,
     PROMPTLY_S,
     all_free,
-    error_of,
     eventually,
     is_one_sentence,
     recording,
@@ -189,13 +188,6 @@ async def test_a_resumed_session_cannot_hoard_audio_from_before_its_window():
         await resumed.send(*whole(recording(300.0)))
         assert await resumed.finish() == ()
         await all_free(target)
-
-
-async def test_a_wrong_model_is_not_located():
-    async with target_server() as target:
-        error = await error_of(target.stub.Locate(pb.LocateRequest(model="large-v9")))
-    assert type(error) is InvalidRequest
-    assert "runs 'scripted', not 'large-v9'" in str(error)
 
 
 class BreaksAt(ScriptedModel):

@@ -124,7 +124,7 @@ options = st.builds(
         ]
     ),
 )
-limits = st.builds(Limits, positive, positive, positive, st.integers(3 * WINDOW_SAMPLES, 2**64 - 1), positive)
+limits = st.builds(Limits, positive, positive, max_ahead_samples=st.integers(3 * WINDOW_SAMPLES, 2**64 - 1))
 windows = st.builds(
     Window,
     id=st.integers(0, MAX_WINDOW_ID),

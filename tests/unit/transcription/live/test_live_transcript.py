@@ -124,7 +124,7 @@ class TestFinal:
 
     def test_the_language_is_that_of_the_window(self):
         scripted = ScriptedWindows(vocabulary=SPOKEN_MULTILINGUAL, language="de")
-        assert scripted.transcript.language == "en"
+        assert scripted.transcript.language == ""
         scripted.speak(0, 2, "A.")
         assert scripted.transcript.language == scripted.segments[0].language == "de"
 

@@ -1,1 +1,0 @@
-"""A draft's gain over the number of recordings that are transcribed side by side."""

@@ -1,0 +1,109 @@
+"""``draft-server``: memory and time to start of a draft server on CPUs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+from tempfile import NamedTemporaryFile, TemporaryDirectory
+from typing import Annotated
+
+import numpy as np
+import soundfile
+import typer
+from rich.table import Table
+
+from experiments.capacity.conclusion import conclude
+from experiments.common.audio.samples import Sample, load_samples
+from experiments.common.bench.options import Audio, Check, JsonFile, Quick, Seed
+from experiments.common.bench.report import Bar, open_console
+from experiments.common.models.checkpoints import save_checkpoint
+from experiments.common.models.published import PUBLISHED
+from experiments.common.servers.processes import available_cores, running_process
+from experiments.common.servers.usage import resident_mb
+from specwhisper.options import DecodingOptions
+from specwhisper.types import SAMPLE_RATE
+from specwhisper_client.api import TranscriptionClient
+from specwhisper_client.cli.server_process import following, start_server
+
+TARGET, DRAFT = "specwhisper_target_server", "specwhisper_draft_server"
+DEMO, INT8 = "demo-draft-tiny", "tiny's shape in int8, cut windows"
+NUM_SESSIONS = 8
+MAX_TOKENS = 24  # of random weights, which end no window by themselves
+MAX_MB, MAX_START_S = {DEMO: 200.0, INT8: 300.0}, 1.5  # the bars
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """A draft server with a model: memory once the model is placed, and seconds to start."""
+
+    name: str
+    resident_mb: float
+    start_s: list[float]
+
+
+def draft_server(
+    audio: Audio = None,
+    starts: Annotated[int, typer.Option(min=1, help="How often each server is started.")] = 5,
+    quick: Quick = False,
+    seed: Seed = 0,
+    json: JsonFile = None,
+    check: Check = False,
+) -> None:
+    """Measure a draft server on one core that holds eight sessions, after it has drafted for one.
+
+    It runs the demo's draft, then a model of tiny's shape with random weights in int8.
+    """
+    console = open_console()
+    sample, starts = load_samples(audio)[0], 2 if quick else starts
+    with TemporaryDirectory() as name:
+        folder = str(save_checkpoint(replace(PUBLISHED["tiny"], seed=seed), Path(name) / "tiny"))
+        tiny = ("--draft-model", folder, "--dtype", "int8", "--cut-windows")
+        footprints = [
+            measure(DEMO, "demo-target", ("--draft-model", DEMO), sample, None, starts),
+            measure(INT8, folder, tiny, sample, MAX_TOKENS, starts),
+        ]
+    table = Table("draft server, one session used", "MB resident", "s to start")
+    bars = []
+    for each in footprints:
+        seconds = median(each.start_s)
+        table.add_row(each.name, f"{each.resident_mb:.0f}", ", ".join(f"{s:.2f}" for s in each.start_s))
+        shown = f"{each.resident_mb:.0f}"
+        bars.append(Bar(f"{each.name}, MB resident", each.resident_mb, MAX_MB[each.name], shown))
+        bars.append(Bar(f"{each.name}, s to start", seconds, MAX_START_S, f"{seconds:.2f}"))
+    console.print(table)
+    figures = {"footprints": [asdict(each) for each in footprints]}
+    conclude(bars, figures, {"drafts": [DEMO, INT8]}, console, json=json, check=check)
+
+
+def measure(
+    name: str, target: str, arguments: Sequence[str], sample: Sample, max_tokens: int | None, starts: int
+) -> Footprint:
+    """Measure a draft server that has drafted for one session, then start it several times."""
+    cores = available_cores()
+    with ExitStack() as stack:
+        server = stack.enter_context(running_process(TARGET, "--model", target, cores=cores[:1]))
+        arguments = ("--target", server.address, "--max-sessions", str(NUM_SESSIONS), *arguments)
+        draft = stack.enter_context(running_process(DRAFT, *arguments, cores=cores[-1:]))
+        asyncio.run(transcribe(draft.address, sample, max_tokens))
+        resident = resident_mb(draft.process)
+        command = (sys.executable, "-m", DRAFT, "--port", "0", "--log-format", "json")
+        seconds = []
+        for _ in range(starts):
+            begun_s = time.perf_counter()
+            with following(start_server([*command, *arguments]), DRAFT):
+                seconds.append(time.perf_counter() - begun_s)
+    return Footprint(name, resident, seconds)
+
+
+async def transcribe(address: str, sample: Sample, max_tokens: int | None) -> None:
+    options = DecodingOptions.greedy(language="en", max_new_tokens=max_tokens)
+    with NamedTemporaryFile(suffix=".wav") as file:
+        soundfile.write(file.name, np.frombuffer(sample.pcm, "<i2"), SAMPLE_RATE)
+        async with TranscriptionClient(address) as client:
+            await client.transcribe_file(file.name, options)

@@ -1,0 +1,172 @@
+"""``memory``: hours of one file in constant memory, over servers and in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import numpy as np
+import soundfile
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from experiments.capacity.conclusion import conclude
+from experiments.common.audio.samples import Sample, load_samples
+from experiments.common.bench.options import Audio, Check, Draft, JsonFile, Quick, Seed, Target
+from experiments.common.bench.report import Bar, open_console
+from experiments.common.servers.processes import available_cores, running_process
+from experiments.common.servers.usage import resident_mb
+from specwhisper.api.speculative import SpeculativeWhisper
+from specwhisper.options import DecodingOptions
+from specwhisper.transcription.transcript import TranscriptBuilder
+from specwhisper.types import SAMPLE_RATE, Mode
+from specwhisper_client.api import TranscriptionClient
+
+QUICK_HOURS = 1 / 15
+SETTLED_S = 60.0  # of audio, after which every buffer has been used
+BOUND = 0.05
+
+
+@dataclass(slots=True)
+class Process:
+    """A process that takes part: its memory at each place that the text reaches, in seconds of audio."""
+
+    name: str
+    id: int
+    at_s: list[float] = field(default_factory=list)
+    resident_mb: list[float] = field(default_factory=list)
+
+    @property
+    def settled_mb(self) -> list[float]:
+        """Readings after the first minute of audio."""
+        pairs = zip(self.at_s, self.resident_mb, strict=True)
+        return [each_mb for at_s, each_mb in pairs if at_s >= SETTLED_S]
+
+
+def memory(
+    target: Target = "demo-target",
+    draft: Draft = "demo-draft-tiny",
+    audio: Audio = None,
+    hours: Annotated[float, typer.Option(min=0.05, help="Length of the recording.")] = 2.0,
+    quick: Quick = False,
+    seed: Seed = 0,
+    json: JsonFile = None,
+    check: Check = False,
+) -> None:
+    """Transcribe one long file, made of the samples in random order, and watch the memory of each process.
+
+    Client, draft server and target server do it first, as fast as they can, then the Python API in one
+    process. After the first minute of audio each stays within 5 % of its median memory. The target
+    alone transcribes the same file through the servers, and all texts are compared.
+    """
+    console = open_console()
+    cores = available_cores()
+    with ExitStack() as stack:
+        path = Path(stack.enter_context(TemporaryDirectory())) / "long.flac"
+        length_s = write_long(path, load_samples(audio), 3600 * (QUICK_HOURS if quick else hours), seed)
+        served = stack.enter_context(
+            running_process("specwhisper_target_server", "--model", target, cores=cores[:1])
+        )
+        arguments = ("--target", served.address, "--draft-model", draft)
+        drafting = stack.enter_context(
+            running_process("specwhisper_draft_server", *arguments, cores=cores[-1:])
+        )
+        columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
+        progress = stack.enter_context(Progress(*columns, console=console))
+
+        def noting(name: str, processes: Sequence[Process]) -> Callable[[float], None]:
+            task = progress.add_task(name, total=length_s)
+
+            def note(at_s: float) -> None:
+                for process in processes:
+                    process.at_s.append(at_s)
+                    process.resident_mb.append(resident_mb(process.id))
+                progress.update(task, completed=at_s)
+
+            return note
+
+        apart = [
+            Process("target server", served.process),
+            Process("draft server", drafting.process),
+            Process("client", os.getpid()),
+        ]
+        in_one = Process("one process", os.getpid())
+
+        def served_tokens(name: str, mode: Mode, processes: Sequence[Process]) -> list[int]:
+            note = noting(name, processes)
+            return asyncio.run(through_servers(drafting.address, path, mode, note))
+
+        split = served_tokens("three processes", Mode.FULL, apart)
+        alone = served_tokens("target alone", Mode.TARGET_ONLY, [])
+        one_process = in_one_process(target, draft, path, noting("one process", [in_one]))
+    num_different = sum(tokens != alone for tokens in (split, one_process))
+    table = Table(
+        *("process", "MB after a minute", "least", "median", "most", "at the end"),
+        title=f"{length_s / 60:.0f} minutes, {len(alone)} tokens, {num_different} texts differ",
+    )
+    bars = [Bar("texts that differ from target-only", num_different, 0.5, str(num_different))]
+    for process in (*apart, in_one):
+        mb = process.settled_mb
+        shown = (mb[0], min(mb), median(mb), max(mb), mb[-1])
+        table.add_row(process.name, *(f"{number:.0f}" for number in shown))
+        up, down = max(mb) / median(mb) - 1, 1 - min(mb) / median(mb)
+        name = f"memory of {process.name} around its median"
+        bars.append(Bar(name, max(up, down), BOUND, f"+{up:.1%}, -{down:.1%}"))
+    console.print(table)
+    figures = {
+        "length_s": length_s,
+        "num_tokens": len(alone),
+        "processes": {
+            each.name: {"at_s": each.at_s, "resident_mb": each.resident_mb} for each in (*apart, in_one)
+        },
+    }
+    wrong = [f"{num_different} texts differ from target-only"] if num_different else []
+    models = {"target": target, "draft": draft}
+    conclude(bars, figures, models, console, json=json, check=check, wrong=wrong)
+
+
+def write_long(path: Path, samples: Sequence[Sample], length_s: float, seed: int) -> float:
+    """Write samples in random order, a second of silence between them; give how long it has become."""
+    random = np.random.default_rng(seed)
+    pause = np.zeros(SAMPLE_RATE, np.int16)
+    num_samples = 0
+    with soundfile.SoundFile(path, "w", SAMPLE_RATE, 1, "PCM_16") as file:
+        while num_samples < length_s * SAMPLE_RATE:
+            pcm = np.frombuffer(samples[random.integers(len(samples))].pcm, "<i2")
+            file.write(pcm)
+            file.write(pause)
+            num_samples += len(pcm) + len(pause)
+    return num_samples / SAMPLE_RATE
+
+
+async def through_servers(address: str, path: Path, mode: Mode, note: Callable[[float], None]) -> list[int]:
+    """Transcribe the file as a client does, note each final segment's end, and give every token."""
+    async with TranscriptionClient(address) as client:
+        transcription = client.stream_file(path, DecodingOptions.greedy(language="en"), mode=mode)
+        async for update in transcription:
+            if update.segments:
+                note(update.segments[-1].end_s)
+        return [token for segment in transcription.result.segments for token in segment.tokens]
+
+
+def in_one_process(target: str, draft: str, path: Path, note: Callable[[float], None]) -> list[int]:
+    """Transcribe the file with the Python API."""
+    pair = SpeculativeWhisper(draft, target, device="cpu", batch_size=1)
+    last_s = 0.0
+
+    def watch(index: int, builder: TranscriptBuilder) -> None:
+        nonlocal last_s
+        if builder.segments and builder.segments[-1].end_s > last_s:
+            last_s = builder.segments[-1].end_s
+            note(last_s)
+
+    result = pair.transcribe(path, language="en", watch=watch)
+    return [token for segment in result.segments for token in segment.tokens]

@@ -1,0 +1,146 @@
+"""``sizing``: memory of models, sessions and hints, and sessions by the memory of a GPU."""
+
+from __future__ import annotations
+
+import json as json_format
+import tracemalloc
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Annotated, NamedTuple
+
+import typer
+
+from experiments.common.audio.samples import BUNDLED
+from experiments.common.models.checkpoints import Shape
+from experiments.common.models.published import PUBLISHED
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
+from specwhisper.options import MAX_HINT_BYTES
+from specwhisper.speculation.hints.given import MAX_TOKENS
+from specwhisper.transcription.hints.session import HintBuilder
+from specwhisper.types import CROSS_CACHES
+
+SHAPES = PUBLISHED | {"distil-large-v3": replace(PUBLISHED["large-v3"], decoder_layers=2)}
+GIB = 2**30
+AUDIO_POSITIONS = 1_500
+# Of words and special tokens: multilingual checkpoints have one language more from large-v3 on.
+VOCABULARY = 51_865
+BYTES: Mapping[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
+WINDOW_TOKENS = 200
+OTHER_TEXT = "one two three four five six seven eight nine ten"
+
+
+def sizing(
+    gpu: Annotated[
+        list[float] | None, typer.Option(help="Memory in GiB. [default: 16, 24, 48, 80, 141]")
+    ] = None,
+    dtype: Annotated[str, typer.Option(help=f"Of {', '.join(BYTES)}.")] = "float16",
+    cross_cache: Annotated[
+        str | None, typer.Option(help=f"As the target's: {' or '.join(CROSS_CACHES)}.")
+    ] = None,
+    reserve: Annotated[float, typer.Option(help="GiB for everything but weights and slots.")] = 3.0,
+) -> None:
+    """Print a table in Markdown, and what the longest hint takes."""
+    sizes = gpu or [16, 24, 48, 80, 141]
+    print("| model | weights, MB | a slot, MB |", *(f"{size:g} GiB |" for size in sizes))
+    print("|---|---|---|" + "---|" * len(sizes))
+    for name, shape in SHAPES.items():
+        held = [
+            num_sessions(size * GIB, shape, dtype, cross_cache, reserved_bytes=reserve * GIB)
+            for size in sizes
+        ]
+        weights_mb = num_weights(shape) * BYTES[dtype] / 1e6
+        slot_mb = slot_bytes(shape, dtype, cross_cache) / 1e6
+        print(f"| {name} | {weights_mb:,.0f} | {slot_mb:.1f} |", *(f"{n:,} |" for n in held))
+    hint = measure_hint()
+    print(
+        f"\nA hint of {MAX_HINT_BYTES:,} bytes takes {hint.tokens / 1e6:.1f} MB of main memory a session, "
+        f"and {hint.searched / 1e6:.0f} MB once all of it was searched."
+    )
+
+
+def num_weights(shape: Shape) -> int:
+    """Count the numbers of a multilingual checkpoint."""
+    width, hidden = shape.d_model, shape.d_model * shape.ffn_factor
+    norm = 2 * width
+    attention = 4 * width**2 + 3 * width  # keys have no bias
+    feed_forward = 2 * width * hidden + hidden + width
+    convolutions = 3 * width * (shape.num_mel_bins + width) + 2 * width
+    encoder_layer = attention + feed_forward + 2 * norm
+    decoder_layer = 2 * attention + feed_forward + 3 * norm
+    encoder = convolutions + AUDIO_POSITIONS * width + shape.encoder_layers * encoder_layer + norm
+    words = (VOCABULARY + shape.cantonese) * width  # read on the way in, and once more on the way out
+    positions = shape.max_target_positions * width
+    return encoder + words + positions + shape.decoder_layers * decoder_layer + norm
+
+
+def slot_bytes(shape: Shape, dtype: str, cross_cache: str | None = None) -> int:
+    """Return a session's memory: keys and values of its tokens and of its encoded window.
+
+    Parameters
+    ----------
+    cross_cache : a type of one byte in which the latter are kept, with a scale of two for each head.
+    """
+    number = BYTES[dtype]
+    token_bytes = shape.max_target_positions * shape.d_model * number
+    window_bytes = AUDIO_POSITIONS * shape.d_model * number
+    if cross_cache is not None:
+        window_bytes = AUDIO_POSITIONS * (shape.d_model + 2 * shape.heads)
+    return 2 * (token_bytes + window_bytes) * shape.decoder_layers
+
+
+def num_sessions(
+    memory_bytes: float, shape: Shape, dtype: str, cross_cache: str | None = None, *, reserved_bytes: float
+) -> int:
+    """Return the number of sessions that fit beside the weights; one slot is for padding."""
+    free = memory_bytes - reserved_bytes - num_weights(shape) * BYTES[dtype]
+    return max(0, int(free // slot_bytes(shape, dtype, cross_cache)) - 1)
+
+
+class HintMemory(NamedTuple):
+    """Bytes of main memory that the longest hint takes.
+
+    Attributes
+    ----------
+    tokens : with all of its tokens.
+    searched : once the audio says something else, so that all of the text was searched.
+    """
+
+    tokens: int
+    searched: int
+
+
+def measure_hint(seed: int = 0) -> HintMemory:
+    """Measure a hint of as many bytes as one may have: the bundled recordings' words in random order."""
+    checkpoint = load_checkpoint("demo-target")
+    tokenizer = checkpoint.tokenizer
+    assert tokenizer is not None  # it is bundled
+
+    def tokenize(text: str, *, after_space: bool = True) -> list[int]:
+        return list(tokenizer.encode(" " * after_space + text))
+
+    def follow(tokens: Sequence[int]) -> None:
+        for token in tokens:
+            hint.follow(token)
+
+    lines = (BUNDLED / "metadata.jsonl").read_text("utf-8").splitlines()
+    words = [word for line in lines for word in json_format.loads(line)["text"].split()]
+    text = " ".join(Random(seed).choices(words, k=MAX_HINT_BYTES))[:MAX_HINT_BYTES]
+    hints = HintBuilder(checkpoint.vocabulary, tokenize)
+    spoken, other = tokenize(text)[:MAX_TOKENS], tokenize(OTHER_TEXT)
+    for token in set(spoken) | set(other):  # words are cached by the vocabulary
+        checkpoint.vocabulary.word_of(token)
+    tracemalloc.start()
+    try:
+        hint = hints.script(text)
+        for start in range(0, len(spoken), WINDOW_TOKENS):
+            window = spoken[start : start + WINDOW_TOKENS]
+            follow(window)
+            hint.open_window(len(window))
+        tokens, _ = tracemalloc.get_traced_memory()
+        hint.open_later(())
+        follow(other)
+        searched, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    return HintMemory(tokens, searched)

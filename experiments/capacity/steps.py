@@ -1,0 +1,150 @@
+"""``steps``: a decoder's pass in each precision, against its floor and transformers."""
+
+from __future__ import annotations
+
+import gc
+import time
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from experiments.capacity.conclusion import conclude
+from experiments.capacity.decoders import Ours, Subject, Transformers
+from experiments.capacity.floor import Machine, floor_s, measure_machine
+from experiments.common.bench.options import Check, JsonFile, Quick, Seed
+from experiments.common.bench.report import Bar, open_console
+from experiments.common.bench.stats import ratio_of_medians, spread
+from experiments.common.models.checkpoints import build_checkpoint
+from experiments.common.models.published import PUBLISHED
+from specwhisper.errors import InvalidRequest
+from specwhisper.model.onnx.rounding import sums_bytes_exactly
+from specwhisper.model.threads import limit_threads, num_threads
+
+HELD = 60  # tokens in each slot: the middle of a window of speech
+ALONE = ((1, 1), (1, 5), (1, 17))
+TOGETHER = ((8, 1), (8, 5))
+PRECISIONS = ("float32", "bfloat16", *(("int8",) if sums_bytes_exactly() else ()))
+THEIRS = "transformers"
+STEPS = 8  # in a row: a server steps one model again and again
+
+
+@dataclass(slots=True)
+class Row:
+    """One decoder and one size of pass: seconds per pass, round after round, and the least they can be."""
+
+    shape: str
+    name: str
+    rows: int
+    width: int
+    floor_s: float
+    seconds: list[float] = field(default_factory=list)
+
+
+def steps(
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Of {', '.join(PUBLISHED)}; repeat for more. [default: tiny, small]"),
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="How often everything is repeated.")] = 7,
+    threads: Annotated[int | None, typer.Option(min=1, help="Of every pass. [default: all cores]")] = None,
+    quick: Quick = False,
+    seed: Seed = 0,
+    json: JsonFile = None,
+    check: Check = False,
+) -> None:
+    """Time passes of decoders with random weights of true shape, in turns, in every precision.
+
+    A pass appends tokens to each of some sessions, scores after every token, and rolls back. The
+    floor is what must be read and computed at the speed that this machine reaches at best; the audio's
+    encoder is not part of it.
+    """
+    console = open_console()
+    if unknown := set(shape or ()) - set(PUBLISHED):
+        raise InvalidRequest(f"There is no shape '{min(unknown)}': choose from {', '.join(PUBLISHED)}.")
+    if threads is not None:
+        limit_threads(threads)
+    rounds = 3 if quick else rounds
+    machine = measure_machine()
+    console.print(
+        f"{num_threads()} threads read {machine.bytes_per_s / 1e9:.1f} GB/s and do "
+        + ", ".join(f"{ops / 1e9:.0f} Gop/s in {dtype}" for dtype, ops in machine.ops_per_s.items()),
+        highlight=False,
+    )
+    table: list[Row] = []
+    for name in shape or ("tiny", "small"):
+        table += measure_shape(name, machine, rounds, seed, console)
+    print_table(table, seed, console)
+    figures = {"threads": num_threads(), "floor": asdict(machine), "rows": [asdict(row) for row in table]}
+    models = {"weights": "random", "held_tokens": HELD}
+    conclude(find_bars(table, seed), figures, models, console, json=json, check=check)
+
+
+def measure_shape(name: str, machine: Machine, rounds: int, seed: int, console: Console) -> list[Row]:
+    """Time every precision and size of one shape, in a new order each round."""
+    model, checkpoint = build_checkpoint(replace(PUBLISHED[name], encoder_layers=1, seed=seed), name)
+    subjects: dict[str, Subject] = {THEIRS: Transformers(model, held=HELD)}
+    subjects |= {dtype: Ours(replace(checkpoint, dtype=dtype), slots=8, held=HELD) for dtype in PRECISIONS}
+    found = []
+    for subject in subjects:
+        dtype = "float32" if subject == THEIRS else subject
+        for rows, width in ALONE if subject == THEIRS else (*ALONE, *TOGETHER):
+            least_s = floor_s(model.config, dtype, machine, rows=rows, width=width, held=HELD)
+            found.append(Row(name, subject, rows, width, least_s))
+    random = np.random.default_rng(seed)
+    for _ in track(range(rounds), description=name, console=console, transient=True):
+        for index in random.permutation(len(found)):
+            row = found[index]
+            step = subjects[row.name].step
+            for _ in range(2):
+                step(row.rows, row.width)
+            started_s = time.perf_counter()
+            for _ in range(STEPS):
+                step(row.rows, row.width)
+            row.seconds.append((time.perf_counter() - started_s) / STEPS)
+    del subjects, model, checkpoint
+    gc.collect()
+    return found
+
+
+def find_bars(table: list[Row], seed: int) -> list[Bar]:
+    """Hold the figures against what the engine is to reach."""
+    by_key = {(row.shape, row.name, row.rows, row.width): row for row in table}
+    bars = []
+    for shape, width, bound in (("tiny", 1, 0.4), ("small", 5, 0.5)):
+        ours, theirs = by_key.get((shape, "int8", 1, width)), by_key.get((shape, THEIRS, 1, width))
+        if ours and theirs:
+            ratio = ratio_of_medians(ours.seconds, theirs.seconds, seed=seed)
+            name = f"int8 pass of {width} on {shape} shape over transformers' in float32"
+            bars.append(Bar(name, ratio.high, bound, str(ratio)))
+    for dtype in PRECISIONS:
+        if row := by_key.get(("small", dtype, 8, 5)):
+            multiple = spread([seconds / row.floor_s for seconds in row.seconds])
+            name = f"pass of 8 sessions x 5 tokens on small shape, {dtype}, over its floor"
+            bars.append(Bar(name, multiple.median, 1.25, f"{multiple:.2f}"))
+    return bars
+
+
+def print_table(table: list[Row], seed: int, console: Console) -> None:
+    """Print every row beside its floor and, where it has one, its counterpart in transformers."""
+    theirs = {(row.shape, row.rows, row.width): row for row in table if row.name == THEIRS}
+    shown = Table(
+        "shape", "decoder", "sessions x tokens", "ms (quartiles)", "floor, ms", "times", "/ transformers"
+    )
+    for row in sorted(table, key=lambda row: (row.shape, row.rows, row.width)):
+        beside = theirs.get((row.shape, row.rows, row.width))
+        ratio = ratio_of_medians(row.seconds, beside.seconds, seed=seed) if beside else None
+        shown.add_row(
+            row.shape,
+            row.name,
+            f"{row.rows} x {row.width}",
+            f"{spread([seconds * 1e3 for seconds in row.seconds]):.2f}",
+            f"{row.floor_s * 1e3:.2f}",
+            f"{np.median(row.seconds) / row.floor_s:.2f}",
+            str(ratio or ""),
+        )
+    console.print(shown)

@@ -1,0 +1,153 @@
+"""A target server that counts its passes and encodings, in a process and on a core of its own."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import mean, median
+
+from experiments.common.audio.samples import Sample
+from experiments.common.replay.model import EncodeOnceModel, ReplayTarget
+from experiments.common.replay.trace import Trace
+from experiments.common.servers.forked import Probes
+from experiments.common.servers.usage import resident_mb
+from specwhisper.audio.recording import Recording
+from specwhisper.engine.process import prepare_process
+from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.model.choosing import Row, Scores
+from specwhisper.model.model import Model
+from specwhisper.rpc.serving import serve
+from specwhisper.types import AudioChunk, Limits
+from specwhisper_target_server.config import TargetConfig
+from specwhisper_target_server.server import running_service, services_of
+
+PASS_REPEATS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Running totals of the target's process; subtract two for the usage in between.
+
+    Attributes
+    ----------
+    num_forwards, num_rows, num_fed : forward passes, their sessions, and their tokens.
+    forward_ns, encode_ns, cpu_ns : processor time of the passes, of the encoder, and of the whole process.
+    """
+
+    num_forwards: int = 0
+    num_rows: int = 0
+    num_fed: int = 0
+    forward_ns: int = 0
+    num_encodings: int = 0
+    encode_ns: int = 0
+    cpu_ns: int = 0
+
+    def __sub__(self, earlier: Usage) -> Usage:
+        return Usage(*(getattr(self, name) - getattr(earlier, name) for name in self.__slots__))
+
+    @property
+    def batch_size(self) -> float:
+        """Mean number of sessions in a forward pass."""
+        return self.num_rows / max(1, self.num_forwards)
+
+    @property
+    def decode_s(self) -> float:
+        """Processor time without the encoder: forward passes, the loop around them, messages."""
+        return (self.cpu_ns - self.encode_ns) / 1e9
+
+    @property
+    def encode_share(self) -> float:
+        """Share of the encoder in the processor time."""
+        return self.encode_ns / max(1, self.cpu_ns)
+
+
+class MeteredModel(EncodeOnceModel):
+    """A model on one thread that counts its forward passes and encodings, by the names of :class:`Usage`."""
+
+    def __init__(self, checkpoint: Checkpoint, num_slots: int, *, encode_once: bool) -> None:
+        super().__init__(checkpoint, num_slots, encode_once=encode_once)
+        self.totals = Counter[str]()
+
+    def encode_anew(self, slot: int, recording: Recording, start_frame: int) -> None:
+        started_ns = time.thread_time_ns()
+        super().encode_anew(slot, recording, start_frame)
+        self.totals["encode_ns"] += time.thread_time_ns() - started_ns
+        self.totals["num_encodings"] += 1
+
+    def score(self, rows: Sequence[Row]) -> list[Scores]:
+        started_ns = time.thread_time_ns()
+        scores = super().score(rows)
+        self.totals["forward_ns"] += time.thread_time_ns() - started_ns
+        self.totals["num_forwards"] += 1
+        self.totals["num_rows"] += len(rows)
+        self.totals["num_fed"] += sum(len(row.tokens) for row in rows)
+        return scores
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSettings:
+    """The target of a trace, as a server.
+
+    Attributes
+    ----------
+    decodes_only : whether each slot encodes only its first window, and the trace is replayed.
+    """
+
+    trace: Path
+    decodes_only: bool
+    num_slots: int
+    core: int
+
+
+async def serve_target(settings: TargetSettings, probes: Probes) -> None:
+    """Serve until a signal; each probe is a running total."""
+    trace = Trace.load(settings.trace)
+    limits = Limits(max_sessions=settings.num_slots)
+    config = TargetConfig(limits=limits, port=0, drain_timeout_s=0.0)
+    prepare_process(config.device, 1, (settings.core,))
+    checkpoint = load_checkpoint(trace.target)
+    metered = MeteredModel(checkpoint, settings.num_slots, encode_once=settings.decodes_only)
+    checkpoint.weights.close()
+    model: Model = metered
+    if settings.decodes_only:
+        model = ReplayTarget(trace, checkpoint.vocabulary, metered, tokenizer=checkpoint.tokenizer)
+    probes |= {name: partial(metered.totals.__getitem__, name) for name in Usage.__slots__}
+    probes["cpu_ns"] = time.process_time_ns
+    probes["resident_bytes"] = lambda: round(resident_mb(os.getpid()) * 1e6)
+    async with running_service(config, checkpoint, model) as service:
+        await serve(services_of(service), config, on_drain=service.announce_drain)
+
+
+def mean_held(trace: Trace) -> int:
+    """Return the tokens in a slot at a forward pass, prompt included, on average."""
+    return round(mean(len(each.prompt) + len(each.tokens) / 2 for each in trace.decodings))
+
+
+def pass_times_s(
+    trace: Trace, sample: Sample, sizes: Sequence[tuple[int, int]]
+) -> tuple[dict[tuple[int, int], float], int]:
+    """Time passes by (sessions, tokens of each) on this core; give the bytes of a slot, too."""
+    num_slots, held = max(batch_size for batch_size, _ in sizes), mean_held(trace)
+    model = MeteredModel(load_checkpoint(trace.target), num_slots, encode_once=False)
+    text = [model.vocabulary.timestamp_begin, *[1] * (held - 1)]
+    recording = Recording(sample.log_mel_max)
+    recording.append(AudioChunk(0, sample.pcm, is_last=True))
+    for slot in range(num_slots):
+        model.encode(slot, recording, 0)
+    model.score([Row(slot, text, 0, text, timestamps=True) for slot in range(num_slots)])
+    taken: dict[tuple[int, int], list[float]] = {size: [] for size in sizes}
+    for _ in range(PASS_REPEATS):
+        for batch_size, width in sizes:
+            before_ns = model.totals["forward_ns"]
+            model.score(
+                [Row(slot, [1] * width, width - 1, text, timestamps=True) for slot in range(batch_size)]
+            )
+            taken[batch_size, width].append((model.totals["forward_ns"] - before_ns) / 1e9)
+            for slot in range(batch_size):
+                model.rollback(slot, held)
+    return {size: median(times_s) for size, times_s in taken.items()}, model.bytes_per_slot

@@ -1,1 +1,0 @@
-"""What Python costs a target with many sessions, by session, forward pass and message."""

@@ -1,1 +1,0 @@
-"""Memory over hours of audio."""

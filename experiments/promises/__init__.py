@@ -1,1 +1,0 @@
-"""Promises of servers in time and memory: cancels, floods, slow readers, bombs, stops and faults."""

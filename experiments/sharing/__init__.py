@@ -1,1 +1,0 @@
-"""Cost of a distilled draft with and without a shared encoder."""

@@ -1,1 +1,0 @@
-"""Cost of a decoder's forward pass compared with the machine's floor."""

@@ -1,1 +1,0 @@
-"""Many threads on one ``SpeculativeWhisper``: right texts, and what sharing its forward passes gains."""

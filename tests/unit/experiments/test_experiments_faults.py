@@ -1,0 +1,170 @@
+"""The checks of experiments.faults find what they look for, and each bar fails for its own reason."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiments.common.oracle import (
+    ClientLog,
+    ReceivedUpdate,
+    Violation,
+    ViolationKind,
+    live_violations,
+    longest_pause_s,
+    recording_violations,
+)
+from experiments.faults import chaos, soak
+from experiments.faults.chaos import Outcome, Session, draw
+from experiments.faults.controls import CORRUPTIONS, OF_LIVE, OF_RECORDING
+from experiments.faults.kinds import KILL, KINDS
+from experiments.faults.servers import Peak
+from experiments.faults.soak import Soaked
+from specwhisper.types import Segment
+
+SPOKEN = (  # start, end, tokens, utterance, whether it ends there
+    (0.0, 1.0, (1, 2, 30), 1, False),
+    (1.0, 2.5, (3, 4), 1, True),
+    (4.0, 5.0, (5, 6), 2, False),
+    (5.0, 6.0, (7,), 2, True),
+)
+SEGMENTS = [
+    Segment(begin_s, end_s, tokens, str(tokens), 1.0, utterance=utterance, is_utterance_end=ends)
+    for begin_s, end_s, tokens, utterance, ends in SPOKEN
+]
+WORDS = {1: [1, 2, 3, 4], 2: [5, 6, 7]}
+UPDATES = [ReceivedUpdate(10.0 + i, (each,), 4 * i + 1, i + 1.0) for i, each in enumerate(SEGMENTS)]
+GOOD = ClientLog("a client", UPDATES, ended_s=15)
+
+
+def test_a_correct_log_has_no_violations():
+    assert recording_violations(GOOD, SEGMENTS) == [] == live_violations(GOOD, WORDS)
+
+
+@pytest.mark.parametrize(("name", "expected"), OF_RECORDING.items())
+def test_a_corrupted_log_of_a_recording_is_found(name, expected):
+    assert expected in {wrong.kind for wrong in recording_violations(CORRUPTIONS[name](GOOD), SEGMENTS)}
+
+
+@pytest.mark.parametrize(("name", "expected"), OF_LIVE.items())
+def test_a_corrupted_log_of_live_audio_is_found(name, expected):
+    assert expected in {wrong.kind for wrong in live_violations(CORRUPTIONS[name](GOOD), WORDS)}
+
+
+def test_every_kind_of_violation_is_found():
+    hanging = replace(GOOD, hung_s=90.0)
+    assert [wrong.kind for wrong in live_violations(hanging, WORDS)] == [ViolationKind.HUNG]
+    of_servers = {ViolationKind.HUNG, ViolationKind.LEAKED_SLOTS, ViolationKind.BAD_EXIT}  # in controls
+    assert {*OF_RECORDING.values(), *OF_LIVE.values()} == set(ViolationKind) - of_servers
+
+
+def test_live_text_may_arrive_in_other_segments():
+    first, *rest = SEGMENTS
+    parts = [replace(first, tokens=(1,)), replace(first, tokens=(2,)), *rest]
+    updates = [ReceivedUpdate(float(i), (each,), i) for i, each in enumerate(parts)]
+    assert live_violations(ClientLog("a client", updates), WORDS) == []
+
+
+def test_a_pause_is_the_longest_time_without_a_commit():
+    commits = ((1, 1), (2, 1), (5, 2), (6, 3), (9, 3))
+    log = ClientLog("a client", [ReceivedUpdate(at_s, (), count) for at_s, count in commits])
+    assert longest_pause_s(log, 0.5) == 4
+    assert longest_pause_s(log, 3.0) == 2
+    assert longest_pause_s(log, 6.0) is None, "no commit was to come"
+
+
+def outcome(kind, *pauses_s, wrong=(), num_restarts=0) -> Outcome:
+    found = tuple(Violation(each, each) for each in wrong)
+    sessions = tuple(Session("a client", found, pause_s, num_restarts) for pause_s in pauses_s)
+    scenario = replace(draw(1, kind), lasts_s=kind.lasts_s[0])
+    return Outcome(scenario, sessions, (), has_fault_begun=True, took_s=1.0)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_long_pause_after_any_fault_is_found(kind):
+    bound_s = kind.pause.value[1] if kind.pause else 100.0
+    good = [outcome(each, 0.1 + each.lasts_s[0]) for each in KINDS]
+    assert all(bar.holds for bar in chaos.bars(good))
+    slow = outcome(kind, 1.5 * bound_s + kind.lasts_s[0])
+    assert sum(not bar.holds for bar in chaos.bars([*good, slow])) == (kind.pause is not None)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        outcome(KILL, 0.1, wrong=(ViolationKind.LOST,)),
+        outcome(KILL, 0.1, num_restarts=1),
+        replace(outcome(KILL, 0.1), violations=(Violation(ViolationKind.BAD_EXIT, "9"),)),
+    ],
+)
+def test_what_goes_wrong_fails_one_bar(bad):
+    assert sum(not bar.holds for bar in chaos.bars([outcome(KILL, 0.2), bad])) == 1
+
+
+def test_a_fault_that_meets_no_session_is_found():
+    assert sum(not bar.holds for bar in chaos.bars([outcome(KILL, None)])) == 2
+
+
+def soaked(growth_per_session: float = 0.5, errors: tuple[str, ...] = (), **last: int) -> Soaked:
+    """Twenty looks at a process that grows steadily, and swings by 300 KiB."""
+    samples = [
+        {
+            "num_sessions": num,
+            "heap_bytes": 1024 * (50_000 + 150 * (-1) ** (num // 50) + num * growth_per_session),
+            "files": 20,
+            "threads": 10,
+            "tasks": 9,
+        }
+        for num in range(200, 1_200, 50)
+    ]
+    return Soaked(Counter({"whole": 100}), list(errors), {"target": [*samples[:-1], samples[-1] | last]})
+
+
+@pytest.mark.parametrize("growth", [0.0, 1.0, 8.0])
+def test_growth_is_fitted_to_all_samples(growth):
+    assert soak.growth_kib(soaked(growth).samples["target"]) == pytest.approx(growth, abs=0.1)
+
+
+def test_a_calm_soak_passes_every_bar():
+    assert all(bar.holds for bar in soak.soak_bars(soaked(), soaked(8.0)))
+    assert all(bar.holds for bar in soak.soak_bars(soaked(threads=13), soaked(8.0))), "a pool filled"
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        (soaked(soak.MAX_GROWTH_KIB + 1), soaked(8.0)),
+        (soaked(errors=("one failed",)), soaked(8.0)),
+        (soaked(files=21), soaked(8.0)),
+        (soaked(tasks=10), soaked(8.0)),
+        (soaked(taken_slots=1), soaked(8.0)),
+        (soaked(), soaked(1.0)),  # a leak would not be found
+    ],
+)
+def test_each_fault_of_a_soak_fails_one_bar(spoilt):
+    assert sum(not bar.holds for bar in soak.soak_bars(*spoilt)) == 1
+
+
+def test_growth_is_per_session_of_the_server():
+    counted = Soaked(Counter({"whole": 4, "over the gateway": 2, "over the gateway, cancelled": 1}))
+    assert (counted.num_at("target"), counted.num_at(soak.GATEWAY)) == (7, 3)
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the kernel keeps no count")
+def test_a_short_peak_of_memory_is_measured():
+    """In a process of its own: this one's peak also falls, as other tests' models are collected."""
+    holds = "print(); input(); held = bytearray(b'1') * 2**27; del held; print(); input()"
+    command = [sys.executable, "-c", holds]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        child.stdout.readline()
+        peak = Peak(child.pid)
+        child.stdin.write("\n")
+        child.stdin.flush()
+        child.stdout.readline()
+        assert peak.growth_mib() > 100
+        child.stdin.write("\n")
