@@ -14,12 +14,9 @@ if TYPE_CHECKING:
     from specwhisper.errors import RecordingsFailed, SpecWhisperError
     from specwhisper.options import CompressionRatio, DecodingOptions, Task
     from specwhisper.selection import VadOptions
-    from specwhisper.speakers.diarizer import Diarizer
-    from specwhisper.speakers.live_diarizer import LiveDiarizer
-    from specwhisper.speakers.live_speakers import LiveSpeakers
-    from specwhisper.speakers.turns import Turn
     from specwhisper.speculation.statistics import SpeculationStatistics
     from specwhisper.transcription.hints.file import read_hint
+    from specwhisper.transcription.speakers import Turn
     from specwhisper.transcription.subtitles import Layout
     from specwhisper.transcription.transcription import ModelInfo, Transcription
     from specwhisper.types import Segment, Word
@@ -28,11 +25,8 @@ __version__ = "0.1.0"
 __all__ = [
     "CompressionRatio",
     "DecodingOptions",
-    "Diarizer",
     "GammaFigures",
     "Layout",
-    "LiveDiarizer",
-    "LiveSpeakers",
     "ModelInfo",
     "RecordingsFailed",
     "Segment",
@@ -54,12 +48,9 @@ _HOMES = {
     "specwhisper.errors": ("RecordingsFailed", "SpecWhisperError"),
     "specwhisper.options": ("CompressionRatio", "DecodingOptions", "Task"),
     "specwhisper.selection": ("VadOptions",),
-    "specwhisper.speakers.diarizer": ("Diarizer",),
-    "specwhisper.speakers.live_diarizer": ("LiveDiarizer",),
-    "specwhisper.speakers.live_speakers": ("LiveSpeakers",),
-    "specwhisper.speakers.turns": ("Turn",),
     "specwhisper.speculation.statistics": ("SpeculationStatistics",),
     "specwhisper.transcription.hints.file": ("read_hint",),
+    "specwhisper.transcription.speakers": ("Turn",),
     "specwhisper.transcription.subtitles": ("Layout",),
     "specwhisper.transcription.transcription": ("ModelInfo", "Transcription"),
     "specwhisper.types": ("Segment", "Word"),

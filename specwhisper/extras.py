@@ -24,7 +24,8 @@ def offers(group: str) -> Mapping[str, EntryPoint]:
         whose value is in ``extras`` of its settings. "drafts" are called with a draft server's settings, and
         return what loads a draft of another kind than a Whisper model, or ``None``. "draft_services" are
         called with its service and settings, and return further gRPC services by name: what adds each to a
-        server.
+        server. "speaker_options" are functions for ``transcribe`` and ``listen``, whose parameters are
+        options of the command and which return what finds speakers.
     """
     return {entry.name: entry for entry in entry_points(group=f"specwhisper.{group}")}
 

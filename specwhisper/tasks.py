@@ -3,7 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def beside(search: Callable[[], Coroutine[Any, Any, T]]) -> AsyncIterator[asyncio.Task[T]]:
+    """Run a search during a block; yield its task.
+
+    An error of the search ends the block, whose result would lack what was searched for. Leaving the block
+    ends the search.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(search())
+            yield task
+            task.cancel()
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0]  # noqa: B904  # it keeps the cause that it has
 
 
 def retrieve_error(task: asyncio.Task[Any]) -> None:

@@ -66,7 +66,7 @@ def workers() -> list[psutil.Process]:
     running = (
         child for child in psutil.Process(os.getpid()).children() if child.status() != psutil.STATUS_ZOMBIE
     )
-    return [child for child in running if "specwhisper.speakers.worker" in child.cmdline()]
+    return [child for child in running if "specwhisper_speakers.worker" in child.cmdline()]
 
 
 def _save_segmentation(path: Path) -> None:

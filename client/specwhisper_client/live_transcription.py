@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from specwhisper.audio.canonical import Samples
 from specwhisper.errors import SpecWhisperError
-from specwhisper.speakers.live_speakers import LiveSpeakers
+from specwhisper.transcription.speakers import UtteranceSpeakers
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment
 from specwhisper_client.streaming import StreamingClient
@@ -130,7 +130,9 @@ async def whole_utterances(updates: AsyncIterable[Update]) -> AsyncGenerator[Upd
         yield Update(tuple(segments))
 
 
-async def with_speakers(updates: AsyncIterable[Update], speakers: LiveSpeakers) -> AsyncGenerator[Update]:
+async def with_speakers(
+    updates: AsyncIterable[Update], speakers: UtteranceSpeakers
+) -> AsyncGenerator[Update]:
     """Yield updates in which each segment is a whole utterance, with its speakers.
 
     ``speakers`` is the stream's, which has its audio.

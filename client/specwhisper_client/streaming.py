@@ -22,10 +22,10 @@ from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.observe import request_id
 from specwhisper.options import DecodingOptions, options_from
 from specwhisper.rpc.channels import OPEN, Credentials
-from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.hints.feed import HintFeed, hint_at
 from specwhisper.transcription.segments import Borders
+from specwhisper.transcription.speakers import UtteranceSpeakers
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import LIVE_MODES, SAMPLE_RATE, EndUtterance, Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -93,7 +93,7 @@ class StreamingClient:
         reconnect_s: float = 30.0,
         credentials: Credentials = OPEN,
         servers: Servers | None = None,
-        speakers: LiveSpeakers | None = None,
+        speakers: UtteranceSpeakers | None = None,
         **named: Any,
     ) -> None:
         self.options = replace(options_from(options or {}, named), live=live or LiveOptions())

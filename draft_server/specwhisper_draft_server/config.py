@@ -25,9 +25,9 @@ from specwhisper.settings.setting import (
     Setting,
 )
 from specwhisper.settings.shared import Cores, Device, Port, Revision, Threads
-from specwhisper.settings.speakers import Speakers, speaker_models
 from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
 from specwhisper.testing.loading import load_failpoints
+from specwhisper.transcription.speakers import SpeakerModels
 from specwhisper.types import DTYPES, Mode
 
 if TYPE_CHECKING:
@@ -84,9 +84,6 @@ class DraftConfig(ServingOptions):
             "always is encoded so. Without effect where draft and target share an encoder.",
         ),
     ] = False
-    speakers: Annotated[
-        Speakers | None, Made(speaker_models, words={"offer": "speaker tags in Riva's service"})
-    ] = None
     threads: Threads = None
     cores: Cores = None
 
@@ -221,6 +218,11 @@ class DraftConfig(ServingOptions):
         """
         found = [entry.load()(self) for entry in offers("drafts").values()]
         return next((load for load in found if load is not None), None)
+
+    @property
+    def speakers(self) -> SpeakerModels | None:
+        """Finds the speakers of recordings and of live audio; ``None`` without models."""
+        return self.extras.get("speakers")
 
     @property
     def targets(self) -> tuple[str, ...]:

@@ -8,8 +8,7 @@ from typing import Any
 from google.protobuf.duration_pb2 import Duration
 from riva.client.proto import riva_asr_pb2
 
-from specwhisper.speakers.live_speakers import LiveSpeakers
-from specwhisper.speakers.turns import SpeakersOfTurns, Turn, number_of
+from specwhisper.transcription.speakers import SpeakersOfTurns, Turn, UtteranceSpeakers, number_of
 from specwhisper.types import SAMPLE_RATE, Segment, Word
 from specwhisper.wire.stability import is_stable
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -75,7 +74,7 @@ def set_speakers(response: riva_asr_pb2.RecognizeResponse, turns: Sequence[Turn]
 
 
 async def set_live_speakers(
-    response: riva_asr_pb2.StreamingRecognizeResponse, speakers: LiveSpeakers
+    response: riva_asr_pb2.StreamingRecognizeResponse, speakers: UtteranceSpeakers
 ) -> None:
     """Add the speakers of a final result's words.
 

@@ -16,8 +16,8 @@ from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.live import LiveOptions
 from specwhisper.rpc.calls import admitted_by
 from specwhisper.settings.model_names import ModelNames
-from specwhisper.settings.speakers import Speakers, Turns
-from specwhisper.speakers.live_speakers import LiveSpeakers
+from specwhisper.tasks import beside
+from specwhisper.transcription.speakers import SpeakerModels, Turns, UtteranceSpeakers
 from specwhisper.types import EndUtterance
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.idle_timeout import WithIdleTimeout
@@ -61,7 +61,7 @@ class RivaService:
         self,
         service: TranscriptionService,
         settings: RivaSettings,
-        speakers: Speakers | None,
+        speakers: SpeakerModels | None,
         max_audio_s: float,
     ) -> None:
         self._service = service
@@ -101,9 +101,9 @@ class RivaService:
         """Return what finds the speakers during a block, if the request asks for them."""
         if (speakers := self._speakers_for(request.config)) is None:
             return nullcontext()
-        return speakers.beside(partial(decode_recording, config, audio, self._max_audio_s))
+        return beside(partial(speakers.turns_of, partial(decode_recording, config, audio, self._max_audio_s)))
 
-    def _speakers_for(self, config: riva_asr_pb2.RecognitionConfig) -> Speakers | None:
+    def _speakers_for(self, config: riva_asr_pb2.RecognitionConfig) -> SpeakerModels | None:
         """Return what finds speakers, if a request asks for them."""
         if not config.diarization_config.enable_speaker_diarization:
             return None
@@ -144,10 +144,10 @@ class RivaService:
                             reply.id.CopyFrom(first.id)
                         yield reply
 
-    def _live_speakers(self, config: riva_asr_pb2.RecognitionConfig) -> LiveSpeakers | None:
+    def _live_speakers(self, config: riva_asr_pb2.RecognitionConfig) -> UtteranceSpeakers | None:
         if (speakers := self._speakers_for(config)) is None:
             return None
-        return LiveSpeakers(speakers.live, max_speakers=config.diarization_config.max_speaker_count or None)
+        return speakers.live(max_speakers=config.diarization_config.max_speaker_count or None)
 
     async def _target_name(self) -> str:
         return (await self._service.GetModel(pb.GetModelRequest(), None)).model.target
@@ -172,7 +172,7 @@ async def _our_requests(
     config: riva_asr_pb2.StreamingRecognitionConfig,
     requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest],
     replies: LiveReplies,
-    speakers: LiveSpeakers | None,
+    speakers: UtteranceSpeakers | None,
 ) -> AsyncGenerator[pb.StreamingRecognizeRequest]:
     """Yield requests of our own API: settings once the format is known, then samples.
 

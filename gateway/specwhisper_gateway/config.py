@@ -16,7 +16,7 @@ from specwhisper.rpc.tokens import SERVER_TOKEN, Tokens, TokensFlag, read_token,
 from specwhisper.settings.model_names import StrictModelNames, served_model_names
 from specwhisper.settings.setting import OBSERVABILITY, SECURITY, SERVING, Made, Offered, Setting
 from specwhisper.settings.shared import Port
-from specwhisper.settings.speakers import Speakers, speaker_models
+from specwhisper.transcription.speakers import SpeakerModels
 from specwhisper_client.resolving import read_names
 from specwhisper_client.servers import DEFAULT_SERVER
 
@@ -61,7 +61,6 @@ class GatewayConfig(ListenerOptions):
     Attributes
     ----------
     server_credentials : for the connections to draft servers.
-    speakers : finds the speakers of recordings and on the page.
     allow_origins : pages of other sites that may use the gateway, as ``https://host``; ``*`` for all.
     extras : settings of packages beside the core, by the names of their entry points.
     """
@@ -114,10 +113,6 @@ class GatewayConfig(ListenerOptions):
             SERVING, "Concurrent connections, idle ones and TLS handshakes included.", metavar="N", min=1
         ),
     ] = MAX_CONNECTIONS
-    speakers: Annotated[
-        Speakers | None,
-        Made(speaker_models, words={"offer": "the format diarized_json, and speakers on the page"}),
-    ] = None
     allow_origins: Annotated[tuple[str, ...], Made(allowed_origins)] = ()
     metrics: Annotated[bool, Setting(OBSERVABILITY, "Prometheus metrics at /metrics.")] = True
     extras: Annotated[Mapping[str, Any], Offered("gateway_settings")] = field(default_factory=dict)
@@ -136,6 +131,11 @@ class GatewayConfig(ListenerOptions):
                     f"--allow-origin is {origin!r}: write it as browsers do, https://host or "
                     "https://host:port in lower case, without a path."
                 )
+
+    @property
+    def speakers(self) -> SpeakerModels | None:
+        """Finds the speakers of recordings and on the page; ``None`` without models."""
+        return self.extras.get("speakers")
 
     def allows(self, origin: str) -> bool:
         """Return whether pages of this origin may use the gateway."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from specwhisper.options import Task
-from specwhisper.speakers.turns import by_speaker
+from specwhisper.transcription.speakers import by_speaker
 from specwhisper.transcription.subtitles import HIGHLIGHT, Cue, Layout, cues, one_line
 from specwhisper.types import Segment, TimeOrder, Word
 

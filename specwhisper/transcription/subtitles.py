@@ -12,7 +12,7 @@ from math import inf
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.printable import blanked
-from specwhisper.speakers.turns import by_speaker
+from specwhisper.transcription.speakers import by_speaker
 from specwhisper.types import Segment, Word
 
 HIGHLIGHT = ("\x0e", "\x0f")  # around the spoken word: shift out and in, of which a text is cleared

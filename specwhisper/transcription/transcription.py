@@ -11,9 +11,9 @@ from typing import Any
 from specwhisper.languages import language_name
 from specwhisper.options import DecodingOptions
 from specwhisper.printable import escaped_json
-from specwhisper.speakers.turns import Turn, with_speakers
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription import formats
+from specwhisper.transcription.speakers import Turn, with_speakers
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES, Keyed, Mode, Segment, Word
 
@@ -125,7 +125,7 @@ class Transcription(Keyed):
         return self.segments, self
 
     def with_speakers(self, turns: Sequence[Turn]) -> Transcription:
-        """Return the transcription with speakers; :class:`Diarizer` finds turns."""
+        """Return the transcription with speakers, from the turns that a diarizer has found."""
         return replace(self, segments=with_speakers(self.segments, turns))
 
     @property

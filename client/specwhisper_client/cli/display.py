@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.text import Text
 
 from specwhisper.printable import blanked
-from specwhisper.speakers.turns import by_speaker
+from specwhisper.transcription.speakers import by_speaker
 from specwhisper.transcription.subtitles import one_line
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment

@@ -22,10 +22,9 @@ from specwhisper.live import EndpointingOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.printable import escaped
 from specwhisper.rpc.channels import OPEN, Credentials
-from specwhisper.speakers.beside import beside
-from specwhisper.speakers.diarizer import Diarizer
-from specwhisper.speakers.turns import Turn
+from specwhisper.tasks import beside
 from specwhisper.transcription.hints.file import find_hint, read_hint
+from specwhisper.transcription.speakers import Turn, TurnFinder
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import UNSURE_BELOW, Transcription
 from specwhisper.types import Mode
@@ -86,7 +85,7 @@ class Job:
     batch_size: int = 1
     skips_existing: bool = False
     credentials: Credentials = OPEN
-    diarizer: Diarizer | None = None
+    diarizer: TurnFinder | None = None
     diarization: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, 1))
 
     def rendered(self, transcript: Transcription, recording: RecordingFile, form: OutputFormat) -> str:
@@ -145,7 +144,7 @@ async def transcribe_one(
 
 
 async def _turns(
-    job: Job, diarizer: Diarizer, recording: RecordingFile
+    job: Job, diarizer: TurnFinder, recording: RecordingFile
 ) -> Sequence[Turn] | DiarizationFailed:
     async with job.diarization:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +13,7 @@ import typer
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions, Task, options_from
 from specwhisper.rpc.channels import Credentials
-from specwhisper.speakers.live_speakers import LiveSpeakers
+from specwhisper.transcription.speakers import UtteranceSpeakers
 from specwhisper_client.cli.arguments import (
     Endpointing,
     Hint,
@@ -23,7 +25,7 @@ from specwhisper_client.cli.arguments import (
     TaskOption,
     hint_of,
 )
-from specwhisper_client.cli.speaker_options import SpeakersOfUtterances
+from specwhisper_client.cli.grouped_options import Offered
 from specwhisper_client.servers import DEFAULT_SERVER
 from specwhisper_client.streaming import StreamingClient
 
@@ -96,10 +98,13 @@ class ListenOptions:
     ] = None
     endpointing: Endpointing = Endpointing()  # noqa: RUF009  # it is frozen
     drafting: DraftOptions = DraftOptions()
-    speakers: SpeakersOfUtterances = SpeakersOfUtterances()  # noqa: RUF009  # it is frozen
+    speakers: Annotated[
+        Callable[[], AbstractAsyncContextManager[UtteranceSpeakers | None]],
+        Offered("speaker_options", "listen"),
+    ] = nullcontext
     quiet: Quiet = False
 
-    def stream(self, credentials: Credentials, speakers: LiveSpeakers | None = None) -> StreamingClient:
+    def stream(self, credentials: Credentials, speakers: UtteranceSpeakers | None = None) -> StreamingClient:
         """Return a stream with these options, whose audio ``speakers`` has too.
 
         Raises

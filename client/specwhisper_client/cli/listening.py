@@ -15,7 +15,6 @@ from rich.text import Text
 from specwhisper.errors import MissingExtra, SpecWhisperError
 from specwhisper.printable import blanked
 from specwhisper.rpc.channels import OPEN, Credentials
-from specwhisper.speakers.live_speakers import LiveSpeakers
 from specwhisper.transcription.subtitles import one_line
 from specwhisper.types import Segment, VoiceEvent
 from specwhisper_client import sources
@@ -59,7 +58,7 @@ async def listen(
     is_noted = wanted.quiet
     try:
         async with (
-            _speakers(wanted) as speakers,
+            wanted.speakers() as speakers,
             wanted.stream(credentials, speakers) as stream,
             _audio(wanted) as audio,
         ):
@@ -189,17 +188,6 @@ async def _audio(wanted: ListenOptions) -> AsyncIterator[AsyncIterator[bytes]]:
         return
     async with sources.microphone(wanted.device) as audio:
         yield audio
-
-
-@asynccontextmanager
-async def _speakers(wanted: ListenOptions) -> AsyncIterator[LiveSpeakers | None]:
-    if (diarizer := wanted.speakers.diarizer()) is None:
-        yield None
-        return
-    try:
-        yield LiveSpeakers(diarizer, max_speakers=wanted.speakers.max_speakers)
-    finally:
-        await diarizer.close()
 
 
 class _stopping:

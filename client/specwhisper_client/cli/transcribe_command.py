@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +17,7 @@ from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.options import DecodingOptions, Task, WordTimes, options_from
 from specwhisper.rpc.channels import Credentials
 from specwhisper.selection import MIX, VadOptions
+from specwhisper.transcription.speakers import TurnFinder
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import UNSURE_BELOW
 from specwhisper_client.cli.arguments import (
@@ -37,12 +39,12 @@ from specwhisper_client.cli.arguments import (
 )
 from specwhisper_client.cli.batch import transcribe_files
 from specwhisper_client.cli.fallback_options import Fallback
-from specwhisper_client.cli.grouped_options import takes
+from specwhisper_client.cli.grouped_options import Offered, takes
 from specwhisper_client.cli.jobs import Job, report
 from specwhisper_client.cli.output import OutputFormat
-from specwhisper_client.cli.speaker_options import Speakers
 from specwhisper_client.servers import DEFAULT_SERVER
 
+SpeakersOption = Annotated[Callable[[], TurnFinder | None], Offered("speaker_options", "transcribe")]
 INTERRUPTED_STATUS = 130  # as of a shell's command that Ctrl-C ended
 
 
@@ -266,7 +268,7 @@ class TranscribeOptions:
         ),
     ] = False
     subtitles: Subtitles
-    speakers: Speakers
+    speakers: SpeakersOption = lambda: None
     print_colors: Annotated[
         bool,
         typer.Option(
@@ -288,7 +290,7 @@ class TranscribeOptions:
         ------
         InvalidRequest : for a value that an option cannot have, and for options that contradict each other.
         """
-        diarizer = self.speakers.diarizer()
+        diarizer = self.speakers()
         decoding = self.decoding
         if diarizer is not None:
             decoding = replace(decoding, word_timestamps=True)

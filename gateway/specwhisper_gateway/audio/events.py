@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from specwhisper.errors import SessionExpired, SpecWhisperError
 from specwhisper.printable import escaped_json
-from specwhisper.settings.speakers import Turns
+from specwhisper.transcription.speakers import Turns
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment
 from specwhisper_client.file_transcription import FileTranscription

@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 from specwhisper.errors import InvalidRequest, MessageTooLarge, SpecWhisperError
 from specwhisper.options import DecodingOptions
-from specwhisper.speakers.live_speakers import LiveSpeakers
+from specwhisper.transcription.speakers import UtteranceSpeakers
 from specwhisper.types import Segment
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.utterances import Utterances
@@ -82,14 +82,14 @@ class LiveConnection:
                     "languages",
                 )
 
-    def _speakers(self, start: Start) -> LiveSpeakers | None:
+    def _speakers(self, start: Start) -> UtteranceSpeakers | None:
         found = self._gateway.config.speakers
         if found is None or not start.speakers:
             return None
         point = start.resume_point
-        return LiveSpeakers(found.live, start_sample=point.start_sample if point is not None else 0)
+        return found.live(start_sample=point.start_sample if point is not None else 0)
 
-    def _open(self, start: Start, speakers: LiveSpeakers | None) -> StreamingClient:
+    def _open(self, start: Start, speakers: UtteranceSpeakers | None) -> StreamingClient:
         return StreamingClient(
             self._gateway.config.server,
             resume_point=start.resume_point.read() if start.resume_point is not None else None,
@@ -127,7 +127,7 @@ class LiveConnection:
             except InvalidRequest as error:
                 await self.report_error(error)
 
-    async def _send(self, stream: StreamingClient, speakers: LiveSpeakers | None) -> None:
+    async def _send(self, stream: StreamingClient, speakers: UtteranceSpeakers | None) -> None:
         model, utterances = None, Utterances()
         complete: asyncio.Queue[Segment | None] = asyncio.Queue()
         naming = asyncio.create_task(self._send_speakers(complete, speakers))
@@ -147,7 +147,7 @@ class LiveConnection:
             await asyncio.gather(naming, return_exceptions=True)
 
     async def _send_speakers(
-        self, utterances: asyncio.Queue[Segment | None], speakers: LiveSpeakers | None
+        self, utterances: asyncio.Queue[Segment | None], speakers: UtteranceSpeakers | None
     ) -> None:
         """Send the speaker of each utterance, after its text."""
         while speakers is not None and (utterance := await utterances.get()) is not None:

@@ -15,7 +15,8 @@ from openai.types.audio.transcription_diarized import TranscriptionDiarized
 
 from specwhisper.audio.decode import decode_file
 from specwhisper.errors import InvalidAudio
-from specwhisper.settings.speakers import Turns
+from specwhisper.tasks import beside
+from specwhisper.transcription.speakers import Turns
 from specwhisper.transcription.transcription import Transcription
 from specwhisper_client.file_transcription import FileTranscription
 from specwhisper_gateway.audio.events import EventStream, transcript_events
@@ -159,4 +160,4 @@ async def _speakers(
     except InvalidAudio as error:
         raise InvalidField(str(error), REFERENCES) from error
     decode = partial(decode_file, received.path, config.max_audio_seconds, selection=fields.options())
-    return speakers.beside(decode)
+    return beside(partial(speakers.turns_of, decode))

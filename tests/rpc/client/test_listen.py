@@ -6,6 +6,7 @@ import io
 import signal
 import sys
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 import soundfile
@@ -25,9 +26,9 @@ from specwhisper_client.cli.jobs import Job
 from specwhisper_client.cli.listen_options import ListenOptions
 from specwhisper_client.cli.main import app
 from specwhisper_client.cli.output import OutputFormat
-from specwhisper_client.cli.speaker_options import SpeakersOfUtterances
 from specwhisper_client.live_transcription import LiveTranscription
 from specwhisper_client.streaming import StreamingClient
+from specwhisper_speakers.command_options import speakers_of_utterances
 from tests.rpc.services import all_free, eventually
 from tests.rpc.speaking import pieces_of, segments_of, speaking_pair, texts_of
 from tests.rpc.terminals import end_of_cli, start_cli
@@ -113,7 +114,7 @@ async def test_listen_quietly_prints_nothing_else(talk_file, at_once):
 
 @pytest.mark.parametrize("is_terminal", [False, True])
 async def test_listen_names_the_speaker_of_each_utterance(talk_file, at_once, tmp_path, is_terminal):
-    speakers = SpeakersOfUtterances(diarize=save_models(tmp_path / "speakers"))
+    speakers = partial(speakers_of_utterances, diarize=save_models(tmp_path / "speakers"))
     (out, printed), (errors, reported) = console(is_terminal=is_terminal), console()
     async with speaking_pair() as (_, draft):
         options = wanted(draft.address, simulate=talk_file, speakers=speakers)

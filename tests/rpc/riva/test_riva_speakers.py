@@ -5,12 +5,12 @@ from riva.client.proto import riva_asr_pb2 as riva_pb
 
 from experiments.common.models.speech import talk
 from specwhisper.errors import InvalidRequest
-from specwhisper.settings.speakers import speaker_models
-from specwhisper.speakers.turns import Turn
+from specwhisper.transcription.speakers import Turn
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_riva.replies import set_speakers
-from specwhisper_riva.settings import riva_services
-from tests.rpc.riva_clients import live_config, pcm_config, pieces, riva_client, service_settings
+from specwhisper_riva.settings import RivaSettings, riva_services
+from specwhisper_speakers.settings import speaker_models
+from tests.rpc.riva_clients import live_config, pcm_config, pieces, riva_client
 from tests.rpc.services import all_free, running_pair
 from tests.rpc.speaking import speaking_pair
 from tests.speaker_models import HIGH_HZ, LOW_HZ, save_models, tones
@@ -26,7 +26,7 @@ def speakers(tmp_path_factory):
 
 async def test_words_have_speaker_tags(speakers):
     config = pcm_config(diarization_config=SPEAKERS)
-    async with running_pair(speakers=speakers) as (target, draft), riva_client(draft) as client:
+    async with running_pair(extras={"speakers": speakers}) as (target, draft), riva_client(draft) as client:
         response = await client.recognize(TALK, config)
         plain = await client.recognize(TALK, pcm_config(enable_word_time_offsets=True))
         await all_free(target, draft)
@@ -42,7 +42,7 @@ async def test_words_have_speaker_tags(speakers):
 async def test_words_of_a_stream_have_speaker_tags(speakers):
     pcm = talk()
     config = live_config(diarization_config=SPEAKERS, language_code="en")
-    async with speaking_pair(speakers=speakers) as (target, draft), riva_client(draft) as client:
+    async with speaking_pair(extras={"speakers": speakers}) as (target, draft), riva_client(draft) as client:
         responses = await client.stream(pieces(pcm), config)
         await all_free(target, draft)
     final = [result for response in responses for result in response.results if result.is_final]
@@ -66,6 +66,6 @@ def test_a_word_without_a_speaker_has_tag_0():
 
 
 def test_models_without_rivas_service_are_refused(speakers):
-    config = DraftConfig(**service_settings(is_wanted=False), speakers=speakers)
+    config = DraftConfig(extras={"riva": RivaSettings(is_wanted=False), "speakers": speakers})
     with pytest.raises(InvalidRequest, match="leave it or --no-riva out"):
         riva_services(None, config)

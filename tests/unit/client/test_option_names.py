@@ -1,7 +1,11 @@
 """Options in errors, by the names of the command line."""
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated
 
 import pytest
 import typer
@@ -9,9 +13,10 @@ from typer.testing import CliRunner
 
 from specwhisper.errors import InvalidRequest, TargetUnavailable
 from specwhisper.options import DecodingOptions, options_from
+from specwhisper_client.cli import grouped_options
 from specwhisper_client.cli.arguments import NAMES, described
 from specwhisper_client.cli.fallback_options import Fallback
-from specwhisper_client.cli.grouped_options import takes
+from specwhisper_client.cli.grouped_options import Offered, takes
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "command-line.md"
 
@@ -59,6 +64,29 @@ def test_greedy_leaves_only_what_the_command_line_has(arguments, expected):
     app.command()(command)
     assert CliRunner().invoke(app, arguments, obj=read, catch_exceptions=False).exit_code == 0
     assert read == [expected]
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_an_extra_adds_its_options(is_installed, monkeypatch):
+    def doubled(number: Annotated[int, typer.Option()] = 1) -> int:
+        return 2 * number
+
+    entries = {"number": SimpleNamespace(load=lambda: doubled)} if is_installed else {}
+    monkeypatch.setattr(grouped_options, "offers", {"example": entries}.get)
+
+    @dataclass(frozen=True, kw_only=True)
+    class Options:
+        number: Annotated[Callable[[], int], Offered("example", "number")] = lambda: 0
+        other: Annotated[bool, typer.Option("--other")] = False
+
+    @takes(Options)
+    def command(context, wanted):
+        print(wanted.number(), wanted.other)
+
+    app = typer.Typer()
+    app.command()(command)
+    assert CliRunner().invoke(app, ["--other"]).stdout == ("2 True\n" if is_installed else "0 True\n")
+    assert (CliRunner().invoke(app, ["--number", "4"]).stdout == "8 False\n") is is_installed
 
 
 def test_other_texts_stay():

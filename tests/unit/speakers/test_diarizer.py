@@ -12,7 +12,7 @@ import pytest
 import soundfile
 
 from specwhisper.errors import DiarizationFailed, InvalidAudio, InvalidRequest
-from specwhisper.speakers.diarizer import Diarizer
+from specwhisper_speakers.diarizer import Diarizer
 from tests.rpc.services import eventually
 from tests.speaker_models import HIGH_HZ, LOW_HZ, RATE, save_models, tones, workers
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specwhisper.speakers.known import names_of
-from specwhisper.speakers.turns import Turn, named
+from specwhisper.transcription.speakers import Turn
+from specwhisper_speakers.known import named, names_of
 
 ANN, BOB = [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]
 
@@ -35,6 +35,14 @@ def test_the_threshold_decides(threshold):
 
 def test_silence_has_no_name():
     assert names_of({0: np.zeros(3)}, {"Ann": ANN}, 0.5) == {}
+
+
+def test_speakers_are_named_in_the_order_in_which_they_speak():
+    assert named([(3.0, 4.0, 0), (0.0, 2.0, 7), (2.0, 3.0, 0)]) == (
+        Turn(0.0, 2.0, "A"),
+        Turn(2.0, 3.0, "B"),
+        Turn(3.0, 4.0, "B"),
+    )
 
 
 def test_letters_that_are_names_are_not_given_twice():

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from specwhisper.errors import DiarizationFailed
-from specwhisper.speakers.live_diarizer import LiveDiarizer
-from specwhisper.speakers.live_speakers import MAX_KEPT_S, LiveSpeakers
+from specwhisper.errors import DiarizationFailed, InvalidRequest
 from specwhisper.types import Segment, Word
+from specwhisper_speakers.live_diarizer import LiveDiarizer
+from specwhisper_speakers.live_speakers import MAX_KEPT_S, LiveSpeakers
 from tests.speaker_models import HIGH_HZ, LOW_HZ, RATE, save_models, tones, workers
 
 SPANS = ((1, 4, HIGH_HZ), (5, 8, LOW_HZ), (9, 13, HIGH_HZ), (14, 17, LOW_HZ), (17, 20, HIGH_HZ))
@@ -114,6 +114,12 @@ async def test_a_process_that_hangs_is_ended(folder):
     with pytest.raises(DiarizationFailed, match=r"not answered within 0\.2 s"):
         await diarizer.voices_in(PCM)
     await diarizer.close()
+
+
+@pytest.mark.parametrize("threshold", [0.0, 2.0])
+def test_a_threshold_out_of_range_is_refused(folder, threshold):
+    with pytest.raises(InvalidRequest, match="threshold"):
+        LiveDiarizer(folder, threshold=threshold)
 
 
 async def test_a_cancelled_caller_leaves_no_answer_to_the_next(diarizer):

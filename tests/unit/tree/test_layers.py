@@ -25,7 +25,7 @@ CORE = {
     *(f"specwhisper.{name}" for name in "errors extras languages live onnx_metadata".split()),
     *(f"specwhisper.{name}" for name in "options printable selection tasks types validated".split()),
 }
-PURE = {f"specwhisper.{name}" for name in "audio speakers speculation transcription".split()}
+PURE = {f"specwhisper.{name}" for name in "audio speculation transcription".split()}
 MODELS = {"specwhisper.model", "specwhisper.engine", "specwhisper.api"}
 SERVICE = {
     "specwhisper.wire",
@@ -60,11 +60,7 @@ LAYERS = {
     "specwhisper.selection": ({"specwhisper.errors", "specwhisper.validated"}, TORCH | GRPC | RAY),
     "specwhisper.audio": (CORE, TORCH | GRPC | RAY),
     "specwhisper.speculation": (CORE, TORCH | GRPC | RAY),
-    "specwhisper.transcription": (
-        CORE | {"specwhisper.speculation", "specwhisper.speakers"},
-        TORCH | GRPC | RAY,
-    ),
-    "specwhisper.speakers": (CORE | {"specwhisper.audio"}, TORCH | GRPC | RAY),
+    "specwhisper.transcription": (CORE | {"specwhisper.speculation"}, TORCH | GRPC | RAY),
     "specwhisper.model": (CORE | PURE, GRPC | RAY),
     "specwhisper.engine": (CORE | PURE | {"specwhisper.model"}, GRPC | RAY),
     "specwhisper.api": (CORE | PURE | {"specwhisper.model", "specwhisper.engine"}, GRPC | RAY),
@@ -72,10 +68,7 @@ LAYERS = {
     "specwhisper.wire": (CORE | PURE, TORCH | RAY),
     "specwhisper.observe": (CORE | PURE | {"specwhisper.wire"}, TORCH | RAY),
     "specwhisper.testing": (CORE, TORCH | GRPC | RAY),
-    "specwhisper.settings": (
-        CORE | {"specwhisper.audio", "specwhisper.observe", "specwhisper.speakers"},
-        TORCH | GRPC | RAY,
-    ),
+    "specwhisper.settings": (CORE | {"specwhisper.observe"}, TORCH | GRPC | RAY),
     "specwhisper.rpc": (
         CORE | {"specwhisper.wire", "specwhisper.observe", "specwhisper.settings", "specwhisper.testing"},
         TORCH | RAY,
@@ -87,12 +80,19 @@ LAYERS = {
     "specwhisper_draft_server": (CORE | PURE | MODELS | SERVICE, RAY),
     "specwhisper_target_server": (CORE | PURE | MODELS | SERVICE, RAY),
     "specwhisper_deploy": (CORE | SERVICE | PROGRAMS, TORCH),
+    "specwhisper_speakers": (CORE | PURE | {"specwhisper.settings"}, TORCH | GRPC | RAY),
     "specwhisper_top": (CORE | PURE | SERVICE | {"specwhisper_client"}, TORCH | RAY),
     "specwhisper_riva": (CORE | PURE | SERVICE | {"specwhisper_draft_server"}, TORCH | RAY),
     "specwhisper_recognisers": (CORE | PURE | MODELS | SERVICE | {"specwhisper_draft_server"}, RAY),
     "specwhisper_evaluation": (CORE | PURE | MODELS | SERVICE | {"specwhisper_client"}, TORCH | GRPC | RAY),
 }
-LIGHT = ("specwhisper_client", "specwhisper_gateway", "specwhisper_wyoming", "specwhisper_top")
+LIGHT = (
+    "specwhisper_client",
+    "specwhisper_gateway",
+    "specwhisper_wyoming",
+    "specwhisper_speakers",
+    "specwhisper_top",
+)
 FOLDERS = (
     "specwhisper",
     "client/specwhisper_client",

@@ -10,10 +10,10 @@ import pytest
 import soundfile
 import websockets
 
-from specwhisper.settings.speakers import Speakers, speaker_models
-from specwhisper.speakers.diarizer import Diarizer
-from specwhisper.speakers.live_diarizer import LiveDiarizer
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_speakers.diarizer import Diarizer
+from specwhisper_speakers.live_diarizer import LiveDiarizer
+from specwhisper_speakers.settings import Speakers, speaker_models
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, duration, serving
 from tests.rpc.gateways import MODEL, RECORDING, running_gateway
 from tests.rpc.live_scripts import TWO_UTTERANCES
@@ -32,6 +32,10 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def speakers(folder):
     return Speakers(Diarizer(folder), LiveDiarizer(folder), num_jobs=1)
+
+
+def gateway_with(speakers, address):
+    return running_gateway(address, extras={"speakers": speakers})
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +58,10 @@ def with_words() -> list[pb.StreamingRecognizeResponse]:
 
 async def test_each_segment_has_its_speaker(speakers, recording):
     service = ScriptedTranscription()
-    async with serving(service) as address, running_gateway(address, speakers=speakers) as gateway:
+    async with (
+        serving(service) as address,
+        gateway_with(speakers, address) as gateway,
+    ):
         reply = await gateway.api.audio.transcriptions.create(
             file=recording, model=MODEL, response_format="diarized_json"
         )
@@ -65,7 +72,10 @@ async def test_each_segment_has_its_speaker(speakers, recording):
 
 async def test_a_segment_of_two_speakers_is_cut(speakers, recording):
     service = ScriptedTranscription(with_words())
-    async with serving(service) as address, running_gateway(address, speakers=speakers) as gateway:
+    async with (
+        serving(service) as address,
+        gateway_with(speakers, address) as gateway,
+    ):
         reply = await gateway.api.audio.transcriptions.create(
             file=recording, model=MODEL, response_format="diarized_json"
         )
@@ -75,7 +85,7 @@ async def test_a_segment_of_two_speakers_is_cut(speakers, recording):
 async def test_a_stream_has_the_speakers_at_its_end(speakers, recording):
     async with (
         serving(ScriptedTranscription()) as address,
-        running_gateway(address, speakers=speakers) as gateway,
+        gateway_with(speakers, address) as gateway,
     ):
         stream = await gateway.api.audio.transcriptions.create(
             file=recording, model=MODEL, response_format="diarized_json", stream=True
@@ -99,7 +109,7 @@ def sample(frequency: float, length_s: float = 2.0) -> str:
 async def test_known_speakers_are_named(speakers, recording, stream):
     async with (
         serving(ScriptedTranscription()) as address,
-        running_gateway(address, speakers=speakers) as gateway,
+        gateway_with(speakers, address) as gateway,
     ):
         reply = await gateway.api.audio.transcriptions.create(
             file=recording,
@@ -139,7 +149,10 @@ async def test_samples_that_cannot_be_used_are_refused(
     speakers, recording, names, references, param, sentence
 ):
     service = ScriptedTranscription()
-    async with serving(service) as address, running_gateway(address, speakers=speakers) as gateway:
+    async with (
+        serving(service) as address,
+        gateway_with(speakers, address) as gateway,
+    ):
         with pytest.raises(openai.BadRequestError, match=sentence) as refusal:
             await gateway.api.audio.transcriptions.create(
                 file=recording,
@@ -155,7 +168,7 @@ async def test_samples_that_cannot_be_used_are_refused(
 async def test_recordings_wait_for_their_turn(speakers, recording):
     async with (
         serving(ScriptedTranscription()) as address,
-        running_gateway(address, speakers=speakers) as gateway,
+        gateway_with(speakers, address) as gateway,
         speakers._jobs,
     ):
         asked = asyncio.create_task(
@@ -173,7 +186,7 @@ async def test_recordings_wait_for_their_turn(speakers, recording):
 async def test_a_recording_that_cannot_be_decoded_is_one_error(speakers):
     async with (
         serving(ScriptedTranscription()) as address,
-        running_gateway(address, speakers=speakers) as gateway,
+        gateway_with(speakers, address) as gateway,
     ):
         with pytest.raises(openai.BadRequestError, match="cannot be decoded"):
             await gateway.api.audio.transcriptions.create(
@@ -203,7 +216,7 @@ async def test_the_page_gets_the_speaker_of_each_utterance(speakers, is_wanted):
     talk = tones([(0.1, 1.2, HIGH_HZ), (1.3, 2.0, LOW_HZ), (2.0, 2.5, 0.0)], 2.5)
     async with (
         serving(ScriptedTranscription(TWO_UTTERANCES)) as address,
-        running_gateway(address, speakers=speakers) as gateway,
+        gateway_with(speakers, address) as gateway,
         websockets.connect(f"ws://{gateway.server.address}/live") as socket,
     ):
         await socket.send(json.dumps(start))

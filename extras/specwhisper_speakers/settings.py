@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from functools import partial
 from typing import Annotated
 
 from specwhisper.audio import turns as decoding
 from specwhisper.audio.inputs import Audio, Decode
-from specwhisper.settings.setting import MODEL, Setting
-from specwhisper.speakers.beside import beside
-from specwhisper.speakers.diarizer import Diarizer
-from specwhisper.speakers.live_diarizer import LiveDiarizer
-from specwhisper.speakers.turns import Turn
-
-Turns = asyncio.Task[Sequence[Turn]]
+from specwhisper.settings.setting import MODEL, Made, Setting
+from specwhisper.transcription.speakers import Turn
+from specwhisper_speakers.diarizer import Diarizer
+from specwhisper_speakers.live_diarizer import LiveDiarizer
+from specwhisper_speakers.live_speakers import LiveSpeakers
 
 
 def speaker_models(
@@ -48,27 +44,25 @@ def speaker_models(
     )
 
 
+DRAFT_SETTINGS = Made(speaker_models, words={"offer": "speaker tags in Riva's service"}, after="cut_windows")
+GATEWAY_SETTINGS = Made(speaker_models, words={"offer": "the format diarized_json, and speakers on the page"})
+
+
 class Speakers:
     """Finds speakers, in a few recordings at a time and in live audio.
 
     Each recording takes a core, and the memory of its samples.
-
-    Attributes
-    ----------
-    live : finds the voices of all live sessions.
     """
 
     def __init__(self, diarizer: Diarizer, live: LiveDiarizer, num_jobs: int) -> None:
-        self.live = live
         self._diarizer = diarizer
+        self._live = live  # finds the voices of all live sessions
         self._jobs = asyncio.Semaphore(num_jobs)
 
-    def beside(self, decode: Decode) -> AbstractAsyncContextManager[Turns]:
-        """Look for speakers during a block.
-
-        An error ends the block; leaving it ends the search.
-        """
-        return beside(partial(self._turns, decode))
+    async def turns_of(self, decode: Decode) -> Sequence[Turn]:
+        """Return the turns of a recording, in its turn."""
+        async with self._jobs:
+            return await self._diarizer.turns_of(decode)
 
     async def knowing(self, samples: Mapping[str, Audio]) -> Speakers:
         """Return one that names speakers as :meth:`Diarizer.knowing` does.
@@ -81,10 +75,10 @@ class Speakers:
         informed._diarizer = await decoding.in_turn(decoding.Turn(), self._diarizer.knowing, samples)
         return informed
 
+    def live(self, *, max_speakers: int | None = None, start_sample: int = 0) -> LiveSpeakers:
+        """Return the speakers of one live session."""
+        return LiveSpeakers(self._live, max_speakers=max_speakers, start_sample=start_sample)
+
     async def close(self) -> None:
         """End the process of live sessions."""
-        await self.live.close()
-
-    async def _turns(self, decode: Decode) -> Sequence[Turn]:
-        async with self._jobs:
-            return await self._diarizer.turns_of(decode)
+        await self._live.close()

@@ -1,14 +1,13 @@
-"""Add the speakers of turns to the words and segments of a transcript.
-
-Turns come from :mod:`specwhisper.speakers.diarizer`, or from elsewhere. They do not change the text.
-"""
+"""Add the speakers of turns to the words and segments of a transcript; the text stays."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, groupby
+from itertools import groupby
 from string import ascii_uppercase
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -29,6 +28,45 @@ class Turn:
     speaker: str
 
 
+Turns = asyncio.Task[Sequence[Turn]]  # a search for them beside a transcription
+
+
+class TurnFinder(Protocol):
+    """Finds who speaks when in recordings."""
+
+    async def turns_of(self, decode: Callable[[], Iterator[bytes]]) -> Sequence[Turn]:
+        """Return the turns of a recording, which ``decode`` yields as canonical PCM."""
+        ...
+
+
+class UtteranceSpeakers(Protocol):
+    """Names the speakers of a live session's utterances."""
+
+    def append(self, pcm: bytes) -> None:
+        """Add canonical PCM."""
+        ...
+
+    async def named(self, utterance: Segment) -> Segment:
+        """Return an utterance with speakers, once the audio up to its end was added."""
+        ...
+
+
+class SpeakerModels(TurnFinder, Protocol):
+    """Finds the speakers of recordings and of live audio for a server."""
+
+    async def knowing(self, samples: Mapping[str, bytes]) -> Self:
+        """Return one that names the speakers of whom there is a sample, by name."""
+        ...
+
+    def live(self, *, max_speakers: int | None = None, start_sample: int = 0) -> UtteranceSpeakers:
+        """Return what names the speakers of a live session, whose audio begins at a sample."""
+        ...
+
+    async def close(self) -> None:
+        """End the process of live sessions."""
+        ...
+
+
 def label(number: int) -> str:
     """Return the name of a speaker, counted from 0: A to Z, then AA."""
     letters = ascii_uppercase[number % 26]
@@ -44,29 +82,6 @@ def number_of(name: str) -> int:
     for letter in name:
         number = 26 * number + ascii_uppercase.index(letter) + 1
     return number
-
-
-def named(
-    turns: Iterable[tuple[float, float, int]], known: Mapping[int, str] | None = None
-) -> tuple[Turn, ...]:
-    """Return turns in their order, with names for the speakers.
-
-    Those that are not known are A, B, ... in the order in which they first speak.
-
-    Parameters
-    ----------
-    turns : start and end in seconds, and the number of a speaker.
-    known : names of speakers by their numbers.
-    """
-    names = dict(known or {})
-    taken = frozenset(names.values())
-    free = (name for name in map(label, count()) if name not in taken)
-    found = []
-    for start_s, end_s, number in sorted(turns):
-        if number not in names:
-            names[number] = next(free)
-        found.append(Turn(round(start_s, 3), round(end_s, 3), names[number]))
-    return tuple(found)
 
 
 def with_speakers(segments: Iterable[Segment], turns: Sequence[Turn]) -> tuple[Segment, ...]:

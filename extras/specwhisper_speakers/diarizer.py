@@ -17,14 +17,13 @@ from specwhisper.audio.inputs import Audio, Decode, decoder_of
 from specwhisper.errors import DiarizationFailed, InvalidRequest
 from specwhisper.extras import needs_extra
 from specwhisper.onnx_metadata import metadata_of
-from specwhisper.speakers.known import names_of, sample_of
-from specwhisper.speakers.turns import Turn, named
-from specwhisper.speakers.voices import DEFAULT_THRESHOLD
+from specwhisper.transcription.speakers import Turn
+from specwhisper_speakers.known import named, names_of, sample_of
+from specwhisper_speakers.voices import DEFAULT_THRESHOLD
 
-WORKER = "specwhisper.speakers.worker"
+WORKER = "specwhisper_speakers.worker"
 SEGMENTATION = "receptive_field_shift"  # in the metadata of a model for segmentation only
 EMBEDDING = "output_dim"  # in that of a model for embeddings only
-MIN_SPEECH_S, MIN_PAUSE_S = 0.3, 0.5  # of a turn, and between two of the same speaker: sherpa-onnx's defaults
 
 
 class Diarizer:
@@ -170,8 +169,6 @@ def worker_command(
         "num_speakers": -1 if num_speakers is None else num_speakers,
         "threshold": threshold,
         "num_threads": num_threads,
-        "min_speech_s": MIN_SPEECH_S,
-        "min_pause_s": MIN_PAUSE_S,
         "is_live": is_live,
     }
     command = (sys.executable, "-m", WORKER, json.dumps(settings))

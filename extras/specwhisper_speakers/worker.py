@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from specwhisper.types import SAMPLE_RATE
 
+MIN_SPEECH_S, MIN_PAUSE_S = 0.3, 0.5  # of a turn, and between two of the same speaker: sherpa-onnx's defaults
 Turns = list[tuple[float, float, int]]
 
 
@@ -47,7 +48,7 @@ def in_recording(find: Any, settings: dict[str, Any], sample_sizes: Sequence[int
     if not sample_sizes:  # the model of voices need not be loaded a second time
         return {"turns": find(sys.stdin.buffer.read()), "voices": {}, "samples": []}
     voices = VoiceEmbedder(settings)
-    known = [voices.of_all(samples(sys.stdin.buffer.read(size))) for size in sample_sizes]
+    known = [voices.of_parts([samples(sys.stdin.buffer.read(size))]) for size in sample_sizes]
     if None in known:
         return {"turns": [], "voices": {}, "samples": known}
     pcm = sys.stdin.buffer.read()
@@ -68,8 +69,8 @@ def load(settings: dict[str, Any]) -> Any:
             clustering=sherpa_onnx.FastClusteringConfig(
                 num_clusters=settings["num_speakers"], threshold=settings["threshold"]
             ),
-            min_duration_on=settings["min_speech_s"],
-            min_duration_off=settings["min_pause_s"],
+            min_duration_on=MIN_SPEECH_S,
+            min_duration_off=MIN_PAUSE_S,
         )
     )
 
@@ -88,13 +89,11 @@ class VoiceEmbedder:
     def __init__(self, settings: dict[str, Any]) -> None:
         self._extractor = sherpa_onnx.SpeakerEmbeddingExtractor(embedding_config(settings))
 
-    def of(
-        self, turns: Sequence[tuple[float, float, int]], audio: NDArray[np.float32]
-    ) -> dict[int, list[float]]:
+    def of(self, turns: Turns, audio: NDArray[np.float32]) -> dict[int, list[float]]:
         """Return the embedding of each speaker; none of one with too little speech."""
         found = {}
         for number in {number for *_, number in turns}:
-            embedding = self._of_parts(
+            embedding = self.of_parts(
                 audio[round(start_s * SAMPLE_RATE) : round(end_s * SAMPLE_RATE)]
                 for start_s, end_s, speaker in turns
                 if speaker == number
@@ -103,11 +102,8 @@ class VoiceEmbedder:
                 found[number] = embedding
         return found
 
-    def of_all(self, audio: NDArray[np.float32]) -> list[float] | None:
+    def of_parts(self, parts: Iterable[NDArray[np.float32]]) -> list[float] | None:
         """Return the embedding of audio of one speaker; ``None`` if it is too short."""
-        return self._of_parts([audio])
-
-    def _of_parts(self, parts: Iterable[NDArray[np.float32]]) -> list[float] | None:
         stream = self._extractor.create_stream()
         for part in parts:
             stream.accept_waveform(SAMPLE_RATE, part)

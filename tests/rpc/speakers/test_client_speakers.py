@@ -6,7 +6,7 @@ import pytest
 import soundfile
 
 from specwhisper.errors import DiarizationFailed
-from specwhisper.speakers.diarizer import Diarizer
+from specwhisper_speakers.diarizer import Diarizer
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.terminals import Streams, run_cli
 from tests.speaker_models import HIGH_HZ, LOW_HZ, RATE, save_models, tones

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.audio.transcription_diarized import TranscriptionDiarized
 
-from specwhisper.speakers.turns import Turn, by_speaker, label, named, number_of, with_speakers
+from specwhisper.transcription.speakers import Turn, by_speaker, label, number_of, with_speakers
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment, Word
@@ -56,12 +56,7 @@ def test_without_turns_nothing_changes():
     assert with_speakers([BOTH], ()) == (BOTH,)
 
 
-def test_speakers_are_named_in_the_order_in_which_they_speak():
-    assert named([(3.0, 4.0, 0), (0.0, 2.0, 7), (2.0, 3.0, 0)]) == (
-        Turn(0.0, 2.0, "A"),
-        Turn(2.0, 3.0, "B"),
-        Turn(3.0, 4.0, "B"),
-    )
+def test_labels_are_letters():
     assert [label(number) for number in (0, 25, 26, 27, 51, 52, 701, 702)] == [
         *("A", "Z", "AA", "AB", "AZ", "BA", "ZZ", "AAA"),
     ]

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.speakers.turns import label
+from specwhisper.transcription.speakers import label
 
 DEFAULT_THRESHOLD = 0.5  # of the cosine distance between two voices
 MIN_NEW_S = 1.0  # of a new speaker's speech: the embedding of less is unsure
@@ -24,8 +24,6 @@ class Voices:
     """
 
     def __init__(self, threshold: float = DEFAULT_THRESHOLD, max_speakers: int | None = None) -> None:
-        if not 0.0 < threshold < 2.0:
-            raise InvalidRequest(f"threshold is {threshold:g}: it must be between 0 and 2.")
         if max_speakers is not None and max_speakers < 1:
             raise InvalidRequest(f"max_speakers is {max_speakers}: it must be at least 1, or left out.")
         self._threshold = threshold

@@ -1,8 +1,9 @@
-"""Name the speakers of whom there is a sample, by the embeddings of their voices."""
+"""Name speakers: by samples of their voices, and others by letters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import count
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,8 +11,9 @@ from numpy.typing import ArrayLike
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.inputs import Audio, decoder_of
 from specwhisper.errors import InvalidAudio, InvalidRequest
-from specwhisper.speakers.voices import unit
+from specwhisper.transcription.speakers import Turn, label
 from specwhisper.types import SAMPLE_RATE
+from specwhisper_speakers.voices import unit
 
 MIN_SAMPLE_S = 0.5  # embeddings of less are unsure; OpenAI asks for 2 to 10 s
 MAX_SAMPLE_S = 30.0  # more makes an embedding no better
@@ -67,3 +69,26 @@ def names_of(
         if distances[nearest] < threshold:
             found[number] = names[nearest]
     return found
+
+
+def named(
+    turns: Iterable[tuple[float, float, int]], known: Mapping[int, str] | None = None
+) -> tuple[Turn, ...]:
+    """Return turns in their order, with names for the speakers.
+
+    Those that are not known are A, B, ... in the order in which they first speak.
+
+    Parameters
+    ----------
+    turns : start and end in seconds, and the number of a speaker.
+    known : names of speakers by their numbers.
+    """
+    names = dict(known or {})
+    taken = frozenset(names.values())
+    free = (name for name in map(label, count()) if name not in taken)
+    found = []
+    for start_s, end_s, number in sorted(turns):
+        if number not in names:
+            names[number] = next(free)
+        found.append(Turn(round(start_s, 3), round(end_s, 3), names[number]))
+    return tuple(found)

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specwhisper.errors import DiarizationFailed
-from specwhisper.speakers.diarizer import failure, worker_command
-from specwhisper.speakers.voices import DEFAULT_THRESHOLD
 from specwhisper.tasks import retrieve_error
+from specwhisper_speakers.diarizer import failure, worker_command
+from specwhisper_speakers.voices import DEFAULT_THRESHOLD
 
 MAX_LINE_BYTES = 1024 * 1024  # of an answer: an embedding has some hundred numbers
 

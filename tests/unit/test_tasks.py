@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import pytest
 
 from specwhisper.errors import DiarizationFailed, InvalidAudio
-from specwhisper.speakers.beside import beside
+from specwhisper.tasks import beside
 
 
 async def fail():

@@ -6,10 +6,10 @@ import logging
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.errors import DiarizationFailed
-from specwhisper.speakers.live_diarizer import LiveDiarizer
-from specwhisper.speakers.turns import Turn, with_speakers
-from specwhisper.speakers.voices import Voices
+from specwhisper.transcription.speakers import Turn, with_speakers
 from specwhisper.types import SAMPLE_RATE, Segment
+from specwhisper_speakers.live_diarizer import LiveDiarizer
+from specwhisper_speakers.voices import Voices
 
 logger = logging.getLogger(__name__)
 
