@@ -21,12 +21,12 @@ from rich.progress import track
 from experiments.common.bench.report import Bar
 from experiments.common.network.bad_network import EditBlock, bad_network
 from experiments.common.network.proxy import Proxy
-from experiments.common.oracle import Violation, ViolationKind, longest_pause_s
 from experiments.common.servers.clients import MODES
-from experiments.common.servers.discovery import Listing, listing_locator
 from experiments.common.servers.forked import ForkedServer
 from experiments.faults import demo
 from experiments.faults.clients import DEMO, OPTIONS, Client, FileRequest, LiveRequest, Request, all_begun
+from experiments.faults.discovery import Listing, listing_locator
+from experiments.faults.oracle import Violation, ViolationKind, longest_pause_s
 from experiments.faults.report import Result, none
 from experiments.faults.servers import NUM_SLOTS, Servers
 from specwhisper.testing.failpoints import Fault as FailpointFault

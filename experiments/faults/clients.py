@@ -24,7 +24,9 @@ from experiments.common.models.speech import (
     spoken_utterances,
     talk,
 )
-from experiments.common.oracle import (
+from experiments.common.servers.clients import LOG_MEL_MAX, recording_file, send_at_pace, write_wav
+from experiments.faults import demo
+from experiments.faults.oracle import (
     ClientLog,
     ReceivedUpdate,
     Violation,
@@ -32,8 +34,6 @@ from experiments.common.oracle import (
     live_violations,
     recording_violations,
 )
-from experiments.common.servers.clients import LOG_MEL_MAX, recording_file, send_at_pace, write_wav
-from experiments.faults import demo
 from specwhisper.audio.vad_filter import find_voice
 from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import SpecWhisperError, TargetUnavailable

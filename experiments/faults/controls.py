@@ -10,10 +10,10 @@ from pathlib import Path
 
 from experiments.common.models.scripted import END
 from experiments.common.models.speech import talk
-from experiments.common.oracle import ClientLog, Violation, ViolationKind
 from experiments.faults.chaos import MAX_RESUME_S, Pause, Scenario, World, bars, run, server_violations
 from experiments.faults.clients import FileRequest, LiveRequest
 from experiments.faults.kinds import KILL
+from experiments.faults.oracle import ClientLog, Violation, ViolationKind
 from experiments.faults.report import Result, none
 from specwhisper.types import Segment
 from specwhisper_client.streaming import StreamingClient

@@ -18,8 +18,8 @@ from typing import Any
 import openai
 from websockets.frames import Frame, Opcode
 
-from experiments.common.audio import silence
 from experiments.common.bench.report import Bar
+from experiments.faults import silence
 from experiments.faults.clients import upload
 from experiments.faults.report import Result, Run, at_most
 from experiments.faults.servers import Peak, Servers

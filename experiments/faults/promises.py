@@ -17,11 +17,11 @@ import grpc.aio
 import numpy as np
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from experiments.common.audio import silence
 from experiments.common.bench.report import Bar
 from experiments.common.bench.stats import ratio_of_medians, spread
 from experiments.common.network.bad_network import BadNetwork
 from experiments.common.servers.forked import ForkedServer
+from experiments.faults import silence
 from experiments.faults.clients import (
     NO_PROXY,
     TAKES_LITTLE,

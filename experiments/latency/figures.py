@@ -16,8 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 
-from experiments.common.bench.figure_style import COLOURS, DPI, STYLE, UNDATED
 from experiments.latency.cells import CHOSEN
+from experiments.latency.figure_style import COLOURS, DPI, STYLE, UNDATED
 from experiments.latency.laws import laws
 from experiments.latency.page import Facts, cells
 from specwhisper.types import Mode

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.common.oracle import ViolationKind
 from experiments.faults.chaos import Outcome, Scenario, draw, run
 from experiments.faults.controls import KILLED
 from experiments.faults.kinds import DRAIN_AGAIN, DRAIN_DRAFT, KILL_AT, KILL_DRAFT
+from experiments.faults.oracle import ViolationKind
 from tests.nightly import mostly_nightly
 
 pytestmark = pytest.mark.timeout(600)

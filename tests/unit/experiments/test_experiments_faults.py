@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.common.oracle import (
+from experiments.faults import chaos, soak
+from experiments.faults.chaos import Outcome, Session, draw
+from experiments.faults.controls import CORRUPTIONS, OF_LIVE, OF_RECORDING
+from experiments.faults.kinds import KILL, KINDS
+from experiments.faults.oracle import (
     ClientLog,
     ReceivedUpdate,
     Violation,
@@ -19,10 +23,6 @@ from experiments.common.oracle import (
     longest_pause_s,
     recording_violations,
 )
-from experiments.faults import chaos, soak
-from experiments.faults.chaos import Outcome, Session, draw
-from experiments.faults.controls import CORRUPTIONS, OF_LIVE, OF_RECORDING
-from experiments.faults.kinds import KILL, KINDS
 from experiments.faults.servers import Peak
 from experiments.faults.soak import Soaked
 from specwhisper.types import Segment
