@@ -5,8 +5,7 @@ from __future__ import annotations
 from experiments.common.models.speech import SPOKEN_MULTILINGUAL
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.encodings import AudioSpan
-from specwhisper.engine.phases import Phase
-from specwhisper.engine.verifier_state import VerifierState
+from specwhisper.engine.target_session import Phase, TargetSession
 from specwhisper.live import LiveOptions
 from specwhisper.model.choosing import ProbeResult
 from specwhisper.options import DecodingOptions
@@ -15,9 +14,9 @@ from specwhisper.types import SAMPLE_RATE, AudioChunk, Limits, Mode, VoiceMark
 from tests.live import BEGIN, END, mark
 
 
-def live_session() -> VerifierState:
+def live_session() -> TargetSession:
     options = DecodingOptions.greedy(live=LiveOptions(confirm_every_ms=500))
-    return VerifierState(
+    return TargetSession(
         id="one",
         slot=0,
         mode=Mode.FULL,
@@ -28,9 +27,10 @@ def live_session() -> VerifierState:
     )
 
 
-def append_audio(session: VerifierState, end_s: float, *marks: VoiceMark) -> None:
+def add_audio(session: TargetSession, end_s: float, *marks: VoiceMark) -> None:
     start = session.recording.received_samples
-    session.append_audio(AudioChunk(start, bytes((round(end_s * SAMPLE_RATE) - start) * 2), marks=marks))
+    session.add_audio(AudioChunk(start, bytes((round(end_s * SAMPLE_RATE) - start) * 2), marks=marks))
+    session.update_phase()
 
 
 GERMAN = ProbeResult(None, {"de": 0.9, "en": 0.1})
@@ -38,25 +38,26 @@ GERMAN = ProbeResult(None, {"de": 0.9, "en": 0.1})
 
 def test_a_piece_may_grow_while_its_language_is_detected():
     session = live_session()
-    append_audio(session, 0.4, mark(BEGIN, 0))
+    add_audio(session, 0.4, mark(BEGIN, 0))
     assert session.ready_frames is None
-    append_audio(session, 0.7)
+    add_audio(session, 0.7)
     assert session.ready_frames == 70 and session.phase is Phase.AWAIT_WINDOW
     session.encoded = AudioSpan(0, 70)
-    append_audio(session, 1.2)
+    add_audio(session, 1.2)
     assert session.phase is Phase.DETECT_LANGUAGE
-    session.detect_language(GERMAN)
+    session.add_language(GERMAN)
+    session.update_phase()
     assert session.phase is Phase.AWAIT_WINDOW and session.ready_frames == 120
-    assert session.begin_window(120, 0).window.num_frames == 120
+    assert session.begin_window(120, 0).num_frames == 120
 
 
 def test_the_whole_piece_decides_about_the_language_of_final_text():
     session = live_session()
-    append_audio(session, 0.7, mark(BEGIN, 0))
+    add_audio(session, 0.7, mark(BEGIN, 0))
     session.encoded = AudioSpan(0, 70)
-    session.detect_language(GERMAN)
-    append_audio(session, 1.2, mark(END, 1.0))
+    session.add_language(GERMAN)
+    add_audio(session, 1.2, mark(END, 1.0))
     assert session.phase is Phase.AWAIT_WINDOW and session.windows.language is None
     session.encoded = AudioSpan(0, 100)
-    session.reconsider()
+    session.update_phase()
     assert session.phase is Phase.DETECT_LANGUAGE
