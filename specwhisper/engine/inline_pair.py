@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any
 
-from specwhisper.engine.pair_engine import Feed, PairEngine
-from specwhisper.engine.pair_transcription import PairTranscription
+from specwhisper.engine.pair_engine import Feed, PairEngine, PairTranscription
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions

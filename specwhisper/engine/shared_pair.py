@@ -19,8 +19,7 @@ from weakref import WeakSet, finalize
 from specwhisper.audio.vad_filter import find_voice
 from specwhisper.engine.ending_threads import EndingPool
 from specwhisper.engine.engine_thread import EngineThread
-from specwhisper.engine.pair_engine import Feed, PairEngine, PairEvent
-from specwhisper.engine.pair_transcription import PairTranscription
+from specwhisper.engine.pair_engine import Feed, PairEngine, PairEvent, PairTranscription
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions

@@ -96,7 +96,7 @@ class TargetSession:
     early_blocks : blocks for the next window, and when they arrived.
     window : the open window; what follows about it is kept until the next one is opened.
     ledger, log_probs : its candidates and committed tokens, and these tokens' log-probabilities.
-    probe_result : silence and languages at its start, once they are known.
+    no_speech_prob : probability of silence at its start, once it is known.
     newest_block, newest_block_ns : number of the draft's newest block, and when it arrived; 0 without one.
     candidates : of the next forward pass; ``None`` while they are not chosen.
     may_self_decode : whether the target may append one token without candidates, in a mode that waits for
@@ -129,7 +129,7 @@ class TargetSession:
     window: Window | None = None
     ledger: Ledger = field(default_factory=Ledger)
     log_probs: list[float] = field(default_factory=list)
-    probe_result: ProbeResult | None = None
+    no_speech_prob: float | None = None
     newest_block: int = 0
     newest_block_ns: int = 0
     candidates: list[Pending] | None = None
@@ -149,7 +149,7 @@ class TargetSession:
     ready_ns: int = 0
     num_missed: int = 0
     is_finished: bool = False
-    # Found after each change, because the engine reads them many times between two changes.
+    # Found by the engine after each change, because it reads them many times between two changes.
     phase: Phase = Phase.AWAIT_WINDOW
     is_runnable: bool = False
     can_open: bool = False
@@ -323,7 +323,7 @@ class TargetSession:
         )
         self.window, self.next_window_id, self.opened_ns = window, window.id + 1, now_ns
         self.log_probs = list(resumed.log_probs) if resumed else [0.0] * len(window.prefix)
-        self.probe_result = self.candidates = None
+        self.no_speech_prob = self.candidates = None
         self.newest_block = self.newest_block_ns = 0
         self.may_self_decode = False
         if not self.windows.is_live:  # whose next window may begin with the same audio
@@ -390,13 +390,12 @@ class TargetSession:
         self.may_self_decode, self.encode_ns, self.ready_ns = False, 0, now_ns
         language_probs: Mapping[str, float] = {}
         if probe_result is not None:
-            self.probe_result = probe_result
+            self.no_speech_prob = probe_result.no_speech_prob
             language_probs, self.language_probs = self.language_probs, {}
             timing, self.detect_ns = replace(timing, detect_ns=self.detect_ns), 0
         closed = None
         if verdict.is_final:
-            no_speech_prob = self.probe_result.no_speech_prob if self.probe_result else None
-            closed = self.windows.close(window, ledger.committed, self.log_probs, no_speech_prob)
+            closed = self.windows.close(window, ledger.committed, self.log_probs, self.no_speech_prob)
             self.closed, self.window = closed, None
         return Commit(
             window_id=window.id,

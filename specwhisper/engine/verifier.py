@@ -187,7 +187,7 @@ class Verifier:
         windows, recording = self._plan(options), Recording(options.log_mel_max, options.padding)
         if options.word_timestamps and not self._model.has_word_times:
             raise UnsupportedOption("This model names no alignment heads: leave word_timestamps out.")
-        self._sessions[session_id] = session = TargetSession(
+        self._sessions[session_id] = TargetSession(
             id=session_id,
             slot=self._slots.take(),  # last, so that an error takes no slot
             mode=mode,
@@ -197,7 +197,6 @@ class Verifier:
             windows=windows,
             hints=self._hints.of_session(mode, options, lambda: self._batch_time.token_share),
         )
-        session.update_phase()
 
     def close(self, session_id: str) -> None:
         """End a session and free its slot; without effect if it has ended already.
@@ -269,9 +268,8 @@ class Verifier:
                 session.may_self_decode, session.ready_ns = True, now_ns
                 session.update_phase()
         self._last_step_only_answered = bool(self._outbox) and not self._last_step_only_answered
-        if not self._last_step_only_answered:
-            if batch := self._choose_batch():
-                self._run_forward(batch)
+        if not self._last_step_only_answered and (batch := self._choose_batch()):
+            self._run_forward(batch)
         events, self._outbox = self._outbox, []
         return events
 

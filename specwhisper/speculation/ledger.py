@@ -124,11 +124,6 @@ class SentHint:
     is_open: bool = True
     is_judged: bool = False
 
-    @property
-    def is_worth_keeping(self) -> bool:
-        """Whether it continues the committed text, or is still needed otherwise."""
-        return not self.hint.has_ended or self.is_open or not self.is_judged
-
 
 class Ledger:
     """Committed tokens, and the candidates for the positions after them.
@@ -286,7 +281,8 @@ class Ledger:
             self._keep_sent(stale, self.correction)
             tokens = tokens[num_right + 1 :]
         self._append_committed(tokens)
-        if self._sent is not None and not self._sent.is_worth_keeping:
+        sent = self._sent
+        if sent is not None and sent.hint.has_ended and sent.is_judged and not sent.is_open:
             self._sent = None
 
     def _pay(self, tokens: Sequence[int], verified: Sequence[Pending]) -> None:
