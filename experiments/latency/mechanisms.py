@@ -60,7 +60,7 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "drafting dropped candidates at once": Mechanism(
         [(DraftState, "stale_tokens", lambda self: ())],
-        [DraftState.stale_tokens, WindowDraft.stale_tokens, WindowDraft.keep_stale],
+        [DraftState.stale_tokens, WindowDraft.next_stale, WindowDraft.keep_stale],
     ),
     "balance of given hints": Mechanism(
         [(GivenHint, "reach", Hint.reach)], [GivenHint.reach, GivenHint.pay, Ledger._pay]

@@ -134,7 +134,7 @@ class DraftState:
             return ()
         draft = self.current
         room = self._room() - len(draft.belief.tokens) - 1
-        return draft.stale_tokens(min(room, MAX_REDRAFTED)) if room > 0 else ()
+        return draft.next_stale(min(room, MAX_REDRAFTED)) if room > 0 else ()
 
     def block_tokens(self) -> int:
         """Return the size of the next block: tokens that are there already go together."""
@@ -159,7 +159,7 @@ class DraftState:
         if commit.tokens:
             self.block_size.observe_forward(timing.batch_size)
 
-    def apply(self, commit: Commit) -> int:
+    def take_commit(self, commit: Commit) -> int:
         """Apply a commit to the open window's belief.
 
         Returns
@@ -169,7 +169,7 @@ class DraftState:
         draft, belief = self.current, self.current.belief
         old = list(belief.tokens)
         num_known, num_drafted = belief.num_committed, len(old)
-        agreed = belief.apply(
+        agreed = belief.apply_commit(
             commit.base,
             commit.tokens,
             held=commit.held,

@@ -299,7 +299,7 @@ class Drafter:
         if draft.window is None or commit.window_id != draft.window.id:
             return
         session.observe_times(commit, self._clock())
-        agreed = session.apply(commit)
+        agreed = session.take_commit(commit)
         if draft.is_ready:  # before that, the encoder's thread uses the slot, and it is empty
             self._model.rollback(draft.slot, len(draft.window.prompt) + agreed)
         if commit.is_final:

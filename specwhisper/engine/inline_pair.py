@@ -7,17 +7,16 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any
 
-from specwhisper.engine.pair_engine import Feed, PairEngine
-from specwhisper.engine.pair_transcription import PairTranscription
-from specwhisper.engine.window_opener import WhisperPlan
+from specwhisper.engine.pair_engine import Feed, PairEngine, PairTranscription
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.transcription.live.windows import whisper_plan
 from specwhisper.transcription.several_languages.search import Voice
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.transcription import Transcription
-from specwhisper.transcription.windows import TokenLimit, Windows
+from specwhisper.transcription.windows import Plan, TokenLimit
 from specwhisper.types import DEFAULT_MAX_NUM_BATCHED_TOKENS, DEFAULT_MAX_WIDTH, Candidates, Mode
 
 
@@ -48,8 +47,8 @@ class InlinePair:
         without delay.
     gamma : see :class:`DraftLength`.
     max_sessions : recordings that are transcribed concurrently; by default one for each slot of the target.
-    max_num_batched_tokens, max_new_tokens, plan : see :class:`Verifier`.
-    voice : finds speech, see :class:`WhisperPlan`; by default none is looked for, as in transformers.
+    max_new_tokens, voice : see :func:`whisper_plan`; by default no speech is looked for, as in transformers.
+    max_num_batched_tokens, plan : see :class:`Verifier`.
     edit_block : changes the draft's blocks on their way, as a network or a hostile draft might.
     """
 
@@ -63,7 +62,7 @@ class InlinePair:
         max_new_tokens: TokenLimit | None = None,
         max_sessions: int | None = None,
         max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
-        plan: Callable[[DecodingOptions], Windows] | None = None,
+        plan: Plan | None = None,
         voice: Voice | None = None,
         edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),
     ) -> None:
@@ -75,7 +74,7 @@ class InlinePair:
         if self._max_sessions < 1:
             raise InvalidRequest(f"max_sessions is {self._max_sessions}: it must be at least 1.")
         self._max_num_batched_tokens = max_num_batched_tokens
-        self._plan = plan or WhisperPlan(target, max_new_tokens, voice)
+        self._plan = plan or whisper_plan(target.vocabulary, target.tokenize, max_new_tokens, voice)
         self._edit_block = edit_block
 
     def transcribe(

@@ -86,7 +86,7 @@ class LiveDraft(DraftState):
         """Return the next tokens of the last hypothesis of the piece."""
         draft = self.current
         room = self._room() - len(draft.belief.tokens) - 1
-        return draft.stale_tokens(min(room, MAX_REDRAFTED)) if room > 0 else ()
+        return draft.next_stale(min(room, MAX_REDRAFTED)) if room > 0 else ()
 
     def observe_step(self, forward_ns: int, *, is_plain: bool) -> None:
         """Count a draft step."""

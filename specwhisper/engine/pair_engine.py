@@ -19,7 +19,10 @@ from specwhisper.engine.verifier import Verifier
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.transcription.windows import TokenLimit, Windows
+from specwhisper.transcription.transcript import TranscriptBuilder
+from specwhisper.transcription.transcription import Transcription
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.transcription.windows import Plan
 from specwhisper.types import (
     DEFAULT_MAX_NUM_BATCHED_TOKENS,
     DEFAULT_MAX_WIDTH,
@@ -96,7 +99,7 @@ class PairEngine:
     aligner : aligns words.
     reader : reads recordings.
     wake : called, from any thread, when an encoding, an alignment or a piece of audio is done.
-    max_width, max_num_batched_tokens, max_new_tokens, plan : see :class:`Verifier`.
+    max_width, max_num_batched_tokens, plan : see :class:`Verifier`.
     edit_block : changes the draft's blocks on their way, as a network or a hostile draft might.
     """
 
@@ -112,8 +115,7 @@ class PairEngine:
         wake: Callable[[], None] = lambda: None,
         max_width: int = DEFAULT_MAX_WIDTH,
         max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
-        max_new_tokens: TokenLimit | None = None,
-        plan: Callable[[DecodingOptions], Windows] | None = None,
+        plan: Plan | None = None,
         edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),
     ) -> None:
         self._verifier = Verifier(
@@ -123,7 +125,6 @@ class PairEngine:
             wake=wake,
             max_width=max_width,
             max_num_batched_tokens=max_num_batched_tokens,
-            max_new_tokens=max_new_tokens,
             plan=plan,
         )
         self._drafter = Drafter(draft or target, executor=draft_encoder, wake=wake)
@@ -251,6 +252,54 @@ class PairEngine:
     def _end(self, session_id: str, event: Finished | Failed | Refused) -> None:
         self._events.append((session_id, event))
         self.close(session_id)
+
+
+class PairTranscription:
+    """The caller's side of one session of a :class:`PairEngine`.
+
+    Attributes
+    ----------
+    id : the session's id in the engine.
+    index : index of the recording in its call.
+    builder : the transcript so far.
+    error : the error that ended the session, if there is one.
+    is_refused : whether the options were refused, not the recording.
+    has_ended : whether no event follows.
+    """
+
+    def __init__(self, session_id: str, index: int, feed: Feed, vocabulary: Vocabulary) -> None:
+        self.id = session_id
+        self.index = index
+        self.feed = feed
+        self.builder = TranscriptBuilder(vocabulary)
+        self.error: Exception | None = None
+        self.is_refused = False
+        self.has_ended = False
+        self._transcript: Transcription | None = None
+
+    @property
+    def transcript(self) -> Transcription:
+        """The whole transcript, once the session has finished."""
+        if self._transcript is None:
+            raise RuntimeError(f"Session '{self.id}' has not finished.")
+        return self._transcript
+
+    def observe(self, event: PairEvent) -> None:
+        """Take an event of the session."""
+        self.builder.num_samples = self.feed.num_samples
+        match event:
+            case Drafted():
+                self.builder.statistics.observe(event.report)
+                if event.candidates is not None:
+                    self.builder.observe(event.candidates)
+            case Finished():
+                self._transcript = self.builder.finish()
+                self.has_ended = True
+            case Failed(error=error) | Refused(error=error):
+                self.error, self.is_refused = error, isinstance(event, Refused)
+                self.has_ended = True
+            case _:
+                self.builder.observe(event)
 
 
 def _pieces(recording: bytes | Iterable[bytes]) -> Iterator[bytes]:

@@ -19,16 +19,15 @@ from weakref import WeakSet, finalize
 from specwhisper.audio.vad_filter import find_voice
 from specwhisper.engine.ending_threads import EndingPool
 from specwhisper.engine.engine_thread import EngineThread
-from specwhisper.engine.pair_engine import Feed, PairEngine, PairEvent
-from specwhisper.engine.pair_transcription import PairTranscription
-from specwhisper.engine.window_opener import WhisperPlan
+from specwhisper.engine.pair_engine import Feed, PairEngine, PairEvent, PairTranscription
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
+from specwhisper.transcription.live.windows import whisper_plan
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.transcription import Transcription
-from specwhisper.transcription.windows import TokenLimit, Windows
+from specwhisper.transcription.windows import Plan, TokenLimit
 from specwhisper.types import DEFAULT_MAX_NUM_BATCHED_TOKENS, Failed
 
 
@@ -54,7 +53,8 @@ class SharedPair:
 
     Parameters
     ----------
-    max_new_tokens, max_num_batched_tokens, plan : see :class:`specwhisper.engine.verifier.Verifier`.
+    max_new_tokens : limit of a window's tokens where the options name none.
+    max_num_batched_tokens, plan : see :class:`specwhisper.engine.verifier.Verifier`.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class SharedPair:
         max_new_tokens: TokenLimit | None = None,
         max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
         *,
-        plan: Callable[[DecodingOptions], Windows] | None = None,
+        plan: Plan | None = None,
     ) -> None:
         self._target = target
-        plan = plan or WhisperPlan(target, max_new_tokens, find_voice())
+        plan = plan or whisper_plan(target.vocabulary, target.tokenize, max_new_tokens, find_voice())
         self._start = partial(_RunningEngine, target, draft, max_num_batched_tokens, plan)
         self._lock = Lock()
         self._calls: set[object] = set()  # in progress
@@ -201,7 +201,7 @@ class _RunningEngine:
         target: Model,
         draft: Model | None,
         max_num_batched_tokens: int,
-        plan: Callable[[DecodingOptions], Windows],
+        plan: Plan,
     ) -> None:
         self._ids = count()
         self._fault: Exception | None = None

@@ -12,11 +12,11 @@ from specwhisper.audio.vad_filter import find_voice
 from specwhisper.engine.engine_thread import EngineThread
 from specwhisper.engine.verifier import Verifier
 from specwhisper.engine.watchdog import HANGS_AFTER_S, TimedExecutor, Watchdog
-from specwhisper.engine.window_opener import WhisperPlan
 from specwhisper.errors import TargetUnavailable
 from specwhisper.model.faults import leave_process
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
+from specwhisper.transcription.live.windows import whisper_plan
 from specwhisper.transcription.windows import TokenLimit
 from specwhisper.types import (
     DEFAULT_MAX_NUM_BATCHED_TOKENS,
@@ -62,7 +62,7 @@ class TargetEngine:
             max_width=max_width,
             max_num_batched_tokens=max_num_batched_tokens,
             latency_budget_ms=latency_budget_ms,
-            plan=WhisperPlan(model, max_new_tokens, find_voice()),
+            plan=whisper_plan(model.vocabulary, model.tokenize, max_new_tokens, find_voice()),
         )
         self.thread.start(self.verifier)
         self._watchdog = Watchdog(self._busy_s, HANGS_AFTER_S, _hanging, on_hang=self._end_sessions)

@@ -9,32 +9,36 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
-from specwhisper.engine.alignments import Alignments, Waiting
-from specwhisper.engine.batching import Batching
-from specwhisper.engine.encodings import Encodings
-from specwhisper.engine.verifier_state import VerifierState
-from specwhisper.engine.window_opener import WhisperPlan, WindowOpener
+from specwhisper.audio.trimming import trimmed
+from specwhisper.engine.encodings import AudioSpan, Encodings
+from specwhisper.engine.target_session import LastCommit, TargetSession
 from specwhisper.errors import DeviceFault, InvalidRequest, OutOfMemory, ServerFull, UnsupportedOption
 from specwhisper.live import LivePosition
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.faults import is_device_fault, is_out_of_memory
 from specwhisper.model.forward import run_forward
 from specwhisper.model.model import Model
-from specwhisper.options import DecodingOptions
+from specwhisper.options import DecodingOptions, WordTimes
 from specwhisper.speculation.acceptance import accept
 from specwhisper.speculation.admission import FreeSlots, ResponseTime
+from specwhisper.speculation.forward_time import BatchTime
+from specwhisper.speculation.scheduling import next_batch
 from specwhisper.transcription.hints.session import HintBuilder
-from specwhisper.transcription.windows import TokenLimit, Windows
+from specwhisper.transcription.live.windows import whisper_plan
+from specwhisper.transcription.windows import Plan
 from specwhisper.types import (
     DEFAULT_MAX_NUM_BATCHED_TOKENS,
     DEFAULT_MAX_WIDTH,
     AudioChunk,
     Candidates,
+    Commit,
     ConfirmEvery,
     Failed,
+    Finished,
     FromTarget,
     Limits,
     Mode,
@@ -42,6 +46,8 @@ from specwhisper.types import (
     TimedHint,
     Timing,
     ToTarget,
+    Window,
+    WindowOpened,
 )
 
 logger = logging.getLogger(__name__)
@@ -63,7 +69,6 @@ class Verifier:
     max_width : most draft tokens of a session in a forward pass; a hint may add ``MAX_REACH``.
     max_num_batched_tokens : most tokens in a forward pass (:func:`speculation.scheduling.next_batch`).
     latency_budget_ms : sessions are refused while the mean response time would exceed it.
-    max_new_tokens : limit of a window's tokens where the options name none.
     plan : returns the windows of a session; by default Whisper's, sequential or live.
     """
 
@@ -79,27 +84,22 @@ class Verifier:
         max_width: int = DEFAULT_MAX_WIDTH,
         max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
         latency_budget_ms: float | None = None,
-        max_new_tokens: TokenLimit | None = None,
-        plan: Callable[[DecodingOptions], Windows] | None = None,
+        plan: Plan | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self._model = model
-        self._alignments = Alignments(model, aligner or executor, clock)
+        self._aligner = aligner or executor
         self._clock = clock
         self._wake = wake
+        self._max_width = max_width
+        self._max_num_batched_tokens = max_num_batched_tokens
         self._response_time = ResponseTime(latency_budget_ms)
-        self._batching = Batching(
-            model.length,
-            max_width=max_width,
-            max_num_tokens=max_num_batched_tokens,
-        )
+        self._batch_time = BatchTime()
         self._hints = HintBuilder(model.vocabulary, model.tokenize)
-        self._plan = plan or WhisperPlan(model, max_new_tokens)
+        self._plan = plan or whisper_plan(model.vocabulary, model.tokenize)
         self._slots = FreeSlots(model.num_slots, "The target")
-        self._opener = WindowOpener(
-            model, Encodings(executor, wake), clock, is_open=self._is_open, reply=self._reply
-        )
-        self._sessions: dict[str, VerifierState] = {}
+        self._encodings = Encodings(executor, wake)
+        self._sessions: dict[str, TargetSession] = {}
         self._outbox: list[tuple[str, FromTarget]] = []
         self._last_step_only_answered = False
 
@@ -131,12 +131,11 @@ class Verifier:
     @property
     def has_work(self) -> bool:
         """Whether :meth:`step` would do anything now."""
-        sessions = self._sessions.values()
-        if self._outbox or any(self._opener.can_advance(session) for session in sessions):
-            return True
-        if any(session.is_runnable for session in sessions):
-            return True
-        return any(self._has_timed_out(session, self._clock()) for session in sessions)
+        now_ns = self._clock()
+        return bool(self._outbox) or any(
+            session.is_runnable or self._can_advance(session) or self._has_timed_out(session, now_ns)
+            for session in self._sessions.values()
+        )
 
     @property
     def wake_after_s(self) -> float:
@@ -150,7 +149,7 @@ class Verifier:
         return max(0.0, min(waits_ns, default=0.0)) / 1e9
 
     @staticmethod
-    def _has_timed_out(session: VerifierState, now_ns: int) -> bool:
+    def _has_timed_out(session: TargetSession, now_ns: int) -> bool:
         """Return whether a session has waited too long for candidates."""
         return session.awaits_candidates and now_ns - session.ready_ns >= CANDIDATES_TIMEOUT_NS
 
@@ -188,7 +187,7 @@ class Verifier:
         windows, recording = self._plan(options), Recording(options.log_mel_max, options.padding)
         if options.word_timestamps and not self._model.has_word_times:
             raise UnsupportedOption("This model names no alignment heads: leave word_timestamps out.")
-        self._sessions[session_id] = VerifierState(
+        self._sessions[session_id] = TargetSession(
             id=session_id,
             slot=self._slots.take(),  # last, so that an error takes no slot
             mode=mode,
@@ -196,7 +195,7 @@ class Verifier:
             limits=self.limits,
             recording=recording,
             windows=windows,
-            hints=self._hints.of_session(mode, options, lambda: self._batching.time.token_share),
+            hints=self._hints.of_session(mode, options, lambda: self._batch_time.token_share),
         )
 
     def close(self, session_id: str) -> None:
@@ -210,8 +209,6 @@ class Verifier:
             return
         if session.aligning is not None:
             session.aligning.cancel()
-        session.commit = None
-        session.wait_for(None)
         self._model.rollback(session.slot, 0)  # frees the memory of models without reserved slots
         self._slots.give_back(session.slot)
 
@@ -227,23 +224,26 @@ class Verifier:
         session = self._sessions.get(session_id)
         if session is None:
             return
+        now_ns = self._clock()
+        received_ns, was_waiting = received_ns or now_ns, session.awaits_candidates
         try:
             match message:
                 case AudioChunk():
-                    session.append_audio(message)
+                    session.add_audio(message)
                 case Candidates():
-                    now_ns = self._clock()
-                    if (answer := session.offer(message, received_ns or now_ns, now_ns)) is not None:
+                    if (answer := session.offer_block(message, received_ns, now_ns)) is not None:
                         self._reply(session, answer)
                 case TimedHint():
-                    session.hint(message, self._hints.live, received_ns or self._clock())
+                    session.add_timed_hint(message, self._hints.live)
                 case ConfirmEvery():
                     session.windows.confirm_every(message.interval_ms)
-                    session.reconsider()
                 case LivePosition():
-                    session.begin_at(message)
+                    session.resume_live(message)
                 case Resume():
-                    session.resume(message, self._model.vocabulary, self._model.num_mel_bins)
+                    session.resume_window(message, self._model.vocabulary, self._model.num_mel_bins)
+            session.update_phase()
+            if was_waiting and session.is_runnable:
+                session.ready_ns = received_ns
         except Exception as error:
             self._fail(session, error)
 
@@ -254,54 +254,148 @@ class Verifier:
         that a client with many messages cannot stop the forward passes.
         """
         # The session that has waited longest since its last window is encoded first.
-        ready = filter(self._opener.can_advance, self._sessions.values())
+        ready = filter(self._can_advance, self._sessions.values())
         for session in sorted(ready, key=lambda session: (session.windows.may_wait, session.opened_ns)):
             try:
-                if self._opener.can_advance(session):  # still, after the ones before
+                if self._can_advance(session):  # still, after the ones before
                     self._advance(session)
             except Exception as error:
                 self._fail(session, error)
         now_ns = self._clock()
         for session in self._sessions.values():
             if self._has_timed_out(session, now_ns):
-                session.stop_waiting(now_ns)
+                # The wait does not count as response time of the target.
+                session.may_self_decode, session.ready_ns = True, now_ns
+                session.update_phase()
         self._last_step_only_answered = bool(self._outbox) and not self._last_step_only_answered
-        if not self._last_step_only_answered:
-            if batch := self._batching.choose(self._sessions.values()):
-                self._run_forward(batch)
+        if not self._last_step_only_answered and (batch := self._choose_batch()):
+            self._run_forward(batch)
         events, self._outbox = self._outbox, []
         return events
 
-    def _run_forward(self, batch: Mapping[VerifierState, int]) -> None:
+    def _can_advance(self, session: TargetSession) -> bool:
+        """Return whether a session can leave its phase without a forward pass.
+
+        A live window is opened only when it is the next to be encoded: later it reaches further.
+        """
+        work = session.aligning or session.encoding
+        if work is not None:
+            return work.done()
+        if not session.can_open or not session.windows.is_live:
+            return session.can_open
+        return self._encodings.num_live < self._model.max_windows
+
+    def _advance(self, session: TargetSession) -> None:
+        """Let a session leave its phase: the executor is done, or audio has arrived."""
+        if session.aligning is not None:
+            self._complete_window(session, session.aligning.result())
+        elif session.encoding is not None:
+            session.encode_ns = session.encoding.result()
+            session.encoding, session.ready_ns = None, self._clock()
+        else:
+            self._open_next(session)
+        session.update_phase()
+
+    def _open_next(self, session: TargetSession) -> None:
+        """Open the next window, find its speech or its language first, or finish."""
+        windows, num_frames = session.windows, session.ready_frames
+        if not num_frames:
+            session.is_finished = True
+            self._reply(session, Finished())
+        elif windows.needs_speech:
+            self._find_speech(session, AudioSpan(windows.next_frame, num_frames))
+        elif detected_in := windows.language_span(num_frames):
+            self._encode(session, AudioSpan(*detected_in))
+        else:
+            self._open_window(session, num_frames)
+
+    def _open_window(self, session: TargetSession, num_frames: int) -> None:
+        """Open the next window, and let it take the blocks that came early."""
+        window = session.begin_window(num_frames, self._clock())
+        span = AudioSpan(window.start_frame, window.num_frames)  # of one that is resumed, too
+        # Another replica cannot compute the log-mel maximum: it depends on earlier audio.
+        log_mel_max = session.recording.log_mel_max(window.start_frame, self._model.num_mel_bins)
+        # The slot may hold this audio: from the detection, a failed attempt, or a pause that was the end.
+        if session.encoded == span:
+            self._model.rollback(session.slot, 0)
+            session.ready_ns = self._clock()
+        else:
+            self._encode(session, span)
+        previous = tuple(session.windows.previous) if session.options.condition_on_previous_text else ()
+        self._reply(session, WindowOpened(window, log_mel_max, session.ledger.opening, previous))
+        session.update_phase()
+        early_blocks, session.early_blocks = session.early_blocks, []
+        for block, received_ns in early_blocks:
+            self.submit(session.id, block, received_ns)
+
+    def _find_speech(self, session: TargetSession, span: AudioSpan) -> None:
+        """Let the windows listen to the next one, on the executor."""
+
+        def find_speech() -> int:
+            session.windows.find_speech(session.recording.pcm(*span), span.num_frames)
+            return 0
+
+        session.encoded, session.encoding = None, self._encodings.submit(session.slot, find_speech)
+
+    def _encode(self, session: TargetSession, span: AudioSpan) -> None:
+        """Queue the encoding of audio into the session's slot; it returns its time in ns."""
+
+        def encode() -> int:
+            if self._sessions.get(session.id) is not session:  # it has ended
+                return 0
+            started_ns = self._clock()
+            if session.windows.is_clip:
+                self._model.encode(session.slot, session.recording.clip(*span), 0)
+            else:
+                self._model.encode(session.slot, session.recording, span.start_frame)
+            return self._clock() - started_ns
+
+        is_live = session.windows.is_live
+        session.encoded = span
+        session.encoding = self._encodings.submit(session.slot, encode, is_live=is_live)
+
+    def _choose_batch(self) -> dict[TargetSession, int]:
+        """Return the sessions of the next forward pass, with their numbers of candidates."""
+        runnable = [session for session in self._sessions.values() if session.is_runnable]
+        requests = [
+            session.choose_candidates(self._model.length(session.slot), self._max_width)
+            for session in runnable
+        ]
+        parts = next_batch(requests, self._max_num_batched_tokens)
+        batch = {runnable[part.index]: part.num_candidates for part in parts}
+        for session in runnable:
+            session.num_missed = 0 if session in batch else session.num_missed + 1
+        return batch
+
+    def _run_forward(self, batch: Mapping[TargetSession, int]) -> None:
         """Run a forward pass and commit its tokens."""
         sessions = {session.slot: session for session in batch}
         rows = [
-            session.row(self._model.length(session.slot), num_candidates, self._model.vocabulary)
+            session.build_row(self._model.length(session.slot), num_candidates, self._model.vocabulary)
             for session, num_candidates in batch.items()
         ]
 
         def on_scores(
             rows: Sequence[Row], scores: Sequence[Scores], started_ns: int, forward_ns: int
         ) -> None:
-            self._batching.observe_forward([len(row.tokens) for row in rows], forward_ns)
+            self._batch_time.observe(len(rows), sum(len(row.tokens) for row in rows), forward_ns)
             now_ns, num_sessions = self._clock(), len(self._sessions)
-            token_ns = round(self._batching.time.token_ns)
+            token_ns = round(self._batch_time.token_ns)
             for row, score in zip(rows, scores, strict=True):
                 session = sessions[row.slot]
-                queue_ns, opened = started_ns - session.ready_ns, session.open_window
+                queue_ns, block_age_ns = started_ns - session.ready_ns, session.block_age_ns(now_ns)
                 self._response_time.observe(queue_ns + forward_ns, num_sessions)
-                block_age_ns = opened.block_age_ns(now_ns) if opened is not None else 0
                 timing = Timing(
                     queue_ns, forward_ns, session.encode_ns, len(rows), block_age_ns, token_ns=token_ns
                 )
                 try:
-                    session.commit = self._commit(session, row, score, timing, now_ns)
-                    self._continue_commit(session)
+                    self._accept_row(session, row, score, timing, now_ns)
+                    session.update_phase()
                 except Exception as error:
                     self._fail(session, error)
             for session in self._sessions.values():
-                if session.awaits_candidates:
-                    session.reconsider()
+                if session.awaits_candidates:  # a hint may be worth its time now
+                    session.update_phase()
 
         run_forward(
             self._model,
@@ -311,27 +405,16 @@ class Verifier:
             on_error=lambda row, error: self._fail(sessions[row.slot], error),
         )
 
-    def _continue_commit(self, session: VerifierState) -> None:
-        """Run a session's commit to its end, or until it waits for the executor."""
-        session.wait_for(None)
-        for aligning in session.commit or ():
-            if not aligning.done():
-                session.wait_for(aligning)
-                aligning.add_done_callback(lambda _: self._wake())
-                return
-        session.commit = None
-
-    def _commit(
-        self, session: VerifierState, row: Row, scores: Scores, timing: Timing, now_ns: int
-    ) -> Waiting[None]:
-        """Accept, roll back and reply; yield futures to wait for."""
-        opened = session.open_window
-        if opened is None:
+    def _accept_row(
+        self, session: TargetSession, row: Row, scores: Scores, timing: Timing, now_ns: int
+    ) -> None:
+        """Commit what is accepted, and roll back the rest; reply, unless words are to be aligned first."""
+        window, base = session.window, len(session.ledger.committed)
+        if window is None:
             if scores.probe_result is not None:
-                session.detect_language(scores.probe_result, timing.forward_ns)
+                session.add_language(scores.probe_result, timing.forward_ns)
             self._model.rollback(session.slot, 0)
             return
-        window, base = opened.window, opened.num_committed
         verdict = accept(
             row.candidates,
             scores.tokens,
@@ -339,24 +422,51 @@ class Verifier:
             budget=window.max_new_tokens - base,
         )
         self._model.rollback(session.slot, len(window.prompt) + base + verdict.num_accepted)
-        commit = session.append(verdict, scores, timing, row.num_candidates, now_ns)
-        if verdict.is_final:
-            commit = yield from self._alignments.complete(session, opened, commit)
-            if session.open_window is None and session.windows.language is None:
-                self._model.rollback(session.slot, 0)  # the language may be detected in the slot next
+        commit = session.commit_tokens(verdict, scores, timing, now_ns)
+        if not verdict.is_final:
+            self._reply(session, commit)
+        elif span := session.words_span(window):
+            self._align(session, window, commit, span)
+        else:
+            self._complete_window(session, LastCommit(window, commit))
+
+    def _align(self, session: TargetSession, window: Window, commit: Commit, span: range) -> None:
+        """Find when the words of these tokens are spoken, before a window's last commit is sent.
+
+        It takes one more forward pass in this thread, which commits nothing and is counted apart. The slower
+        rest runs on the executor.
+        """
+        started_ns = self._clock()
+        num_frames = min(window.num_frames, session.recording.audio_frames - window.start_frame)
+        finish = self._model.align(session.slot, window, session.ledger.committed, num_frames)
+        is_trimmed = session.options.word_times is WordTimes.SOUND
+        pcm = session.recording.pcm(window.start_frame, num_frames) if is_trimmed else b""
+        begun_ns = self._clock() - started_ns
+
+        def align() -> LastCommit:
+            started_ns = self._clock()
+            words = finish()
+            timed = trimmed(words, pcm, window.start_sample) if is_trimmed else words
+            align_ns = begun_ns + self._clock() - started_ns
+            words, timed = (tuple(word for word in each if word.base in span) for each in (words, timed))
+            timing = replace(commit.timing, align_ns=align_ns)
+            return LastCommit(window, replace(commit, num_align_forwards=1, timing=timing), words, timed)
+
+        session.aligning = self._aligner.submit(align)
+        if session.aligning.done():
+            self._complete_window(session, session.aligning.result())
+        else:
+            session.aligning.add_done_callback(lambda _: self._wake())
+
+    def _complete_window(self, session: TargetSession, last: LastCommit) -> None:
+        """Send a window's last commit."""
+        session.aligning = None
+        commit = session.review_window(last)
+        if session.windows.language is None:
+            self._model.rollback(session.slot, 0)  # the language may be detected in the slot next
         self._reply(session, commit)
 
-    def _advance(self, session: VerifierState) -> None:
-        """Let a session leave its phase: the executor is done, or audio has arrived."""
-        if session.aligning is not None:
-            self._continue_commit(session)
-        else:
-            self._opener.advance(session)
-
-    def _is_open(self, session: VerifierState) -> bool:
-        return self._sessions.get(session.id) is session
-
-    def _fail(self, session: VerifierState, error: Exception) -> None:
+    def _fail(self, session: TargetSession, error: Exception) -> None:
         """End a session by an error; raise :class:`DeviceFault` if it ends all sessions."""
         if is_device_fault(error):
             raise DeviceFault(f"The target's device has failed: {error}") from error
@@ -366,5 +476,5 @@ class Verifier:
         self._reply(session, Failed(error))
         self.close(session.id)
 
-    def _reply(self, session: VerifierState, event: FromTarget) -> None:
+    def _reply(self, session: TargetSession, event: FromTarget) -> None:
         self._outbox.append((session.id, event))

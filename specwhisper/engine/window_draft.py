@@ -97,7 +97,7 @@ class WindowDraft:
             and predicted.num_frames == window.num_frames
         )
 
-    def stale_tokens(self, max_tokens: int) -> Sequence[int]:
+    def next_stale(self, max_tokens: int) -> Sequence[int]:
         """Return stale tokens that one draft step may draft again, beside a new one."""
         stale = self.stale
         return () if stale is None else stale.continuation(max_tokens=min(max_tokens, stale.reach()))
@@ -144,7 +144,7 @@ class WindowDraft:
         """Return the next block; it counts as sent."""
         if self.window is None:
             raise RuntimeError("A draft without a window has no candidates.")
-        base, tokens = self.belief.take_block(max_tokens)
+        base, tokens = self.belief.cut_block(max_tokens)
         self.sent_ns.append(now_ns)
         self.has_sent_empty = not tokens
         return Candidates(

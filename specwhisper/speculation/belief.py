@@ -39,7 +39,7 @@ class Belief:
         """Blocks that were sent and neither answered nor lost."""
         return max(0, self.num_blocks - self._blocks_answered)
 
-    def take_block(self, max_tokens: int) -> tuple[int, tuple[int, ...]]:
+    def cut_block(self, max_tokens: int) -> tuple[int, tuple[int, ...]]:
         """Return base and tokens of the next block, perhaps empty; it counts as sent."""
         base = self.num_sent
         block = tuple(self.tokens[base : base + max_tokens])
@@ -48,7 +48,7 @@ class Belief:
         self._block_ends[self.num_blocks] = self.num_sent
         return base, block
 
-    def apply(
+    def apply_commit(
         self,
         base: int,
         tokens: Sequence[int],

@@ -37,14 +37,6 @@ class CandidateSource(Enum):
     SENT = "sent"  # sent by the draft before a correction
 
 
-class Offer(Enum):
-    """How the ledger took a block of candidates."""
-
-    FRESH = "fresh"  # some are for positions that are not committed
-    LATE = "late"  # all agree with committed tokens
-    VOID = "void"  # no fresh candidates: it leaves a gap, disagrees, or was drafted before a correction
-
-
 class Pending(NamedTuple):
     """A candidate that no forward pass has verified yet."""
 
@@ -132,11 +124,6 @@ class SentHint:
     is_open: bool = True
     is_judged: bool = False
 
-    @property
-    def is_worth_keeping(self) -> bool:
-        """Whether it continues the committed text, or is still needed otherwise."""
-        return not self.hint.has_ended or self.is_open or not self.is_judged
-
 
 class Ledger:
     """Committed tokens, and the candidates for the positions after them.
@@ -188,11 +175,6 @@ class Ledger:
         return tuple(token for token, _ in self._fresh[: self._num_own])
 
     @property
-    def has_fresh(self) -> bool:
-        """Whether there are fresh candidates."""
-        return bool(self._fresh)
-
-    @property
     def has_candidates(self) -> bool:
         """Whether a forward pass would verify anything."""
         if self._fresh:
@@ -200,7 +182,7 @@ class Ledger:
         token_share = self._shared.token_share()
         return any(hint.reach(token_share) and self._text(hint, 0) for _, hint in self._hints())
 
-    def candidates(self, max_drafted: int | None = None) -> list[Pending]:
+    def next_candidates(self, max_drafted: int | None = None) -> list[Pending]:
         """Return the candidates for the next forward pass.
 
         They are the fresh ones and what a hint adds to them. Where both differ, the source that has been
@@ -210,7 +192,9 @@ class Ledger:
         ----------
         max_drafted : most candidates of the draft; by default all.
         """
-        fresh, hints = self._fresh if max_drafted is None else self._limited(max_drafted), self._hints()
+        fresh, hints = self._fresh, self._hints()
+        if max_drafted is not None:
+            fresh = fresh[: min(self._num_own + max_drafted, max(max_drafted, MAX_REACH))]
         if not hints:
             return list(fresh)
         is_whole = len(fresh) == len(self._fresh)
@@ -232,9 +216,6 @@ class Ledger:
         """Return the text of a hint after the committed tokens."""
         return self._texts.fit(self.committed, hint.continuation(max_tokens=num_fresh + MAX_REACH))
 
-    def _limited(self, max_drafted: int) -> list[Pending]:
-        return self._fresh[: min(self._num_own + max_drafted, max(max_drafted, MAX_REACH))]
-
     def _hints(self) -> list[tuple[CandidateSource, Hint]]:
         hints = [(CandidateSource.SENT, self._sent.hint)] if self._sent is not None else []
         if self._own is not None:
@@ -242,44 +223,49 @@ class Ledger:
         hints += [(CandidateSource.GIVEN, hint) for hint in self._shared.given]
         return hints
 
-    def offer(self, base: int, known_committed: int, tokens: Sequence[int]) -> Offer:
+    def add_candidates(self, base: int, known_committed: int, tokens: Sequence[int]) -> bool:
         """Take candidates for the positions from ``base`` on.
 
         Parameters
         ----------
         known_committed : how many committed tokens the draft had applied. A block that was drafted before a
             correction, and does not contain it, continues a text that does not exist: it extends a hint.
+
+        Returns
+        -------
+        Whether there are fresh ones. Else the block is late, since all of it agrees with committed tokens; or
+        void, since it leaves a gap, disagrees, or was drafted before a correction.
         """
         end = len(self.committed)
         if known_committed <= self.correction < base:  # the correction that it lacks was sent already
             self._extend_sent(base, tokens)
-            return Offer.VOID
+            return False
         if self._sent is not None and known_committed > self.correction:
             self._sent.is_open = False
         if base > self.held:
-            return Offer.VOID
+            return False
         for position in range(base, min(end, base + len(tokens))):
             if self.committed[position] != tokens[position - base]:
                 if position > self.correction:
                     self.correction = position
                     self._keep_sent(tokens[position - base :], position)
-                return Offer.VOID
+                return False
         start = max(base, end)
         index, fresh = start - end, tokens[start - base :]
         overlap = [token for token, _ in self._fresh[index : index + len(fresh)]]
         if overlap == list(fresh):
-            return Offer.FRESH if fresh else Offer.LATE
+            return bool(fresh)
         num_own = self._num_own
         if any(ours.token != theirs for ours, theirs in zip(self._fresh[index:num_own], fresh, strict=False)):
-            return Offer.VOID  # the target's own text is right more often than a draft's
+            return False  # the target's own text is right more often than a draft's
         num_kept = max(0, num_own - index)
         self._fresh[index + num_kept :] = [
             Pending(token, CandidateSource.DRAFT) for token in fresh[num_kept:]
         ]
         del self._fresh[self._max_pending :]
-        return Offer.FRESH
+        return True
 
-    def append(self, tokens: Sequence[int], verified: Sequence[Pending] = ()) -> None:
+    def extend_committed(self, tokens: Sequence[int], verified: Sequence[Pending] = ()) -> None:
         """Commit the tokens of a forward pass that verified these candidates."""
         for token, (candidate, source) in zip(tokens, verified, strict=False):
             if source is CandidateSource.DRAFT:
@@ -290,12 +276,13 @@ class Ledger:
         del self._fresh[: num_right if not stale else None]
         self._num_own = max(0, self._num_own - num_right) if self._fresh else 0
         if stale:
-            self._append(tokens[: num_right + 1])
+            self._append_committed(tokens[: num_right + 1])
             self.correction = len(self.committed) - 1
             self._keep_sent(stale, self.correction)
             tokens = tokens[num_right + 1 :]
-        self._append(tokens)
-        if self._sent is not None and not self._sent.is_worth_keeping:
+        self._append_committed(tokens)
+        sent = self._sent
+        if sent is not None and sent.hint.has_ended and sent.is_judged and not sent.is_open:
             self._sent = None
 
     def _pay(self, tokens: Sequence[int], verified: Sequence[Pending]) -> None:
@@ -308,7 +295,7 @@ class Ledger:
         for hint in self._shared.given:
             hint.pay(num_verified, num_accepted)
 
-    def _append(self, tokens: Sequence[int]) -> None:
+    def _append_committed(self, tokens: Sequence[int]) -> None:
         sent = self._sent
         if tokens and sent is not None and not sent.is_judged:
             if text := sent.hint.continuation(max_tokens=1):  # else nothing had been sent after it

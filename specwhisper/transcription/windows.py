@@ -6,7 +6,7 @@ There are two kinds: ``sequential_windows.py`` for recordings and ``live/windows
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -336,3 +336,7 @@ class WhisperWindows(Windows):
 
     def _prompt(self) -> tuple[int, ...]:
         return (*self._previous.prefix(), *self._vocabulary.prompt(self._options, self.language))
+
+
+# Returns a session's windows; raises :class:`UnsupportedOption` for options that the model lacks.
+Plan: TypeAlias = Callable[[DecodingOptions], Windows]

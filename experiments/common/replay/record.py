@@ -24,6 +24,7 @@ from specwhisper.model.rules import max_initial_timestamp
 from specwhisper.model.sampling import window_sampling
 from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
+from specwhisper.transcription.live.windows import whisper_plan
 from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode, Window, WindowOpened
 
 OPTIONS = (DecodingOptions.greedy(language="en"), DecodingOptions.greedy(language="en", timestamps=False))
@@ -151,7 +152,8 @@ def transcribe(
     """Transcribe the jobs concurrently with one model alone; return the windows of each."""
     longest = max(len(sample.pcm) // BYTES_PER_SAMPLE for sample, _ in jobs)
     limits = Limits(max_ahead_samples=max(longest, Limits().max_ahead_samples))
-    verifier = Verifier(target, executor=InlineExecutor(), limits=limits, max_new_tokens=max_new_tokens)
+    plan = whisper_plan(target.vocabulary, target.tokenize, max_new_tokens)
+    verifier = Verifier(target, executor=InlineExecutor(), limits=limits, plan=plan)
     written: list[list[WrittenWindow]] = [[] for _ in jobs]
     waiting, open_sessions = list(range(len(jobs))), set[int]()
     while waiting or open_sessions:

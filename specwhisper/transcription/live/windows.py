@@ -30,7 +30,7 @@ candidates, load, or windows of growing pieces.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import dropwhile
 
@@ -45,7 +45,14 @@ from specwhisper.transcription.sequential_windows import SequentialWindows
 from specwhisper.transcription.several_languages.search import Probs, Voice, among, choose
 from specwhisper.transcription.several_languages.windows import LanguageWindows
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.transcription.windows import ClosedWindow, Extent, TokenLimit, WhisperWindows, Windows
+from specwhisper.transcription.windows import (
+    ClosedWindow,
+    Extent,
+    Plan,
+    TokenLimit,
+    WhisperWindows,
+    Windows,
+)
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, AudioChunk, Commit, CompletePiece, Outcome, Window
 
 SURE = 0.9  # a piece is short: of English ones in noise, one in twenty is another language with up to 0.89
@@ -364,12 +371,38 @@ def max_new_tokens(num_samples: int) -> int:
     return 32 + 25 * num_samples // SAMPLE_RATE
 
 
+def whisper_plan(
+    vocabulary: Vocabulary,
+    tokenize: Callable[[str], tuple[int, ...]],
+    max_new_tokens: TokenLimit | None = None,
+    voice: Voice | None = None,
+) -> Plan:
+    """Return a target's plan: sequential windows for recordings, live windows for live audio.
+
+    Parameters
+    ----------
+    max_new_tokens : limit of a window's tokens where the options name none.
+    voice : finds speech, where that can be done.
+    """
+
+    def plan(options: DecodingOptions) -> WhisperWindows:
+        words = PromptText(
+            initial=tokenize(options.initial_prompt),
+            hotwords=tokenize(options.hotwords),
+            is_carried=options.carry_initial_prompt,
+        )
+        kind = _kind_of(options)
+        return kind(vocabulary, options, words, max_new_tokens=max_new_tokens, voice=voice)
+
+    return plan
+
+
 def follow_windows(vocabulary: Vocabulary, options: DecodingOptions) -> Windows:
     """Return windows for a draft, which follow those of its target."""
-    return kind_of(options)(vocabulary, options, follows=True)
+    return _kind_of(options)(vocabulary, options, follows=True)
 
 
-def kind_of(options: DecodingOptions) -> type[WhisperWindows]:
+def _kind_of(options: DecodingOptions) -> type[WhisperWindows]:
     """Return the kind of windows that a session has."""
     if options.live is not None:
         return LiveWindows

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import threading
 
-from specwhisper.engine.verifier_state import VerifierState
+from specwhisper.engine.target_session import TargetSession
 from specwhisper_draft_server.drafts.stream import DraftStream
 from specwhisper_draft_server.link.grpc_target_stream import Outbox
 from specwhisper_draft_server.sessions.session import Session
@@ -29,7 +29,7 @@ from tests.rpc.services import (
 
 NUM_SESSIONS = examples(by_day=100, at_night=200)
 AT_ONCE = 8
-KINDS = (Session, DraftStream, Outbox, VerifierState, asyncio.Queue)  # a session has one of each
+KINDS = (Session, DraftStream, Outbox, TargetSession, asyncio.Queue)  # a session has one of each
 
 
 async def short_session(draft: Draft, number: int) -> None:

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from experiments.common.models.scripted import ScriptedModel, recording
 from experiments.common.models.speech import SpeechModel
 from specwhisper.engine.inline_pair import InlineExecutor, InlinePair
-from specwhisper.engine.pair_engine import Feed, PairEngine
-from specwhisper.engine.pair_transcription import PairTranscription
+from specwhisper.engine.pair_engine import Feed, PairEngine, PairTranscription
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.engine.verifier import Verifier

@@ -32,7 +32,7 @@ def cost_over_target_only(hint: str, token_share: float, text: Sequence[int] = T
     ledger = Ledger(shared=SharedHints(script=script, token_share=lambda: token_share))
     time = 0.0
     while (num_committed := len(ledger.committed)) < len(text):
-        candidates = ledger.candidates()
+        candidates = ledger.next_candidates()
         rest = text[num_committed:]
         num_accepted = 0
         while (
@@ -40,7 +40,7 @@ def cost_over_target_only(hint: str, token_share: float, text: Sequence[int] = T
             and candidates[num_accepted].token == rest[num_accepted]
         ):
             num_accepted += 1
-        ledger.append(rest[: num_accepted + 1], candidates)
+        ledger.extend_committed(rest[: num_accepted + 1], candidates)
         time += 1 + token_share * (1 + len(candidates))
     return time / (len(text) * (1 + token_share))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from specwhisper.speculation.hints.given import GivenHint
 from specwhisper.speculation.hints.hint import FIRST_RATE, PLAIN, Rates
-from specwhisper.speculation.ledger import CandidateSource, DraftRates, Ledger, Offer, SharedHints
+from specwhisper.speculation.ledger import CandidateSource, DraftRates, Ledger, SharedHints
 
 
 def script(tokens: Iterable[int], rate: float = FIRST_RATE) -> GivenHint:
@@ -24,82 +24,82 @@ def script(tokens: Iterable[int], rate: float = FIRST_RATE) -> GivenHint:
 class TestLedger:
     def test_candidates_follow_the_committed_tokens(self):
         ledger = Ledger([1, 2])
-        assert ledger.offer(2, 2, [3, 4]) is Offer.FRESH
+        assert ledger.add_candidates(2, 2, [3, 4])
         assert (tokens(ledger), ledger.held) == ([3, 4], 4)
 
     def test_blocks_follow_each_other(self):
         ledger = Ledger()
-        assert ledger.offer(0, 0, [1, 2]) is Offer.FRESH
-        assert ledger.offer(2, 0, [3]) is Offer.FRESH
+        assert ledger.add_candidates(0, 0, [1, 2])
+        assert ledger.add_candidates(2, 0, [3])
         assert tokens(ledger) == [1, 2, 3]
 
     def test_a_gap_is_dropped(self):
         ledger = Ledger([1])
-        assert ledger.offer(2, 1, [3]) is Offer.VOID
+        assert not ledger.add_candidates(2, 1, [3])
         assert tokens(ledger) == []
 
     def test_overlap_that_agrees_is_cut_off(self):
         ledger = Ledger([1, 2])
-        assert ledger.offer(0, 0, [1, 2, 3]) is Offer.FRESH
+        assert ledger.add_candidates(0, 0, [1, 2, 3])
         assert tokens(ledger) == [3]
 
     def test_a_block_of_committed_tokens_is_late(self):
         ledger = Ledger([1, 2, 3])
-        assert ledger.offer(0, 0, [1, 2]) is Offer.LATE
-        assert ledger.offer(3, 3, []) is Offer.LATE
+        assert not ledger.add_candidates(0, 0, [1, 2])
+        assert not ledger.add_candidates(3, 3, [])
         assert tokens(ledger) == []
 
     def test_overlap_that_disagrees_is_dropped_with_all_that_was_drafted_on_it(self):
         ledger = Ledger([1, 2])  # committed before the draft's blocks arrived
-        assert ledger.offer(1, 1, [7, 8]) is Offer.VOID
-        assert ledger.offer(3, 1, [9]) is Offer.VOID
-        assert ledger.offer(2, 1, [8]) is Offer.VOID  # drafted after the 7
+        assert not ledger.add_candidates(1, 1, [7, 8])
+        assert not ledger.add_candidates(3, 1, [9])
+        assert not ledger.add_candidates(2, 1, [8])  # drafted after the 7
         assert tokens(ledger) == []
-        assert ledger.offer(2, 2, [3]) is Offer.FRESH  # drafted after the 2 was applied
+        assert ledger.add_candidates(2, 2, [3])  # drafted after the 2 was applied
 
     def test_blocks_drafted_before_a_correction_are_stale(self):
         ledger = Ledger()
-        ledger.offer(0, 0, [1, 2, 3])
-        ledger.append([1, 5])  # 5 contradicts the 2
+        ledger.add_candidates(0, 0, [1, 2, 3])
+        ledger.extend_committed([1, 5])  # 5 contradicts the 2
         assert tokens(ledger) == []
-        assert ledger.offer(2, 0, [4]) is Offer.VOID
-        assert ledger.offer(2, 1, [4]) is Offer.VOID
-        assert ledger.offer(2, 2, [6]) is Offer.FRESH
+        assert not ledger.add_candidates(2, 0, [4])
+        assert not ledger.add_candidates(2, 1, [4])
+        assert ledger.add_candidates(2, 2, [6])
         assert tokens(ledger) == [6]
 
     def test_an_old_block_that_contains_the_correction_is_taken(self):
         ledger = Ledger()
-        ledger.offer(0, 0, [1, 2])
-        ledger.append([1, 5])
-        assert ledger.offer(0, 0, [1, 5, 6]) is Offer.FRESH
+        ledger.add_candidates(0, 0, [1, 2])
+        ledger.extend_committed([1, 5])
+        assert ledger.add_candidates(0, 0, [1, 5, 6])
         assert tokens(ledger) == [6]
 
     def test_predicted_commits_void_nothing(self):
         ledger = Ledger()
-        ledger.offer(0, 0, [1, 2, 3, 4])
-        ledger.append([1, 2])
+        ledger.add_candidates(0, 0, [1, 2, 3, 4])
+        ledger.extend_committed([1, 2])
         assert (ledger.committed, tokens(ledger)) == ([1, 2], [3, 4])
-        assert ledger.offer(4, 0, [5]) is Offer.FRESH
+        assert ledger.add_candidates(4, 0, [5])
         assert tokens(ledger) == [3, 4, 5]
 
     def test_a_repeated_block_changes_nothing(self):
         ledger = Ledger()
-        ledger.offer(0, 0, [1, 2])
-        ledger.offer(2, 0, [3])
-        assert ledger.offer(0, 0, [1, 2]) is Offer.FRESH
+        ledger.add_candidates(0, 0, [1, 2])
+        ledger.add_candidates(2, 0, [3])
+        assert ledger.add_candidates(0, 0, [1, 2])
         assert tokens(ledger) == [1, 2, 3]
 
     def test_a_draft_may_replace_pending_candidates(self):
         ledger = Ledger()
-        ledger.offer(0, 0, [1, 2, 3])
-        assert ledger.offer(1, 0, [7]) is Offer.FRESH
+        ledger.add_candidates(0, 0, [1, 2, 3])
+        assert ledger.add_candidates(1, 0, [7])
         assert tokens(ledger) == [1, 7]
 
     def test_the_number_of_pending_candidates_is_limited(self):
         ledger = Ledger(max_pending=3)
-        assert ledger.offer(0, 0, [1, 2, 3, 4, 5]) is Offer.FRESH
+        assert ledger.add_candidates(0, 0, [1, 2, 3, 4, 5])
         assert (tokens(ledger), ledger.held) == ([1, 2, 3], 3)
-        assert ledger.offer(4, 0, [5]) is Offer.VOID
+        assert not ledger.add_candidates(4, 0, [5])
 
     @given(
         st.lists(
@@ -113,9 +113,9 @@ class TestLedger:
         ledger, expected = Ledger(max_pending=8), []
         for event in events:
             if isinstance(event, tuple):
-                ledger.offer(*event)
+                ledger.add_candidates(*event)
             else:
-                ledger.append(event)
+                ledger.extend_committed(event)
                 expected += event
             assert ledger.committed == expected
             assert len(tokens(ledger)) <= 8
@@ -128,118 +128,118 @@ class TestHints:
     def test_an_opening_text_comes_before_candidates_of_a_draft(self):
         ledger = Ledger(opening=[1, 2])
         assert (tokens(ledger), ledger.opening, ledger.held) == ([1, 2], (1, 2), 2)
-        assert ledger.offer(2, 0, [3]) is Offer.FRESH
+        assert ledger.add_candidates(2, 0, [3])
         assert sources(ledger) == [CandidateSource.OWN, CandidateSource.OWN, CandidateSource.DRAFT]
 
     def test_a_block_that_contradicts_it_is_void(self):
         ledger = Ledger(opening=[1, 2])
-        assert ledger.offer(1, 0, [7, 8]) is Offer.VOID
+        assert not ledger.add_candidates(1, 0, [7, 8])
         assert tokens(ledger) == [1, 2]
-        assert ledger.offer(0, 0, [1, 2, 3]) is Offer.FRESH
+        assert ledger.add_candidates(0, 0, [1, 2, 3])
         assert sources(ledger) == [CandidateSource.OWN, CandidateSource.OWN, CandidateSource.DRAFT]
 
     def test_it_continues_after_a_correction(self):
         ledger = Ledger(opening=[1, 2, 3, 4])
-        ledger.append([1, 9])
+        ledger.extend_committed([1, 9])
         assert (tokens(ledger), ledger.opening, ledger.held, ledger.correction) == ([3, 4], (), 2, 1)
         assert sources(ledger) == [CandidateSource.OWN, CandidateSource.OWN]
 
     def test_a_correction_may_skip_some_of_it(self):
         ledger = Ledger(opening=[1, 2, 3, 4, 5])
-        ledger.append([1, 4])
+        ledger.extend_committed([1, 4])
         assert tokens(ledger) == [5]
 
     def test_an_ending_follows_where_the_draft_has_nothing(self):
         ledger = Ledger(opening=[1, 2], ending=[8, 9])
         assert (tokens(ledger), ledger.held) == ([1, 2, 8, 9], 2)  # the draft does not know the ending
-        assert ledger.offer(2, 0, [8]) is Offer.FRESH
+        assert ledger.add_candidates(2, 0, [8])
         assert (tokens(ledger), ledger.held) == ([1, 2, 8, 9], 3)
 
     def test_a_text_from_outside_follows(self):
         ledger = Ledger([1], shared=SharedHints(script=script([1, 2, 3, 4])))
         assert (tokens(ledger), ledger.held, set(sources(ledger))) == ([2, 3, 4], 1, {CandidateSource.GIVEN})
-        ledger.offer(1, 1, [2])
+        ledger.add_candidates(1, 1, [2])
         assert sources(ledger) == [CandidateSource.DRAFT, CandidateSource.GIVEN, CandidateSource.GIVEN]
 
     def test_where_both_differ_the_source_that_was_right_more_often_goes_first(self):
         ledger = Ledger(shared=SharedHints(script=script(range(10), rate=0.9)))
-        ledger.offer(0, 0, [7])
+        ledger.add_candidates(0, 0, [7])
         assert tokens(ledger)[0] == 0
         ledger = Ledger(shared=SharedHints(script=script(range(10), rate=0.9), rates=DraftRates(0.95)))
-        ledger.offer(0, 0, [7])
+        ledger.add_candidates(0, 0, [7])
         assert tokens(ledger) == [7]
 
     def test_a_hint_that_is_always_wrong_is_not_tried(self):
         hint, num_offered = script(range(1000)), 0
         ledger = Ledger(shared=SharedHints(script=hint))
         for position in range(500):
-            candidates = ledger.candidates()
+            candidates = ledger.next_candidates()
             num_offered += len(candidates)
-            ledger.append([1000], candidates)
+            ledger.extend_committed([1000], candidates)
             hint.seek(position)
         assert num_offered < 50
 
     def test_what_the_draft_had_sent_becomes_a_hint(self):
         ledger = Ledger(shared=SharedHints(keeps_sent=True))
-        ledger.offer(0, 0, [1, 2, 3, 4])
-        ledger.append([1, 9])
+        ledger.add_candidates(0, 0, [1, 2, 3, 4])
+        ledger.extend_committed([1, 9])
         assert (tokens(ledger), sources(ledger), ledger.held) == ([3, 4], [CandidateSource.SENT] * 2, 2)
-        assert ledger.offer(4, 0, [5, 6]) is Offer.VOID  # it was on its way at the correction
+        assert not ledger.add_candidates(4, 0, [5, 6])  # it was on its way at the correction
         assert tokens(ledger) == [3, 4, 5, 6]
-        assert ledger.offer(7, 0, [8]) is Offer.VOID  # a block between them was lost
+        assert not ledger.add_candidates(7, 0, [8])  # a block between them was lost
         assert tokens(ledger) == [3, 4, 5, 6]
 
     def test_a_late_block_becomes_a_hint_too(self):
         ledger = Ledger([1, 2], shared=SharedHints(keeps_sent=True))
-        assert ledger.offer(1, 1, [7, 3, 4]) is Offer.VOID
+        assert not ledger.add_candidates(1, 1, [7, 3, 4])
         assert tokens(ledger) == [3, 4]
-        assert ledger.offer(4, 1, [5]) is Offer.VOID
+        assert not ledger.add_candidates(4, 1, [5])
         assert tokens(ledger) == [3, 4, 5]
 
     def test_a_fresh_block_replaces_what_was_sent_before(self):
         ledger = Ledger(shared=SharedHints(keeps_sent=True))
-        ledger.offer(0, 0, [1, 2, 3, 4])
-        ledger.append([1, 9])
-        assert ledger.offer(2, 2, [3, 8]) is Offer.FRESH
+        ledger.add_candidates(0, 0, [1, 2, 3, 4])
+        ledger.extend_committed([1, 9])
+        assert ledger.add_candidates(2, 2, [3, 8])
         assert tokens(ledger) == [3, 8]
-        ledger.append([3, 8])
+        ledger.extend_committed([3, 8])
         assert tokens(ledger) == []
 
     def test_a_fresh_block_that_agrees_is_continued_by_what_was_sent_before(self):
         ledger = Ledger(shared=SharedHints(keeps_sent=True))
-        ledger.offer(0, 0, [1, 2, 3, 4])
-        ledger.append([1, 9])
-        ledger.offer(2, 2, [3])
+        ledger.add_candidates(0, 0, [1, 2, 3, 4])
+        ledger.extend_committed([1, 9])
+        ledger.add_candidates(2, 2, [3])
         assert (tokens(ledger), sources(ledger)) == ([3, 4], [CandidateSource.DRAFT, CandidateSource.SENT])
 
     def test_a_stale_block_extends_no_hint_of_which_all_is_known(self):
         ledger = Ledger(shared=SharedHints(keeps_sent=True))
-        ledger.offer(0, 0, [1, 2, 30, 4, 5])
-        ledger.append([1, 2, 3])  # 30 was wrong
-        ledger.offer(3, 3, [4])  # drafted after that correction: no block of before is on its way
-        ledger.append([4])
+        ledger.add_candidates(0, 0, [1, 2, 30, 4, 5])
+        ledger.extend_committed([1, 2, 3])  # 30 was wrong
+        ledger.add_candidates(3, 3, [4])  # drafted after that correction: no block of before is on its way
+        ledger.extend_committed([4])
         assert tokens(ledger) == [5]
-        assert ledger.offer(5, 1, [50]) is Offer.VOID  # sent again, from before the correction
+        assert not ledger.add_candidates(5, 1, [50])  # sent again, from before the correction
         assert tokens(ledger) == [5]
 
     def test_other_modes_drop_what_the_draft_had_sent(self):
         ledger = Ledger()
-        ledger.offer(0, 0, [1, 2, 3])
-        ledger.append([9])
-        assert ledger.candidates() == []
+        ledger.add_candidates(0, 0, [1, 2, 3])
+        ledger.extend_committed([9])
+        assert ledger.next_candidates() == []
 
     def test_a_hint_adds_fewer_candidates_where_each_takes_longer(self):
         text = list(range(100))
         counts = []
         for share in (0.0, 0.05, 0.2, 1.0):
             hints = SharedHints(script=script(text, rate=0.9), token_share=partial(float, share))
-            counts.append(len(Ledger(shared=hints).candidates()))
+            counts.append(len(Ledger(shared=hints).next_candidates()))
         assert counts == sorted(counts, reverse=True)
         assert counts[0] > 20 and counts[-1] == 1  # as it can pay
 
     def test_a_hint_that_is_seldom_right_adds_nothing_where_tokens_are_all_that_takes_time(self):
         hints = SharedHints(script=script(range(9), rate=0.4), token_share=partial(float, 1.0))
-        assert Ledger(shared=hints).candidates() == []
+        assert Ledger(shared=hints).next_candidates() == []
 
     @given(st.data())
     def test_candidates_are_of_some_source_and_never_change_what_is_committed(self, data):
@@ -255,22 +255,22 @@ class TestHints:
         for _ in range(data.draw(st.integers(0, 12))):
             if data.draw(st.booleans()):
                 new = data.draw(st.lists(token, max_size=4))
-                ledger.append(new, ledger.candidates(data.draw(st.integers(0, 8))))
+                ledger.extend_committed(new, ledger.next_candidates(data.draw(st.integers(0, 8))))
                 committed += new
             else:
                 base, known = data.draw(st.integers(0, 20)), data.draw(st.integers(0, 20))
-                ledger.offer(base, known, data.draw(st.lists(token, max_size=4)))
+                ledger.add_candidates(base, known, data.draw(st.lists(token, max_size=4)))
             assert ledger.committed == committed
             assert len(committed) <= ledger.held <= len(committed) + 8
-            assert ledger.has_candidates == bool(ledger.candidates())
-            assert len(ledger.candidates(2)) <= len(ledger.candidates())
+            assert ledger.has_candidates == bool(ledger.next_candidates())
+            assert len(ledger.next_candidates(2)) <= len(ledger.next_candidates())
 
 
 def tokens(ledger: Ledger) -> list[int]:
     """Return all candidates."""
-    return [token for token, _ in ledger.candidates()]
+    return [token for token, _ in ledger.next_candidates()]
 
 
 def sources(ledger: Ledger) -> list[CandidateSource]:
     """Return the sources of all candidates."""
-    return [source for _, source in ledger.candidates()]
+    return [source for _, source in ledger.next_candidates()]
