@@ -19,7 +19,7 @@ from specwhisper.engine.verifier import Verifier
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.transcription.windows import TokenLimit, Windows
+from specwhisper.transcription.windows import Windows
 from specwhisper.types import (
     DEFAULT_MAX_NUM_BATCHED_TOKENS,
     DEFAULT_MAX_WIDTH,
@@ -96,7 +96,7 @@ class PairEngine:
     aligner : aligns words.
     reader : reads recordings.
     wake : called, from any thread, when an encoding, an alignment or a piece of audio is done.
-    max_width, max_num_batched_tokens, max_new_tokens, plan : see :class:`Verifier`.
+    max_width, max_num_batched_tokens, plan : see :class:`Verifier`.
     edit_block : changes the draft's blocks on their way, as a network or a hostile draft might.
     """
 
@@ -112,7 +112,6 @@ class PairEngine:
         wake: Callable[[], None] = lambda: None,
         max_width: int = DEFAULT_MAX_WIDTH,
         max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
-        max_new_tokens: TokenLimit | None = None,
         plan: Callable[[DecodingOptions], Windows] | None = None,
         edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),
     ) -> None:
@@ -123,7 +122,6 @@ class PairEngine:
             wake=wake,
             max_width=max_width,
             max_num_batched_tokens=max_num_batched_tokens,
-            max_new_tokens=max_new_tokens,
             plan=plan,
         )
         self._drafter = Drafter(draft or target, executor=draft_encoder, wake=wake)

@@ -68,7 +68,6 @@ LAYERS = {
     "specwhisper.model": (CORE | PURE, GRPC | RAY),
     "specwhisper.engine": (CORE | PURE | {"specwhisper.model"}, GRPC | RAY),
     "specwhisper.api": (CORE | PURE | {"specwhisper.model", "specwhisper.engine"}, GRPC | RAY),
-    "specwhisper.text": (CORE | PURE | MODELS, GRPC | RAY),
     "specwhisper.wire": (CORE | PURE, TORCH | RAY),
     "specwhisper.observe": (CORE | PURE | {"specwhisper.wire"}, TORCH | RAY),
     "specwhisper.testing": (CORE, TORCH | GRPC | RAY),
@@ -80,7 +79,7 @@ LAYERS = {
         CORE | {"specwhisper.wire", "specwhisper.observe", "specwhisper.settings", "specwhisper.testing"},
         TORCH | RAY,
     ),
-    "specwhisper": (CORE | PURE | MODELS | {"specwhisper.text"}, RAY),  # the package: may re-export, lazily
+    "specwhisper": (CORE | PURE | MODELS, RAY),  # the package: may re-export, lazily
     "specwhisper_client": (CORE | PURE | SERVICE, TORCH | RAY),
     "specwhisper_gateway": (CORE | PURE | SERVICE | {"specwhisper_client"}, TORCH | RAY),
     "specwhisper_wyoming": (CORE | PURE | SERVICE | {"specwhisper_client"}, TORCH | RAY),
@@ -88,6 +87,7 @@ LAYERS = {
     "specwhisper_target_server": (CORE | PURE | MODELS | SERVICE, RAY),
     "specwhisper_deploy": (CORE | SERVICE | PROGRAMS, TORCH),
     "specwhisper_top": (CORE | PURE | SERVICE | {"specwhisper_client"}, TORCH | RAY),
+    "specwhisper_text": (CORE | PURE | MODELS, GRPC | RAY),
     "specwhisper_evaluation": (CORE | PURE | MODELS | SERVICE | {"specwhisper_client"}, TORCH | GRPC | RAY),
 }
 LIGHT = ("specwhisper_client", "specwhisper_gateway", "specwhisper_wyoming", "specwhisper_top")
@@ -234,7 +234,7 @@ ENGINES = {  # libraries that run models, and the only modules that import them
     "onnx": ("specwhisper.model.onnx.", "specwhisper.model.checkpoints.onnx_weights"),
     "torch": (
         "specwhisper.model.pytorch.",
-        "specwhisper.text.",
+        "specwhisper_text.",
         "specwhisper.engine.process",
         "specwhisper.api.speculative",  # for the type of a device
     ),
