@@ -10,7 +10,6 @@ from typing import Any
 
 from specwhisper.errors import CheckpointError
 
-FOLLOWED_IN_TEXT = ("repetition_penalty", "no_repeat_ngram_size")
 # Fields that no option of a transcription stands for, each with its values without effect; None has none.
 REFUSED: Mapping[str, Collection[Any]] = {
     "repetition_penalty": (1.0,),
@@ -29,14 +28,6 @@ REFUSED: Mapping[str, Collection[Any]] = {
     **dict.fromkeys(("bad_words_ids", "sequence_bias", "constraints", "force_words_ids"), ()),
     **dict.fromkeys(("forced_bos_token_id", "forced_eos_token_id", "exponential_decay_length_penalty"), ()),
     **dict.fromkeys(("max_time", "stop_strings", "top_h", "dola_layers", "watermarking_config"), ()),
-}
-# The same for text models: a prompt of text is what Whisper's audio is not, the encoder's tokens.
-REFUSED_IN_TEXT: Mapping[str, Collection[Any]] = {
-    **{field: neutral for field, neutral in REFUSED.items() if field not in FOLLOWED_IN_TEXT},
-    "encoder_repetition_penalty": (1.0,),
-    "encoder_no_repeat_ngram_size": (0,),
-    "suppress_tokens": ([],),
-    "begin_suppress_tokens": ([],),
 }
 
 

@@ -64,7 +64,6 @@ LAYERS = {
     "specwhisper.model": (CORE | PURE, GRPC | RAY),
     "specwhisper.engine": (CORE | PURE | {"specwhisper.model"}, GRPC | RAY),
     "specwhisper.api": (CORE | PURE | {"specwhisper.model", "specwhisper.engine"}, GRPC | RAY),
-    "specwhisper.text": (CORE | PURE | MODELS, GRPC | RAY),
     "specwhisper.wire": (CORE | PURE, TORCH | RAY),
     "specwhisper.observe": (CORE | PURE | {"specwhisper.wire"}, TORCH | RAY),
     "specwhisper.testing": (CORE, TORCH | GRPC | RAY),
@@ -73,7 +72,7 @@ LAYERS = {
         CORE | {"specwhisper.wire", "specwhisper.observe", "specwhisper.settings", "specwhisper.testing"},
         TORCH | RAY,
     ),
-    "specwhisper": (CORE | PURE | MODELS | {"specwhisper.text"}, RAY),  # the package: may re-export, lazily
+    "specwhisper": (CORE | PURE | MODELS, RAY),  # the package: may re-export, lazily
     "specwhisper_client": (CORE | PURE | SERVICE, TORCH | RAY),
     "specwhisper_gateway": (CORE | PURE | SERVICE | {"specwhisper_client"}, TORCH | RAY),
     "specwhisper_wyoming": (CORE | PURE | SERVICE | {"specwhisper_client"}, TORCH | RAY),
@@ -84,6 +83,7 @@ LAYERS = {
     "specwhisper_top": (CORE | PURE | SERVICE | {"specwhisper_client"}, TORCH | RAY),
     "specwhisper_riva": (CORE | PURE | SERVICE | {"specwhisper_draft_server"}, TORCH | RAY),
     "specwhisper_recognisers": (CORE | PURE | MODELS | SERVICE | {"specwhisper_draft_server"}, RAY),
+    "specwhisper_text": (CORE | PURE | MODELS, GRPC | RAY),
     "specwhisper_evaluation": (CORE | PURE | MODELS | SERVICE | {"specwhisper_client"}, TORCH | GRPC | RAY),
 }
 LIGHT = (
@@ -236,7 +236,7 @@ ENGINES = {  # libraries that run models, and the only modules that import them
     "onnx": ("specwhisper.model.onnx.", "specwhisper.model.checkpoints.onnx_weights"),
     "torch": (
         "specwhisper.model.pytorch.",
-        "specwhisper.text.",
+        "specwhisper_text.",
         "specwhisper.engine.process",
         "specwhisper.api.speculative",  # for the type of a device
     ),

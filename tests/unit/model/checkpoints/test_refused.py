@@ -11,7 +11,8 @@ from experiments.common.models.checkpoints import Shape
 from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.generation import CALLER_OPTIONS, FROM_CONFIG
-from specwhisper.model.checkpoints.refused import REFUSED, REFUSED_IN_TEXT, refuse
+from specwhisper.model.checkpoints.refused import REFUSED, refuse
+from specwhisper_text.model import REFUSED_IN_TEXT
 from tests.unit.model.checkpoints.folders import change_json, copy_of
 
 SHAPE = Shape(d_model=16, heads=1, decoder_layers=1, seed=4)

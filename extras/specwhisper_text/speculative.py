@@ -17,14 +17,14 @@ from specwhisper.api.transcribe_call import check_batch_size
 from specwhisper.engine.process import check_device, default_device
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import CheckpointError, InvalidRequest, PairMismatch, RecordingsFailed
-from specwhisper.model.checkpoints.refused import REFUSED_IN_TEXT, refuse
+from specwhisper.model.checkpoints.refused import refuse
 from specwhisper.model.quiet import quiet_transformers
 from specwhisper.options import GREEDY, DecodingOptions, options_from
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.text.model import TextModel, rules_of
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.transcription.windows import ClosedWindow, Windows
 from specwhisper.types import Keyed, Mode, Outcome, Window
+from specwhisper_text.model import REFUSED_IN_TEXT, TextModel, rules_of
 
 OPTION_NAMES = frozenset(
     "temperature temperatures top_k k top_p seed acceptance acceptance_threshold beam_size num_beams "

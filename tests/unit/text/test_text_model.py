@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
+from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.choosing import Row
-from specwhisper.text.model import BLOCK, TextModel
+from specwhisper_text.model import BLOCK, TextModel
+from specwhisper_text.speculative import SILENCE, TextOptions, _plan
 from tests.llamas import llama, llama_tokenizer
 
 TOKEN_BYTES = 2 * 2 * 2 * 16 * 4  # layers, keys and values, heads, size, float32
@@ -62,3 +66,14 @@ def test_a_slot_holds_its_tokens_after_append_and_rollback(model):
         for (keys, values), layer in zip(model._caches[slot], layers, strict=True):
             torch.testing.assert_close(keys[:, :, : len(tokens)], layer.keys, atol=1e-4, rtol=1e-4)
             torch.testing.assert_close(values[:, :, : len(tokens)], layer.values, atol=1e-4, rtol=1e-4)
+
+
+def test_a_draft_does_not_begin_before_the_target_names_the_prompt():
+    """The engines predict a first window with Whisper's prompt, of which no text model has the ids."""
+    target, draft = (TextModel(llama(2, seed), llama_tokenizer(), 1, 300) for seed in (1, 2))
+    pair = InlinePair(target, draft, plan=partial(_plan, target))
+    options = TextOptions.greedy(prompt=tuple(range(2, 12)), max_new_tokens=8, timestamps=False)
+    (written,) = pair.transcribe([SILENCE], options)
+    (alone,) = InlinePair(target, plan=partial(_plan, target)).transcribe([SILENCE], options)
+    assert written.window_tokens == alone.window_tokens
+    assert written.stats.num_drafted > 0

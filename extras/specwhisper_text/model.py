@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
@@ -22,6 +22,7 @@ from transformers.cache_utils import DynamicLayer
 
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import CheckpointError, UnsupportedOption
+from specwhisper.model.checkpoints.refused import REFUSED
 from specwhisper.model.choosing import Row, Scores, choose
 from specwhisper.model.pytorch.compat import execution_device
 from specwhisper.model.pytorch.transfer import logits_device
@@ -29,6 +30,16 @@ from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Window, WordAlignment
 
 Cache = list[tuple[Tensor, Tensor]]  # keys and values of each layer, 1 x heads x tokens x head size
+
+FOLLOWED = ("repetition_penalty", "no_repeat_ngram_size")
+# A prompt of text is what Whisper's audio is not, the encoder's tokens.
+REFUSED_IN_TEXT: Mapping[str, Collection[Any]] = {
+    **{field: neutral for field, neutral in REFUSED.items() if field not in FOLLOWED},
+    "encoder_repetition_penalty": (1.0,),
+    "encoder_no_repeat_ngram_size": (0,),
+    "suppress_tokens": ([],),
+    "begin_suppress_tokens": ([],),
+}
 
 BLOCK = 64  # tokens by which a slot's cache grows
 MAX_UNSCORED = 8  # tokens of a row without needed logits; a row with more is a prompt
@@ -180,8 +191,11 @@ class TextModel:
         return len(self._tokens[slot])
 
     def can_continue(self, prompt: Sequence[int]) -> bool:
-        """Return ``True``."""
-        return True
+        """Return whether all ids are the model's.
+
+        Those of a Whisper prompt are not, with which the draft's engine would begin before the target does.
+        """
+        return all(token < self._size for token in prompt)
 
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         """Return a prompt's tokens, special ones included."""
