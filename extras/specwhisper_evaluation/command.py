@@ -97,26 +97,6 @@ class Decoding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chunks:
-    """Overlapping chunks, in place of one window after the other."""
-
-    chunk_length_s: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="Length of overlapping chunks that are decoded side by side, up to 30. Default: one window "
-            "after the other.",
-        ),
-    ] = None
-    stride_length_s: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS", help="Overlap of a chunk with each neighbour. Default: a sixth of the chunk."
-        ),
-    ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Output:
     """What is written beside the table of totals."""
 
@@ -174,9 +154,22 @@ class EvaluateOptions:
         int, typer.Option(min=1, metavar="N", help="Recordings that are transcribed at once.")
     ] = 1
     decoding: Decoding
-    chunks: Chunks
+    chunk_length_s: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Length of overlapping chunks that are decoded side by side, up to 30. Default: one window "
+            "after the other.",
+        ),
+    ] = None
+    stride_length_s: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="Overlap of a chunk with each neighbour. Default: a sixth of the chunk."
+        ),
+    ] = None
     output: Output
-    given: Given = Given(frozenset())  # noqa: RUF009  # it is frozen
+    given: Given
 
 
 @takes(EvaluateOptions)

@@ -122,7 +122,8 @@ def _methods(
         batch_size=options.batch_size,
         cut_windows=models.cut_windows,
     )
-    return nullcontext(in_one_process(pair, **decoding, **asdict(options.chunks)))
+    chunks = {"chunk_length_s": options.chunk_length_s, "stride_length_s": options.stride_length_s}
+    return nullcontext(in_one_process(pair, **decoding, **chunks))
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:
