@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import grpc.aio
 import pytest
 
-from experiments.common.audio import silence
 from experiments.common.models.scripted import ScriptedModel
+from experiments.faults import silence
 from specwhisper.audio.decode import decode_file
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb

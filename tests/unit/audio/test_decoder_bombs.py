@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from experiments.common.audio import silence
+from experiments.faults import silence
 from specwhisper.audio.decode import MAX_PCM_BYTES_PER_S, decode_file
 from specwhisper.errors import InvalidAudio
 from specwhisper.wire.v1 import transcription_pb2 as pb
