@@ -54,7 +54,7 @@ class StreamingClient:
         addresses, and resumes at another one if it is lost.
     options, named : decoding options as an object, by name, or both: a name then replaces the object's value.
     live : how live audio is decoded.
-    resume_point : of an earlier stream, which this one continues; its audio follows from there on.
+    resume_point : where an earlier stream stopped: this one continues it, with the audio from there on.
     endpointing : when utterances begin and end; ``None`` for a single utterance.
     mode : ``Mode.FULL`` with the draft, or ``Mode.TARGET_ONLY``; by default the server's own.
     sample_rate, num_channels : of the audio that is sent.

@@ -22,8 +22,9 @@ class ResumePoints:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._num_tokens = 0  # committed at the last one
-        self._next_sample: int | None = None  # of live audio, at the last one
+        # At the last resume point: tokens committed, and how far live audio had been silent or final.
+        self._num_tokens = 0
+        self._next_sample: int | None = None
 
     def take(self, *, has_finals: bool) -> pb.ResumePoint | None:
         """Return the resume point for a response; ``None`` if none is due."""
@@ -35,7 +36,8 @@ class ResumePoints:
     def _progress(self, has_finals: bool) -> ResumePoint | LivePosition | None:
         if (position := self._session.position) is not None:
             before, now = self._next_sample, position.next_sample
-            if not has_finals and before is not None and now - before < INTERVAL_SAMPLES:
+            is_due = has_finals or before is None or now // INTERVAL_SAMPLES > before // INTERVAL_SAMPLES
+            if not is_due:
                 return None
             self._next_sample = now
             return position

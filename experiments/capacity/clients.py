@@ -45,7 +45,7 @@ class Load:
 
     Attributes
     ----------
-    numbers : of the clients in this process.
+    numbers : the numbers of the clients that this process runs.
     gamma : tokens of a block; ``None``: each session chooses, as on a draft server.
     start_s, begin_s, end_s : by the monotonic clock, which all processes share: the clients start between the
         first two, and are counted between the last two.

@@ -34,7 +34,7 @@ from specwhisper_client.cli.server_process import following, start_server
 TARGET, DRAFT = "specwhisper_target_server", "specwhisper_draft_server"
 DEMO, INT8 = "demo-draft-tiny", "tiny's shape in int8, cut windows"
 NUM_SESSIONS = 8
-MAX_TOKENS = 24  # of random weights, which end no window by themselves
+MAX_TOKENS = 24  # random weights never end a window by themselves
 MAX_MB, MAX_START_S = {DEMO: 200.0, INT8: 300.0}, 1.5  # the bars
 
 

@@ -31,7 +31,7 @@ from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper_client.api import TranscriptionClient
 
 QUICK_HOURS = 1 / 15
-SETTLED_S = 60.0  # of audio, after which every buffer has been used
+SETTLED_S = 60.0  # after this much audio every buffer has been used
 BOUND = 0.05
 
 

@@ -36,7 +36,7 @@ RECITED = Vocabulary(
     no_timestamps=END + 2,
     timestamp_begin=END + 3,
 )
-NUM_TOKENS = 400  # of a window's text
+NUM_TOKENS = 400  # length of a window's text
 TEXT = (*Random(0).choices(range(NUM_WORDS), k=NUM_TOKENS), END)
 ERRORS_PERCENT = 8  # of the draft's tokens
 AHEAD = 12  # tokens by which the draft is ahead of what is committed

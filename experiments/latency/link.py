@@ -18,6 +18,7 @@ import struct
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -34,7 +35,7 @@ MAX_PACKET_BYTES = 65_536
 STOP_TIMEOUT_S = 5.0
 
 
-class Link:
+class Link(ABC):
     """A link between near processes, which start as usual, and far processes.
 
     Attributes
@@ -53,9 +54,9 @@ class Link:
         self._processes: list[subprocess.Popen[str]] = []
         self._round_trip_s = 0.0
 
+    @abstractmethod
     def route_to(self, address: str) -> str:
         """Return the address at which near processes reach a far server that listens at ``address``."""
-        raise NotImplementedError
 
     def set_round_trip(self, round_trip_s: float) -> None:
         """Apply a round trip from now on, to open connections too."""

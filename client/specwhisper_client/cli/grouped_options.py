@@ -17,14 +17,14 @@ Given = NewType("Given", frozenset[str])  # names of the options that do not hav
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class OptionsOfExtra:
     """Annotation of a field that an extra's function makes: call its value to get what it makes.
 
     The options are the function's annotated parameters. The field keeps its default without the extra.
 
     Attributes
     ----------
-    group, name : of the entry point.
+    group, name : the entry point's group, without ``specwhisper.``, and its name.
     """
 
     group: str
@@ -37,8 +37,8 @@ def takes(
     """Make the fields of a dataclass the options of a command.
 
     A field's annotation is typer's. A field that is itself such a dataclass stands for its own fields, one
-    that is :class:`Offered` for the parameters of an extra's function, and one of the type ``Given`` is no
-    option.
+    that is :class:`OptionsOfExtra` for the parameters of an extra's function. One of the type ``Given`` is
+    no option.
     """
 
     def decorate(command: Callable[[typer.Context, Options], None]) -> Callable[..., None]:
@@ -92,7 +92,7 @@ def _fields(options: type[Any]) -> Iterator[tuple[Field[Any], Any]]:
     for field in fields(options):
         kind = annotations[field.name]
         metadata = getattr(kind, "__metadata__", ())
-        offered = next((each for each in metadata if isinstance(each, Offered)), None)
+        offered = next((each for each in metadata if isinstance(each, OptionsOfExtra)), None)
         if offered is None:
             yield field, kind
         elif (offer := offers(offered.group).get(offered.name)) is not None:

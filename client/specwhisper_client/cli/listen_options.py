@@ -25,7 +25,7 @@ from specwhisper_client.cli.arguments import (
     TaskOption,
     hint_of,
 )
-from specwhisper_client.cli.grouped_options import Offered
+from specwhisper_client.cli.grouped_options import OptionsOfExtra
 from specwhisper_client.servers import DEFAULT_SERVER
 from specwhisper_client.streaming import StreamingClient
 
@@ -100,7 +100,7 @@ class ListenOptions:
     drafting: DraftOptions = DraftOptions()
     speakers: Annotated[
         Callable[[], AbstractAsyncContextManager[UtteranceSpeakers | None]],
-        Offered("speaker_options", "listen"),
+        OptionsOfExtra("speaker_options", "listen"),
     ] = nullcontext
     quiet: Quiet = False
 

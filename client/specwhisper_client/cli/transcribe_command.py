@@ -39,12 +39,12 @@ from specwhisper_client.cli.arguments import (
 )
 from specwhisper_client.cli.batch import transcribe_files
 from specwhisper_client.cli.fallback_options import Fallback
-from specwhisper_client.cli.grouped_options import Offered, takes
+from specwhisper_client.cli.grouped_options import OptionsOfExtra, takes
 from specwhisper_client.cli.jobs import Job, report
 from specwhisper_client.cli.output import OutputFormat
 from specwhisper_client.servers import DEFAULT_SERVER
 
-SpeakersOption = Annotated[Callable[[], TurnFinder | None], Offered("speaker_options", "transcribe")]
+SpeakersOption = Annotated[Callable[[], TurnFinder | None], OptionsOfExtra("speaker_options", "transcribe")]
 INTERRUPTED_STATUS = 130  # as of a shell's command that Ctrl-C ended
 
 

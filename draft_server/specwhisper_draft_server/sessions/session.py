@@ -52,7 +52,7 @@ from specwhisper_draft_server.voice_activity import VoiceActivity
 logger = logging.getLogger(__name__)
 
 UNDRAFTED_STEP_MS = 1_000  # new audio between two texts of the target where no draft shows any
-INTERVAL_SAMPLES = 5 * SAMPLE_RATE  # of silence, between two resume points: clients keep so much more audio
+INTERVAL_SAMPLES = 5 * SAMPLE_RATE  # in silence, a resume point this often bounds the audio that clients keep
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from google.protobuf.message import DecodeError
 
 from specwhisper.errors import InvalidRequest, PairMismatch
-from specwhisper.live import LivePosition
+from specwhisper.live import LivePosition, check_sample
 from specwhisper.transcription.resume_point import ResumePoint, audio_needed_from
 from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.codec.live import live_position_from_proto, live_position_to_proto
@@ -88,6 +88,7 @@ def resume_point_from_proto(
 
 def _live_position(message: pb.ResumePoint, position: LivePosition) -> LivePosition:
     """Return the position at which the client's audio begins: later, if it has lost some."""
+    check_sample("start_sample", message.start_sample)
     if message.start_sample > position.start_sample:
         position = LivePosition(max(message.start_sample, position.next_sample), position.num_utterances)
     return replace(position, num_ends=message.num_ends)

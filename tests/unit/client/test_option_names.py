@@ -16,7 +16,7 @@ from specwhisper.options import DecodingOptions, options_from
 from specwhisper_client.cli import grouped_options
 from specwhisper_client.cli.arguments import NAMES, described
 from specwhisper_client.cli.fallback_options import Fallback
-from specwhisper_client.cli.grouped_options import Offered, takes
+from specwhisper_client.cli.grouped_options import OptionsOfExtra, takes
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "command-line.md"
 
@@ -76,7 +76,7 @@ def test_an_extra_adds_its_options(is_installed, monkeypatch):
 
     @dataclass(frozen=True, kw_only=True)
     class Options:
-        number: Annotated[Callable[[], int], Offered("example", "number")] = lambda: 0
+        number: Annotated[Callable[[], int], OptionsOfExtra("example", "number")] = lambda: 0
         other: Annotated[bool, typer.Option("--other")] = False
 
     @takes(Options)
