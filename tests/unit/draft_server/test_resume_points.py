@@ -28,5 +28,5 @@ def test_silence_has_one_as_often_as_its_session_reports():
 def test_a_start_that_no_session_has_is_named():
     point = codec.resume_point_to_proto(LivePosition(), "weights")
     point.start_sample = 7
-    with pytest.raises(InvalidRequest, match="start_sample is 7: .* multiple of 320"):
+    with pytest.raises(InvalidRequest, match=r"start_sample is 7: .* multiple of 320"):
         codec.resume_point_from_proto(point, "weights", vocabulary_size=8)
