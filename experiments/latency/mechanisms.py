@@ -9,7 +9,6 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
@@ -21,10 +20,9 @@ from specwhisper.speculation.draft_length import BlockSize, DraftLength
 from specwhisper.speculation.hints.given import GivenHint
 from specwhisper.speculation.hints.hint import Hint
 from specwhisper.speculation.ledger import Ledger
-from specwhisper_draft_server.link import sharing
 
 Patch = tuple[Any, str, Any]  # object, attribute, its value while the mechanism is off
-Part = ModuleType | type | Callable[..., Any]
+Part = type | Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ class Mechanism:
     Attributes
     ----------
     patches : what switches it off.
-    parts : modules, classes and functions that only it needs.
+    parts : classes and functions that only it needs.
     """
 
     patches: Sequence[Patch]
@@ -73,7 +71,6 @@ MECHANISMS: dict[str, Mechanism] = {
         [(DraftLength, "min_confidence", 0.0)],
         [DraftLength.min_confidence.fget],  # type: ignore[attr-defined]
     ),
-    "streams that sessions share": Mechanism([(sharing, "MIN_SESSIONS", 10**9)], [sharing]),
     "drafting the first window before it is opened": Mechanism(
         [(Drafter, "_predict_first", lambda self, session: None)], [Drafter._predict_first]
     ),

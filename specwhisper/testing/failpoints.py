@@ -104,7 +104,6 @@ class Failpoints:
     def install_in_target(self, service: Any, thread: Any) -> None:
         """Let a target's service hit ``send``, and its engine's thread ``commit``."""
         faults.fail_commits(thread, self.hit, FailpointReached)
-        faults.fail_responses(service, "Verify", self.hit, "send", faults.is_window_or_commit)
         faults.fail_responses(service, "Share", self.hit, "send", faults.has_events)
 
     def install_in_draft(self, service: Any) -> None:

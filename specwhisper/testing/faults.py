@@ -119,10 +119,5 @@ def fail_responses(
 
 
 def has_events(response: Any) -> bool:
-    """Return whether a shared stream's response carries events of the engine."""
+    """Return whether a response of ``Share`` carries events of the engine."""
     return bool(response.events)
-
-
-def is_window_or_commit(response: Any) -> bool:
-    """Return whether a target's response carries an event of its engine."""
-    return response.WhichOneof("message") in ("window_opened", "commit")

@@ -174,8 +174,5 @@ class TargetConfig(ServingOptions):
 
     @property
     def max_concurrent_streams(self) -> int:
-        """Limit of concurrent calls on one connection.
-
-        A draft server's sessions share one connection.
-        """
-        return self.limits.max_sessions + SHORT_CALLS
+        """Limit of concurrent calls on one connection, which all sessions of a draft server share."""
+        return self.limits.max_sessions + 1 + SHORT_CALLS

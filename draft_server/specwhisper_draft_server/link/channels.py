@@ -13,6 +13,8 @@ import grpc.aio
 
 from specwhisper.rpc.channels import Credentials, open_channel
 from specwhisper.wire.pacing import SendWindow
+from specwhisper.wire.v1 import verification_pb2_grpc
+from specwhisper_draft_server.link.candidate_channel import CandidateChannel
 
 
 class Channels:
@@ -29,6 +31,7 @@ class Channels:
         self._is_worth_keeping = is_worth_keeping
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._windows: dict[str, SendWindow] = {}
+        self._candidates: dict[str, CandidateChannel] = {}
         self._num_users: Counter[str] = Counter()
 
     @property
@@ -44,6 +47,13 @@ class Channels:
     def window(self, address: str) -> SendWindow:
         """Return what limits the audio on the channel to an address."""
         return self._windows[address]
+
+    def candidates(self, address: str, stub: verification_pb2_grpc.VerificationStub) -> CandidateChannel:
+        """Return the call that the sessions at an address share; a new one if none is open."""
+        call = self._candidates.get(address)
+        if call is None or call.is_over:
+            call = self._candidates[address] = CandidateChannel(address, stub)
+        return call
 
     @asynccontextmanager
     async def using(self, address: str) -> AsyncIterator[grpc.aio.Channel]:
@@ -62,6 +72,7 @@ class Channels:
         self._num_users = +self._num_users
         for address in self.addresses:
             if not (self._num_users[address] or self._is_worth_keeping(address)):
+                self._candidates.pop(address, None)
                 if (channel := self._channels.pop(address, None)) is not None:  # else another task closes it
                     await channel.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from copy import copy
@@ -13,12 +12,12 @@ import grpc.aio
 from specwhisper import __version__
 from specwhisper.errors import GONE, PairMismatch, ServerFull, TargetUnavailable
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc.channels import OPEN, Credentials, with_true_status
+from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription, TargetStream
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode
-from specwhisper.wire import PROTOCOL_VERSION, WELCOME_S, codec
-from specwhisper.wire.status import refused_handshake
+from specwhisper.wire import PROTOCOL_VERSION, codec
+from specwhisper.wire.status import error_from_rpc, refused_handshake
 from specwhisper.wire.v1 import decoding_pb2, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.versions import check_protocol
@@ -26,10 +25,9 @@ from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.link.channels import Channels
 from specwhisper_draft_server.link.choosing import TargetOffer
 from specwhisper_draft_server.link.connecting import ANSWER_S, wait_connected
-from specwhisper_draft_server.link.grpc_target_stream import GrpcTargetStream, Outbox, errors_translated
+from specwhisper_draft_server.link.grpc_target_stream import GrpcTargetStream
 from specwhisper_draft_server.link.known_targets import KnownTargets
 from specwhisper_draft_server.link.opening import opened_at_one
-from specwhisper_draft_server.link.sharing import SharedStreams
 from specwhisper_draft_server.link.targets import Targets
 from specwhisper_draft_server.metrics import DraftMetrics
 
@@ -62,7 +60,6 @@ class TargetLink:
         self.address = ", ".join(addresses)
         self._targets = Targets(addresses)
         self._channels = Channels(credentials, self._targets.knows)
-        self._shared = SharedStreams()
         self._connect_timeout_s = connect_timeout_s
         self._known = KnownTargets(addresses)
         self._vocabulary: Vocabulary | None = None
@@ -216,8 +213,10 @@ class TargetLink:
             if not self._channels.is_connected(address):
                 self._known.forget(address)
             async with self._channels.using(address) as channel:
-                with errors_translated(address):
+                try:
                     yield verification_pb2_grpc.VerificationStub(channel)
+                except grpc.aio.AioRpcError as error:
+                    raise error_from_rpc(error, f"target {address}") from error
         except PairMismatch:
             self._known.forget(address)
             raise
@@ -263,41 +262,28 @@ class TargetLink:
     async def _open_at(
         self, offer: TargetOffer, hello: pb.Hello, target: TargetDescription, requirements: Requirements
     ) -> AsyncIterator[GrpcTargetStream]:
-        outbox = Outbox()
         own_hello = pb.Hello(lease=offer.lease, weights_digest=requirements.weights_digest)
         own_hello.MergeFrom(hello)
         async with self._asking(offer.address) as stub:
-            async with self._shared.session(offer.address, stub) as shared:
-                if shared is not None:
-                    own_hello.shared_key, own_hello.shared_number = shared.key, shared.number
-                outbox.put(pb.VerifyRequest(hello=own_hello))
-                call = with_true_status(stub.Verify(outbox))
-                try:
-                    responses = aiter(call)
-                    with self._targets.opening(offer.address):
-                        welcome = await _read_welcome(offer.address, responses)
-                    weights = welcome.weights_digest
-                    session = GrpcTargetStream(
-                        offer.address,
-                        outbox,
-                        call,
-                        responses,
-                        await self._description(offer.address, weights, target, hello.decoding),
-                        codec.limits_from_proto(welcome.limits),
-                        shared=shared if welcome.is_shared else None,
-                        window=self._channels.window(offer.address),
-                        note_gone=partial(self._targets.note_gone, offer.address),
-                        metrics=self._metrics,
-                    )
-                    beating = asyncio.create_task(session.beat())
-                    try:
-                        yield session
-                    finally:
-                        beating.cancel()
-                        session.close()
-                finally:
-                    outbox.close()
-                    call.cancel()
+            session = GrpcTargetStream(
+                offer.address,
+                stub,
+                self._channels.candidates(offer.address, stub),
+                own_hello,
+                target,
+                window=self._channels.window(offer.address),
+                note_gone=partial(self._targets.note_gone, offer.address),
+                metrics=self._metrics,
+            )
+            try:
+                with self._targets.opening(offer.address):
+                    welcome = await session.welcome()
+                session.limits = codec.limits_from_proto(welcome.limits)
+                weights = welcome.weights_digest
+                session.target = await self._description(offer.address, weights, target, hello.decoding)
+                yield session
+            finally:
+                session.close()
 
     async def _description(
         self,
@@ -322,17 +308,3 @@ class TargetLink:
             return expected
         self._known.note_description(address, described)
         return described
-
-
-async def _read_welcome(address: str, responses: AsyncIterator[pb.VerifyResponse]) -> pb.Welcome:
-    """Return the target's first message, with which it accepts the session."""
-    try:
-        async with asyncio.timeout(WELCOME_S):
-            first = await anext(responses, None)
-    except TimeoutError:
-        raise TargetUnavailable(
-            f"Target {address} has not accepted a session within {WELCOME_S:g} s; is it overloaded?"
-        ) from None
-    if first is None or first.WhichOneof("message") != "welcome":
-        raise TargetUnavailable(f"Target {address} began a session without `welcome`.")
-    return first.welcome
