@@ -11,8 +11,7 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.observe.metrics.tokens import Tally
 from specwhisper.types import NS_PER_S, SAMPLE_RATE, Segment, VoiceEvent
 from specwhisper_draft_server.metrics import LIVE, RECORDING, DraftMetrics
-from specwhisper_draft_server.sessions.session import Session
-from specwhisper_draft_server.sessions.update import SessionUpdate
+from specwhisper_draft_server.sessions.session import Session, SessionUpdate
 
 MAX_ARRIVALS = 4096  # pieces of audio whose arrival time is kept
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from experiments.latency.mechanisms import MECHANISMS
-from specwhisper_draft_server import debounce
+from specwhisper_draft_server.sessions import session
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
         path.unlink()
 
     signal.signal(signal.SIGUSR1, switch)
-    debounce.INTERVAL_S = 0.0
+    session.INTERVAL_S = 0.0
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 

@@ -66,6 +66,7 @@ class CutNetwork(BadNetwork):
                     yield response
         finally:
             cutting.cancel()
+            del self._left[place]  # what has ended cannot be cut
 
     async def Share(self, requests, context):
         left = self._cuts_of_shared.pop(0) if self._cuts_of_shared else inf
@@ -86,8 +87,10 @@ class CutNetwork(BadNetwork):
 
     def _passes(self, key, event) -> bool:
         place = key, event.number
-        if event.is_finished or place not in self._left:
+        if place not in self._left:
             return True
+        if event.is_finished:
+            return not self._is_cut[place].is_set()
         if not self._left[place]:
             self._is_cut[place].set()
             return False

@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 PIECE_BYTES = 64 * 1024  # of audio in a message on a fast link: candidates have another call
 MAX_UNREAD = 8_192  # responses
 
-Response = pb.VerifyResponse | pb.SharedEvent
+Response = pb.VerifyResponse | pb.WindowOpened | pb.Commit
 
 
 class Outbox:
@@ -208,18 +208,16 @@ class GrpcTargetStream:
                 ) from None
             if response is None:
                 return
-            match response.WhichOneof("message"):
-                case "window_opened":
-                    yield codec.window_opened_from_proto(
-                        response.window_opened, vocabulary_size=vocabulary_size
-                    )
-                case "commit":
-                    commit = codec.commit_from_proto(response.commit, vocabulary_size=vocabulary_size)
+            match response:
+                case pb.WindowOpened():
+                    yield codec.window_opened_from_proto(response, vocabulary_size=vocabulary_size)
+                case pb.Commit():
+                    commit = codec.commit_from_proto(response, vocabulary_size=vocabulary_size)
                     self.on_answer(commit.timing)
                     yield commit
-                case "heartbeat":
+                case pb.VerifyResponse() if response.HasField("heartbeat"):
                     self._measure(response.heartbeat)
-                case "going_away":
+                case pb.VerifyResponse() if response.HasField("going_away"):
                     reason, grace_s = response.going_away.reason, response.going_away.grace_s
                     log = {"target": self.address, "reason": reason, "grace_s": grace_s}
                     logger.info("target is stopping", extra=log)
@@ -243,8 +241,13 @@ class GrpcTargetStream:
         """Take an event of the call that sessions share, or its error."""
         if self._has_all_events:  # that call may end before the session's own
             return
-        self._has_all_events = isinstance(event, pb.SharedEvent) and event.is_finished
-        self._put(None if self._has_all_events else event)
+        if isinstance(event, Exception):
+            self._put(event)
+        elif event.is_finished:
+            self._has_all_events = True
+            self._put(None)
+        elif event.WhichOneof("message") is not None:
+            self._put(event.window_opened if event.HasField("window_opened") else event.commit)
 
     async def _read_own(self) -> None:
         try:

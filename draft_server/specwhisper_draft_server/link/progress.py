@@ -8,47 +8,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Protocol
 
 from specwhisper.live import LivePosition
 from specwhisper.transcription.live.windows import LiveWindows
-from specwhisper.transcription.resume_point import ResumePoint
-from specwhisper.types import Candidates, Commit, Resume, VoiceEvent, VoiceMark, WindowOpened
-
-
-class Progress(Protocol):
-    """Where another target continues; see :class:`.ResumeTracker`."""
-
-    is_reopened: bool
-
-    @property
-    def needed_from(self) -> int:
-        """First sample that the next window may hold."""
-
-    @property
-    def audio_from(self) -> int:
-        """First sample of the audio that another target needs."""
-
-    def advances(self, commit: Commit) -> bool:
-        """Return whether the session got further by a commit."""
-
-    def resume(self) -> Resume | LivePosition | None:
-        """Return the message that makes another target continue; ``None`` from the start."""
-
-    def resume_point(self) -> ResumePoint | None:
-        """Return where the session of another client continues, of a recording."""
-
-    def migrate(self) -> None:
-        """Note that another target has taken the session."""
-
-    def propose(self, block: Candidates) -> None:
-        """Count a block that is sent."""
-
-    def observe(self, event: WindowOpened | Commit) -> Sequence[WindowOpened | Commit]:
-        """Return what is new of an event."""
-
-    def pop_pending_block(self) -> Candidates | None:
-        """Return a block that the target waits for and no draft sends."""
+from specwhisper.transcription.resume_point import ResumeTracker
+from specwhisper.types import Candidates, Commit, VoiceEvent, VoiceMark, WindowOpened
 
 
 class KeptMarks:
@@ -130,3 +94,6 @@ class LiveProgress:
 
     def pop_pending_block(self) -> None:
         """Return ``None``: a live target does not wait."""
+
+
+Progress = ResumeTracker | LiveProgress
