@@ -79,7 +79,6 @@ class StreamingResponses:
         return responses
 
     def last(self) -> pb.StreamingRecognizeResponse:
-        """Return the response after which the stream ends."""
         response = self._response([])
         response.language.CopyFrom(spoken_language(self._session.builder))
         self._add_model(response)
@@ -91,7 +90,6 @@ class StreamingResponses:
         return pb.StreamingRecognizeResponse(results=results, audio_received=duration(received_s))
 
     def _add_resume_point(self, response: pb.StreamingRecognizeResponse, *, has_finals: bool) -> None:
-        """Add a resume point if one is due."""
         if self._resume_points is not None:
             point = self._resume_points.take(has_finals=has_finals)
             if point is not None:
@@ -99,7 +97,6 @@ class StreamingResponses:
                 self._add_statistics(response)
 
     def _add_model(self, response: pb.StreamingRecognizeResponse) -> None:
-        """Add the models if the client knows others."""
         before, self._model = self._model, self._describe_model()
         if self._model != before:
             response.model.CopyFrom(self._model)
@@ -121,7 +118,6 @@ class ResumePoints:
         self._next_sample: int | None = None
 
     def take(self, *, has_finals: bool) -> pb.ResumePoint | None:
-        """Return the resume point for a response; ``None`` if none is due."""
         progress = self._progress(has_finals)
         if progress is None:
             return None
@@ -166,7 +162,6 @@ def read_resume_point(
 
 
 def final_result(segment: Segment, language: str) -> pb.SpeechRecognitionResult:
-    """Return the result of a final segment."""
     return pb.SpeechRecognitionResult(
         alternatives=[
             pb.SpeechRecognitionAlternative(
@@ -224,7 +219,6 @@ def interim_results(transcript: Transcript) -> list[pb.SpeechRecognitionResult]:
 
 
 def spoken_language(transcript: Transcript) -> pb.SpokenLanguage:
-    """Return the language of the speech."""
     return pb.SpokenLanguage(
         code=transcript.language,
         name=language_name(transcript.language),
@@ -248,5 +242,4 @@ def speech_event(
 
 
 def duration(seconds: float) -> Duration:
-    """Return seconds as a duration, rounded to nanoseconds."""
     return Duration(seconds=round(seconds * NS_PER_S) // NS_PER_S, nanos=round(seconds * NS_PER_S) % NS_PER_S)

@@ -89,7 +89,6 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     @property
     def num_sessions(self) -> int:
-        """Sessions that are open."""
         return self._limiter.num_sessions
 
     @property
@@ -108,7 +107,6 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         return self._drafting.num_free_slots if self._drafting else None
 
     async def prepare(self) -> None:
-        """Place the draft for a target that answers now, or else with the first session."""
         if self._drafting is None:
             return
         placement = self._drafting.placement
@@ -127,7 +125,6 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         await self._transcriber.check_health()
 
     async def GetModel(self, request: pb.GetModelRequest, context: Any) -> pb.GetModelResponse:
-        """Name the models and their limits."""
         target = await self._descriptions.ask()
         return pb.GetModelResponse(
             model=self._model_info(target, self._config.length(self._config.mode, None)),
@@ -163,11 +160,9 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     @admitted_by(admit)
     async def Recognize(self, request: pb.RecognizeRequest, context: Any) -> pb.RecognizeResponse:
-        """Transcribe a whole recording."""
         return await self.recognize(request.config, request.audio)
 
     async def recognize(self, config: pb.RecognitionConfig, audio: bytes) -> pb.RecognizeResponse:
-        """Transcribe a whole recording, in a call whose session is already counted."""
         request = read_request(config, self._config, self._drafting)
         if request.options.live is not None:
             raise InvalidRequest("A recording that is sent whole is not live: leave decoding.live out.")
@@ -201,7 +196,6 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     async def StreamingRecognize(
         self, requests: AsyncIterator[pb.StreamingRecognizeRequest], context: Any
     ) -> AsyncIterator[pb.StreamingRecognizeResponse]:
-        """Transcribe audio while it arrives."""
         self.check_room()
         timed = WithIdleTimeout(requests, self.idle_timeout_s)
         with timed.error_at_end():
@@ -338,7 +332,6 @@ class Descriptions:
         self._last: TargetDescription | None = None
 
     async def ask(self, requirements: Requirements = ANY) -> TargetDescription:
-        """Ask a target now."""
         self._last = await self._transcriber.describe(requirements)
         return self._last
 

@@ -44,11 +44,9 @@ class SessionLimiter:
 
     @property
     def num_sessions(self) -> int:
-        """Open sessions of all callers."""
         return self._num_by_caller.total()
 
     def check(self, caller: str) -> None:
-        """Raise :class:`ServerFull` unless a caller may open another session."""
         self._seen_s.pop(caller, None)
         self._seen_s[caller] = self._clock()
         if len(self._seen_s) > 2:
@@ -64,7 +62,6 @@ class SessionLimiter:
             )
 
     def _most(self, caller: str) -> int:
-        """Return how many sessions a caller may have now."""
         if self._max_per_caller is not None:
             return self._max_per_caller
         since_s = self._clock() - SEEN_S

@@ -61,7 +61,6 @@ class JoinedSession:
         self._context = copy_context()  # the spans of its windows belong to the session's own call
 
     def receive(self, event: FromTarget) -> None:
-        """Deliver an event of the engine."""
         match event:
             case WindowOpened() | Commit():
                 if self._windows.are_traced:
@@ -241,7 +240,6 @@ class CandidateCall:
             self._verifier.submit(session_id, block, received_ns)
 
     def _watch_idle(self) -> None:
-        """Limit the time without a session."""
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
@@ -302,7 +300,6 @@ class CandidateCalls:
         return self._by_key[caller, key]
 
     def drain(self) -> None:
-        """End each call once its sessions have ended."""
         for call in self._by_key.values():
             call.drain()
 
@@ -312,7 +309,6 @@ def _heartbeat() -> pb.Heartbeat:
 
 
 async def next_in_time(requests: AsyncIterator[pb.ShareRequest]) -> pb.ShareRequest | None:
-    """Return the next request; raise :class:`IdleClient` if heartbeats stop."""
     try:
         async with asyncio.timeout(SILENCE_S):
             return await anext(requests, None)

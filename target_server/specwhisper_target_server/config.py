@@ -32,7 +32,6 @@ def session_limits(
         int, Setting(SERVING, "Concurrent sessions; each takes a slot of memory.", metavar="N", min=1)
     ] = 8,
 ) -> Limits:
-    """Return the limits of a target with so many sessions."""
     return Limits(max_sessions=max_sessions)
 
 
@@ -46,7 +45,6 @@ def read_device_map(
         ),
     ] = None,
 ) -> DeviceMap | None:
-    """Read accelerate's map from module to device."""
     if device_map is None:
         return None
     if str(device_map) == "auto":
@@ -65,7 +63,6 @@ def read_device_map(
 
 
 def target_failpoints() -> Any:
-    """Return the failpoints in this process's environment."""
     return load_failpoints(os.environ, "target")
 
 
@@ -158,7 +155,6 @@ class TargetConfig(ServingOptions):
 
     @property
     def num_batched_tokens(self) -> int:
-        """Most tokens of all sessions in one forward pass."""
         return self.max_num_batched_tokens or default_num_batched_tokens(self.device, self.device_map)
 
     def __post_init__(self) -> None:
@@ -169,7 +165,6 @@ class TargetConfig(ServingOptions):
 
     @property
     def is_on_gpu(self) -> bool:
-        """Whether the model runs on a CUDA device."""
         return self.device.partition(":")[0] == "cuda"
 
     @property

@@ -91,27 +91,22 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
 
     @property
     def num_free_slots(self) -> int:
-        """Sessions that can still be opened."""
         return self._verifier.num_free_slots
 
     @property
     def num_sessions(self) -> int:
-        """Sessions that are open."""
         return self._verifier.limits.max_sessions - self._verifier.num_free_slots
 
     @property
     def weights_digest(self) -> str:
-        """Digest of the weights, which sessions that began here need."""
         return self._checkpoint.weights_digest
 
     @property
     def vocabulary_digest(self) -> str:
-        """Digest of the vocabulary, which drafts for this target need."""
         return self._checkpoint.vocabulary.digest
 
     @property
     def has_room(self) -> bool:
-        """Whether another session could be opened now."""
         try:
             self._verifier.check_room()
         except ServerFull:
@@ -161,7 +156,6 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         )
 
     async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
-        """Describe this target to a draft server."""
         checkpoint = self._checkpoint
         is_known = request.vocabulary_digest == checkpoint.vocabulary.digest
         return pb.DescribeResponse(
@@ -178,7 +172,6 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
     async def Verify(
         self, requests: AsyncIterator[pb.VerifyRequest], context: Any
     ) -> AsyncIterator[pb.VerifyResponse]:
-        """Run a session."""
         received = aiter(requests)
         hello = await self._hello(received)
         mode, options = self._agree(hello)
@@ -224,7 +217,6 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
     async def Share(
         self, requests: AsyncIterator[pb.ShareRequest], context: Any
     ) -> AsyncIterator[pb.ShareResponse]:
-        """Carry candidates, windows and commits of the sessions that join."""
         name = caller.get()
         call = CandidateCall(
             self._verifier,
@@ -261,11 +253,9 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
 
     @staticmethod
     def _check_protocol(version: int, software: str) -> None:
-        """Raise an error unless the caller speaks this target's protocol."""
         check_protocol("The draft server", version, software, here="this target", own=PROTOCOL_VERSION)
 
     def _check_weights(self, vocabulary_digest: str, weights_digest: str, draft: str = "") -> None:
-        """Raise :class:`PairMismatch` for other digests; an empty one is not compared."""
         checkpoint = self._checkpoint
         if vocabulary_digest not in ("", checkpoint.vocabulary.digest):
             name = f"Draft '{draft}'" if draft else "The draft"
@@ -320,7 +310,6 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             silence.close()
 
     async def _until_read(self, own: OwnResponses, evictor: Evictor) -> None:
-        """Wait until a session's responses are read; evict it if they aren't."""
         try:
             async with asyncio.timeout(self._serving.idle_timeout_s):
                 await own.join()
@@ -331,7 +320,6 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         return SessionExpired(f"The draft server has sent nothing for {self._serving.idle_timeout_s:g} s.")
 
     async def _hello(self, requests: AsyncIterator[pb.VerifyRequest]) -> pb.Hello:
-        """Return the first message of a session."""
         try:
             async with asyncio.timeout(self._serving.idle_timeout_s):
                 first = await anext(requests, None)

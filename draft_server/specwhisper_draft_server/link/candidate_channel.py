@@ -35,8 +35,7 @@ MAX_BLOCKS = 256  # in one request
 class Receiver(Protocol):
     """A session at the target."""
 
-    def receive(self, event: pb.SharedEvent | Exception) -> None:
-        """Take one of the session's events, or the error that ended the call."""
+    def receive(self, event: pb.SharedEvent | Exception) -> None: ...
 
 
 class CandidateChannel:
@@ -63,7 +62,6 @@ class CandidateChannel:
         self._running = asyncio.create_task(self._run(stub), context=Context())
 
     def join(self, session: Receiver) -> int:
-        """Let a session take part; return its number."""
         number = next(self._numbers)
         self._sessions[number] = session
         return number
@@ -76,7 +74,6 @@ class CandidateChannel:
             self._running.cancel()
 
     def propose(self, number: int, block: Candidates) -> None:
-        """Queue candidates of a session."""
         self._unsent.append((number, block))
         self._has_news.set()
 

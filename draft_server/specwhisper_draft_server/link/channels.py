@@ -44,20 +44,16 @@ class Channels:
 
     @property
     def addresses(self) -> list[str]:
-        """Addresses with an open channel."""
         return list(self._channels)
 
     def is_connected(self, address: str) -> bool:
-        """Return whether there is a channel to an address, and it is connected."""
         channel = self._channels.get(address)
         return channel is not None and channel.get_state() is ChannelConnectivity.READY
 
     def window(self, address: str) -> SendWindow:
-        """Return what limits the audio on the channel to an address."""
         return self._windows[address]
 
     def candidates(self, address: str, stub: verification_pb2_grpc.VerificationStub) -> CandidateChannel:
-        """Return the call that the sessions at an address share; a new one if none is open."""
         call = self._candidates.get(address)
         if call is None or call.is_over:
             call = self._candidates[address] = CandidateChannel(address, stub)
@@ -65,7 +61,6 @@ class Channels:
 
     @asynccontextmanager
     async def using(self, address: str) -> AsyncIterator[grpc.aio.Channel]:
-        """Keep the channel to an address open, and yield it."""
         if address not in self._channels:
             self._channels[address] = open_channel(address, self._credentials)
             self._windows[address] = SendWindow()
@@ -85,7 +80,6 @@ class Channels:
                     await channel.close()
 
     async def close(self) -> None:
-        """Close all channels."""
         for channel in self._channels.values():
             await channel.close()
 

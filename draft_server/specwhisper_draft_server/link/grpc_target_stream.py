@@ -68,7 +68,6 @@ class Outbox:
         self._is_empty.clear()
 
     async def wait_sent(self) -> None:
-        """Wait until all requests are sent."""
         if self._urgent or self._audio:
             await self._is_empty.wait()
 
@@ -141,7 +140,6 @@ class GrpcTargetStream:
         self._tasks = [asyncio.create_task(self._read_own())]
 
     async def welcome(self) -> pb.Welcome:
-        """Return the target's first message, with which it accepts the session."""
         try:
             first = await self._next(WELCOME_S)
         except TimeoutError:
@@ -168,11 +166,9 @@ class GrpcTargetStream:
         self._channel.propose(self._number, block)
 
     def hint(self, hint: TimedHint) -> None:
-        """Queue a hint."""
         self._outbox.put(pb.VerifyRequest(hint=codec.hint_to_proto(hint)))
 
     def confirm_every(self, message: ConfirmEvery) -> None:
-        """Queue an interval."""
         self._outbox.put(pb.VerifyRequest(confirm_every=codec.confirm_every_to_proto(message)))
 
     async def send_audio(self, chunk: AudioChunk) -> None:
@@ -191,11 +187,9 @@ class GrpcTargetStream:
 
     @property
     def piece_bytes(self) -> int:
-        """The most audio in a message now."""
         return self._paced.piece_bytes(PIECE_BYTES)
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
-        """Yield the target's windows and commits, until the transcript is complete."""
         vocabulary_size = len(self.target.vocabulary)
         while True:
             try:
@@ -238,7 +232,6 @@ class GrpcTargetStream:
         return None
 
     def receive(self, event: pb.SharedEvent | Exception) -> None:
-        """Take an event of the call that sessions share, or its error."""
         if self._has_all_events:  # that call may end before the session's own
             return
         if isinstance(event, Exception):
@@ -272,7 +265,6 @@ class GrpcTargetStream:
         self._put(ServerDraining(f"Another target has taken the session of target {self.address}."))
 
     def close(self) -> None:
-        """End the session's call, and its part of the shared one."""
         self._channel.leave(self._number)
         for task in self._tasks:
             task.cancel()
@@ -280,7 +272,6 @@ class GrpcTargetStream:
         self._call.cancel()
 
     async def _beat(self) -> None:
-        """Send heartbeats, which measure the round trip."""
         while True:
             self._outbox.put(_heartbeat(self._paced.ping()))
             await asyncio.sleep(HEARTBEAT_S)

@@ -42,7 +42,6 @@ class SessionHints(HintFeed):
         self._has_new.set()
 
     async def send(self, receive: Callable[[TimedHint], None], start_sample: int = 0) -> None:
-        """Send a target the hints for the audio from a time on, until cancelled."""
         self.restart(start_sample)
         while True:
             interval_s = 0.0

@@ -68,8 +68,8 @@ class TargetLink:
         self._channels = Channels(credentials, self._targets.knows)
         self._connect_timeout_s = connect_timeout_s
         self._by_weights: dict[str, TargetDescription] = {}  # described, the newest last
-        # The reports of configured servers over connections that are still open. A target does not change while
-        # it runs, and its successor has other connections.
+        # The reports of configured servers over connections that are still open. A target does not change
+        # while it runs, and its successor has other connections.
         self._described: dict[str, TargetDescription] = {}
         self._needs_no_lease: set[str] = set()  # servers that open sessions themselves
         self._offer: TargetOffer | None = None  # of the one session that this link opens
@@ -78,7 +78,6 @@ class TargetLink:
         """Return at once: targets report their own health."""
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._channels.close()
 
     def known(self, requirements: Requirements = ANY) -> TargetDescription | None:
@@ -254,7 +253,6 @@ class TargetLink:
         avoid: str = "",
         within_s: float | None = None,
     ) -> AsyncIterator[TargetStream]:
-        """Open a session on one target; see :class:`Transcriber`."""
         hello = pb.Hello(
             protocol_version=PROTOCOL_VERSION,
             software_version=__version__,
@@ -308,7 +306,6 @@ class TargetLink:
         expected: TargetDescription,
         options: decoding_pb2.DecodingOptions,
     ) -> TargetDescription:
-        """Return the description of the target that accepted, usually the expected one."""
         is_expected = weights == expected.weights_digest
         described = expected if is_expected else self._by_weights.get(weights)
         if described is None:
@@ -367,7 +364,6 @@ async def opened_at_one(
 async def _next_offer(
     find: Find, avoid: str, tried: Collection[str], refusal: SpecWhisperError | None
 ) -> TargetOffer:
-    """Return a target that was not tried."""
     try:
         offer = await find([address for address in (avoid, *tried) if address])
     except RETRY_OTHER_TARGET:

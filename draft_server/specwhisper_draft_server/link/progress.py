@@ -27,7 +27,6 @@ class KeptMarks:
         self._marks += [(known_sample, mark) for mark in marks]
 
     def forget_before(self, sample: int) -> None:
-        """Forget the marks of the pieces that end at a position or before."""
         ends = (
             index
             for index, (_, mark) in enumerate(self._marks, start=1)
@@ -38,11 +37,9 @@ class KeptMarks:
             self._num_sent = max(0, self._num_sent - 1)
 
     def restart(self) -> None:
-        """Begin again, for another target."""
         self._num_sent = 0
 
     def take(self, sample: int) -> tuple[VoiceMark, ...]:
-        """Return the marks that are known at a sample and were not sent."""
         new = [mark for known, mark in islice(self._marks, self._num_sent, None) if known <= sample]
         self._num_sent += len(new)
         return tuple(new)

@@ -144,12 +144,10 @@ class ResumingTargetStream:
 
     @property
     def has_target(self) -> bool:
-        """Whether a target runs the session now."""
         return self._current is not None
 
     @property
     def min_round_trip_ns(self) -> int:
-        """The shortest round trip to the current target, or the last one."""
         if self._current is not None:
             self._min_round_trip_ns = self._current.min_round_trip_ns
         return self._min_round_trip_ns
@@ -181,7 +179,6 @@ class ResumingTargetStream:
             self._audio.finish()
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
-        """Yield the events of one target after another, until the transcript is complete."""
         if self._lost is not None:
             await self._recover(self._lost, on_resumed=lambda: None)
         while self._current is not None:
@@ -207,7 +204,6 @@ class ResumingTargetStream:
         self._has_progressed.set()
 
     async def _continue_elsewhere(self, lost: str, error: SpecWhisperError) -> None:
-        """Continue on another target, or on the same one once it is back."""
         self._failover.lost()
         note_event("target lost", target=lost, error=type(error).__name__)
         logger.warning("target lost", extra={"session": self._id, "target": lost, "error": str(error)})
@@ -223,7 +219,6 @@ class ResumingTargetStream:
     async def _recover(
         self, error: SpecWhisperError, on_resumed: Callable[[], None], avoid: str = ""
     ) -> None:
-        """Find a target after an outage."""
         if self._waits_long:
             self._audio.allow_unread(MAX_OUTAGE_S)
         self._on_change()
@@ -280,7 +275,6 @@ class ResumingTargetStream:
             return stack.pop_all(), stream
 
     async def _run_on(self, stack: AsyncExitStack, stream: TargetStream) -> None:
-        """Begin, or continue, on a target that has taken the session."""
         resume = self._progress.resume()
         if isinstance(resume, LivePosition):
             self._marks.forget_before(resume.next_sample)
@@ -304,7 +298,6 @@ class ResumingTargetStream:
         await stack.enter_async_context(_running(self._migrate(stream)))
 
     async def _migrate(self, stream: TargetStream) -> None:
-        """Move once this target announces that it stops, or once another one is much faster."""
         log = {"session": self._id, "target": stream.address}
         while not stream.going_away.is_set():
             with suppress(TimeoutError):
@@ -374,7 +367,6 @@ class ResumingTargetStream:
 
 @asynccontextmanager
 async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run a coroutine as a task within the context."""
     task = asyncio.create_task(work)
     try:
         yield

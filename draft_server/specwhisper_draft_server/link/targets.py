@@ -42,7 +42,6 @@ class TargetOffer:
 
 
 def draw(weights: Sequence[int]) -> int:
-    """Return a random index, with probabilities in proportion to the weights."""
     return random.choices(range(len(weights)), weights)[0]
 
 
@@ -130,7 +129,6 @@ class Targets:
         return [offer for offer in offers if is_lost or not offer.is_standby]
 
     def _silent(self, answers: Collection[str]) -> set[str]:
-        """Return the configured addresses that did not answer in time."""
         return {*self.configured} - {*answers}
 
     @contextmanager
@@ -156,7 +154,6 @@ class Targets:
         raise _most_promising(answers.values())
 
     def knows(self, address: str) -> bool:
-        """Return whether an address may be asked again."""
         return address in self.configured or address in self._discovered
 
     def note_gone(self, address: str) -> None:

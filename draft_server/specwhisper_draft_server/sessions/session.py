@@ -104,7 +104,6 @@ class Debouncer:
         self._due_s = 0.0  # when the next change that is not urgent may be reported
 
     def notify(self, *, urgent: bool = False) -> None:
-        """Note that something has changed."""
         self._has_changed.set()
         if urgent:
             self._is_urgent.set()
@@ -311,7 +310,6 @@ class Session:
                 logger.info("session closed", extra=log)
 
     def _targets(self) -> ResumingTargetStream:
-        """Return the session's stream, to one target after another."""
         open_once: OpenOnce = self._open_target
         if self._request.added_latency_ms:
             from specwhisper_draft_server.link.latency_injection import delayed
@@ -386,7 +384,6 @@ class Session:
             self._answer_ends()
 
     def _answer_ends(self) -> None:
-        """Answer the ends of the client that no text answers."""
         if isinstance(self._windows, LiveWindows) and self._live is not None:
             utterance = self._windows.position.num_utterances
             for end in self._ends.take_empty(self._windows.pieces):
@@ -419,7 +416,6 @@ class Session:
     # Text
 
     def _on_drafted(self, drafted: Drafted) -> None:
-        """Send a block or a hint to the target, show a hypothesis, and count the work."""
         if drafted.candidates is not None and self._stream is not None:
             self._stream.propose(drafted.candidates)
             self.builder.observe(drafted.candidates)
@@ -451,7 +447,6 @@ class Session:
             self._draft.send(message)
 
     async def _follow(self, stream: ResumingTargetStream) -> None:
-        """Take in the targets' events, until the transcript is complete."""
         with closing(WindowSpans()) as spans:
             async for event in stream.events():
                 spans.on_event(event)
@@ -474,7 +469,6 @@ class Session:
         self._answer_ends()
 
     def _on_target_changed(self) -> None:
-        """Show whether the draft's text waits for a target."""
         if self._live is not None and self._stream is not None:
             self._live.is_unverified = not self._stream.has_target
             self._live.lose_target()
