@@ -13,7 +13,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.engine.draft_state import Drafted
+from specwhisper.engine.draft_session import Drafted
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.verifier import Verifier
 from specwhisper.model.model import Model

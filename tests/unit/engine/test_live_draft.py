@@ -16,7 +16,7 @@ from experiments.common.models.speech import (
     speech,
     words_of,
 )
-from specwhisper.engine.draft_state import Drafted
+from specwhisper.engine.draft_session import Drafted
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.live import LiveOptions
