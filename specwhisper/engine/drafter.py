@@ -14,7 +14,7 @@ from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.draft_session import NO_REPORT, Drafted, DraftSession
-from specwhisper.engine.encodings import AudioSpan, Encodings
+from specwhisper.engine.encodings import AudioSpan, Encodings, InlineExecutor
 from specwhisper.engine.live_draft import LiveDraft
 from specwhisper.errors import DeviceFault
 from specwhisper.model.choosing import Row, Scores
@@ -42,7 +42,7 @@ class Drafter:
 
     Parameters
     ----------
-    executor : runs encodings, and begins them in order.
+    executor : runs encodings, begun in order; by default at once, in the caller's thread.
     clock : returns the time in nanoseconds, from any origin.
     wake : called, from any thread, when an encoding is done and :meth:`step` has work.
     follow : returns windows that follow those of the target.
@@ -54,7 +54,7 @@ class Drafter:
         self,
         model: Model,
         *,
-        executor: Executor,
+        executor: Executor | None = None,
         clock: Callable[[], int] = perf_counter_ns,
         wake: Callable[[], None] = lambda: None,
         follow: Callable[[Vocabulary, DecodingOptions], Windows] = follow_windows,
@@ -63,7 +63,7 @@ class Drafter:
         self._clock = clock
         self._follow = follow
         self._slots = FreeSlots(model.num_slots, "The draft server")
-        self._encodings = Encodings(executor, wake)
+        self._encodings = Encodings(executor or InlineExecutor(), wake)
         self._sessions: dict[str, DraftSession] = {}
         self._failures: list[tuple[str, Failed]] = []
         self._likely_language = self._only_language()  # of the next session: the last one's

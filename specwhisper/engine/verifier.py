@@ -14,7 +14,7 @@ from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
 from specwhisper.audio.trimming import trimmed
-from specwhisper.engine.encodings import AudioSpan, Encodings
+from specwhisper.engine.encodings import AudioSpan, Encodings, InlineExecutor
 from specwhisper.engine.target_session import LastCommit, TargetSession
 from specwhisper.errors import DeviceFault, InvalidRequest, OutOfMemory, ServerFull, UnsupportedOption
 from specwhisper.live import LivePosition
@@ -62,8 +62,8 @@ class Verifier:
 
     Parameters
     ----------
-    executor : runs encodings, and begins them in order.
-    aligner : aligns words beside the forward passes; by default ``executor`` does it too.
+    executor : runs encodings, begun in order; by default at once, in the caller's thread.
+    aligner : aligns words; by default ``executor`` does it too.
     clock : returns the time in nanoseconds, from any origin.
     wake : called, from any thread, when the executors are done and :meth:`step` has work.
     max_width : most draft tokens of a session in a forward pass; a hint may add ``MAX_REACH``.
@@ -76,7 +76,7 @@ class Verifier:
         self,
         model: Model,
         *,
-        executor: Executor,
+        executor: Executor | None = None,
         aligner: Executor | None = None,
         clock: Callable[[], int] = perf_counter_ns,
         wake: Callable[[], None] = lambda: None,
@@ -88,6 +88,7 @@ class Verifier:
     ) -> None:
         self.limits = limits or Limits()
         self._model = model
+        executor = executor or InlineExecutor()
         self._aligner = aligner or executor
         self._clock = clock
         self._wake = wake
