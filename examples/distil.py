@@ -65,9 +65,8 @@ class Teacher:
         for index, text in self._engine.transcribe(recordings, length, max_sessions=self._batch_size):
             if isinstance(text, Exception):
                 raise text
-            self._written[new[index]] = text.window_tokens[
-                0
-            ]  # the draft learns what follows the window's start
+            # The draft learns what follows the window's start.
+            self._written[new[index]] = text.window_tokens[0]
         samples = [np.frombuffer(pcm, "<i2").astype(np.float32) / 32768 for pcm in windows]
         features = self.processor(samples, sampling_rate=16_000, return_tensors="pt").input_features
         with torch.no_grad():
