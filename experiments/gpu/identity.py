@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from experiments.common.inline_pair import InlinePair
 from experiments.gpu.figures import Check
 from experiments.gpu.passes import HELD, filled
 from experiments.gpu.texts import noise
 from experiments.gpu.weights import Weights
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.pytorch import decoder as decoders
 from specwhisper.model.pytorch.kernels.graphs import uncaptured

@@ -19,13 +19,13 @@ import typer
 
 from experiments.common.audio.conditions import Condition, in_condition
 from experiments.common.audio.samples import Sample
+from experiments.common.inline_pair import InlinePair
 from experiments.common.replay.record import record
 from experiments.common.replay.trace import Trace
 from experiments.common.servers.processes import Server, Worker, first_two_cores, on_cores, running_process
 from experiments.latency.cells import Arm
 from experiments.latency.link import Link
 from experiments.latency.timed_client import TimedClient, TimedTokens, timed_in_process
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.translated import open_draft

@@ -13,10 +13,10 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-from specwhisper.engine.draft_state import DraftState
+from specwhisper.engine.draft_session import DraftSession
 from specwhisper.engine.drafter import Drafter
-from specwhisper.engine.window_draft import WindowDraft
 from specwhisper.speculation import draft_length, ledger
+from specwhisper.speculation.belief import Belief
 from specwhisper.speculation.draft_length import BlockSize, DraftLength
 from specwhisper.speculation.hints.given import GivenHint
 from specwhisper.speculation.hints.hint import Hint
@@ -59,8 +59,8 @@ MECHANISMS: dict[str, Mechanism] = {
         [ledger.SentHint, Ledger._keep_sent, Ledger._extend_sent, Hint],
     ),
     "drafting dropped candidates at once": Mechanism(
-        [(DraftState, "stale_tokens", lambda self: ())],
-        [DraftState.stale_tokens, WindowDraft.next_stale, WindowDraft.keep_stale],
+        [(DraftSession, "stale_tokens", lambda self, belief: ())],
+        [DraftSession.stale_tokens, Belief.next_stale, Belief._keep_stale],
     ),
     "balance of given hints": Mechanism(
         [(GivenHint, "reach", Hint.reach)], [GivenHint.reach, GivenHint.pay, Ledger._pay]

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import grpc.aio
 
 from experiments.common.audio.samples import Sample
+from experiments.common.inline_pair import InlinePair
 from experiments.latency.cells import CHOSEN
 from specwhisper.audio.source import PIECE_BYTES
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import open_channel
 from specwhisper.speculation.statistics import SpeculationStatistics

@@ -23,7 +23,6 @@ from experiments.capacity.target import Usage
 from experiments.common.bench.report import ROOT
 from experiments.common.models.checkpoints import Shape, build_checkpoint, build_model
 from experiments.common.models.published import PUBLISHED
-from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
@@ -83,7 +82,7 @@ def test_the_ladder_counts_and_compares_every_text(more):
 
 
 def test_a_recited_window_has_its_text_whatever_the_draft_says():
-    verifier = Verifier(RecitedModel(1, pass_ms=0), executor=InlineExecutor())
+    verifier = Verifier(RecitedModel(1, pass_ms=0))
     verifier.open("one", Mode.FULL, DecodingOptions.greedy(language="en", timestamps=False))
     draft, commits = RecitedDraft(7, 8_000), []
     messages = draft.begin()

@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.models.published import PUBLISHED
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.recording import Recording
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
