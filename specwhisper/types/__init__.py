@@ -50,11 +50,10 @@ from specwhisper.types.session import (
     default_num_batched_tokens,
 )
 from specwhisper.types.transcript import Segment, TimeOrder, Word
-from specwhisper.types.weights import CROSS_CACHES, DTYPES, DeviceMap
+from specwhisper.types.weights import DTYPES, DeviceMap
 
 __all__ = [
     "CONTEXT_SAMPLES",
-    "CROSS_CACHES",
     "DEFAULT_MAX_NUM_BATCHED_TOKENS",
     "DEFAULT_MAX_WIDTH",
     "DTYPES",

@@ -1,4 +1,4 @@
-"""Names of the number types of weights and caches, and where weights are placed."""
+"""Names of the number types of weights, and where weights are placed."""
 
 from typing import Literal, TypeAlias
 
@@ -7,4 +7,3 @@ DeviceMap: TypeAlias = dict[str, int | str] | Literal["auto"]
 # Only float32 is identical to transformers. int8 is for CPUs; keys, values and states between layers are
 # float32 then.
 DTYPES = ("float32", "bfloat16", "float16", "int8")
-CROSS_CACHES = ("int8", "float8")  # for the cross-attention cache on a GPU
