@@ -140,7 +140,7 @@ def checks(
         return torch.cat([_of_rows(attended).flatten(), cache[:, :-1].flatten()])
 
     def attend_cross(operations: PlainOperations) -> Tensor:
-        for _ in range(2):  # the first pass must leave nothing behind for the next
+        for _ in range(2):  # the first pass must not change the next
             attended = operations.attend_cross(query, window, inputs.places)
         return _of_rows(attended)
 

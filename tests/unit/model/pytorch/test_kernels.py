@@ -98,7 +98,7 @@ def check_attention(
     window = random(2, NUM_SLOTS, HEADS, SIZES.max_source_positions, HEAD_SIZE, seed=2, dtype=dtype)
     query = qkv[:, 0].contiguous()
     exact = exactly(query, window, rows, is_causal=False)
-    for _ in range(2):  # the first pass leaves nothing behind
+    for _ in range(2):  # the first pass must not change the next
         attended = operations.attend_cross(query, window, places)
         torch.testing.assert_close(attended[:num_tokens].float(), exact, **(close or CLOSE))
 
