@@ -23,15 +23,15 @@ from transformers.utils import logging
 
 from experiments.common.bench.options import Check, JsonFile, Quick, Seed, parse_levels
 from experiments.common.bench.report import open_console, print_bars, write_json
-from experiments.gpu import agreement, beside, encoding, identity, kernels, passes, peers
+from experiments.gpu import agreement, beside, encoding, identity, passes, peers
 from experiments.gpu.figures import JUDGED, Figures, find_bars, print_figures
 from experiments.gpu.service import Throughput, measure_service
 from experiments.gpu.texts import Texts
 from experiments.gpu.weights import SHAPES, Place, Weights
 from specwhisper.engine.process import check_device
 from specwhisper.errors import InvalidRequest, SpecWhisperError
-from specwhisper.model.pytorch.backend import add_in_float32
-from specwhisper.types import CROSS_CACHES, Mode
+from specwhisper.model.pytorch.backend import force_float32_accumulation
+from specwhisper.types import Mode
 
 DTYPES = ("float16", "bfloat16", "float32")
 TOKENS_OF_A_REQUEST = 28  # 10 s of speech
@@ -87,7 +87,7 @@ def gpu(
         sys.exit(f"experiments.gpu: {error}")
     if torch.device(device).type == "cuda":
         torch.cuda.set_device(torch.empty(0, device=device).device)  # with its number
-        add_in_float32()
+        force_float32_accumulation()
     place = Place(torch.device(device), is_narrow=torch.device(device).type == "cpu", seed=seed)
     described = torch.cuda.get_device_name(place.device) if place.is_gpu else "a CPU, narrow shapes"
     console.print(described, highlight=False)
@@ -166,15 +166,13 @@ def correctness(weights: Weights, figures: Figures, *, quick: bool) -> Iterator[
     """Yield what must be equal, or nearly."""
     checks = figures.checks
     for kind in DTYPES:
-        yield item(f"kernels, {kind}", checks, kernels.check_kernels, weights, kind)
+        yield item(f"kernels, {kind}", checks, identity.check_kernels, weights, kind)
     for kind in DTYPES:
         yield item(f"logits, {kind}", checks, identity.check_logits, weights, kind, quick=quick)
     yield item("graphs", checks, identity.check_graphs, weights)
     yield item("texts with a draft", checks, identity.check_texts, weights)
     yield item("capture beside the encoder", checks, beside.check_capture, weights, "float16")
-    arms = agreement.ARMS if weights.name == JUDGED else agreement.ARMS[:4]
-    measure = agreement.measure_agreement
-    yield item("agreement", figures.agreements, measure, weights, arms, quick=quick)
+    yield item("agreement", figures.agreements, agreement.measure_agreement, weights, quick=quick)
 
 
 def profile(weights: Weights, dtype: str, figures: Figures, *, quick: bool) -> Iterator[Item]:
@@ -190,8 +188,6 @@ def profile(weights: Weights, dtype: str, figures: Figures, *, quick: bool) -> I
     yield item("encoding", figures.encodings, encoding.measure_encoding, weights, batches, dtype=dtype)
     yield item("passes beside the encoder", figures.beside, beside.measure_beside, weights, dtype=dtype)
     if weights.name == JUDGED:
-        for cache in CROSS_CACHES:
-            yield timed(f"passes, {cache} cache", few, cross_cache=cache)
         for kind in ("bfloat16", "float32"):
             yield timed(f"passes, {kind}", few, dtype=kind)
     yield timed("passes of other sizes", more)

@@ -12,10 +12,6 @@ from experiments.gpu.weights import Weights
 
 NUM_WINDOWS, NUM_TOKENS = 16, 224
 QUICK_WINDOWS, QUICK_TOKENS = 2, 24
-ARMS: tuple[tuple[str, str | None], ...] = (
-    *(("float16", None), ("bfloat16", None), ("float16", "int8"), ("float16", "float8")),
-    *(("bfloat16", "int8"), ("bfloat16", "float8"), ("float32", "int8"), ("float32", "float8")),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +28,6 @@ class Agreement:
 
     shape: str
     dtype: str
-    cross_cache: str | None
     num_choices: int
     num_equal: int
     error: float
@@ -40,36 +35,30 @@ class Agreement:
     largest_lost_margin: float
 
 
-def measure_agreement(
-    weights: Weights, arms: Sequence[tuple[str, str | None]], *, quick: bool
-) -> Iterator[Agreement]:
+def measure_agreement(weights: Weights, *, quick: bool) -> Iterator[Agreement]:
     """Encode and decode the same random texts in every precision."""
     num_windows, num_tokens = (QUICK_WINDOWS, QUICK_TOKENS) if quick else (NUM_WINDOWS, NUM_TOKENS)
     features = weights.features(num_windows)
     texts = [weights.tokens(slot, num_tokens) for slot in range(num_windows)]
-    exact = _logits(weights, "float32", None, features, texts)
+    exact = _logits(weights, "float32", features, texts)
     best = exact.topk(2, dim=-1)
     margins = best.values[:, 0] - best.values[:, 1]
     spread = (exact - exact.mean(dim=-1, keepdim=True)).norm()
-    for dtype, cross_cache in arms:
-        logits = _logits(weights, dtype, cross_cache, features, texts)
+    for dtype in ("float16", "bfloat16"):
+        logits = _logits(weights, dtype, features, texts)
         is_equal = logits.argmax(dim=-1) == best.indices[:, 0]
         lost = margins[~is_equal]
         error = float((logits - exact).norm() / spread)
         largest_lost = float(lost.max()) if len(lost) else 0.0
         counts = len(margins), int(is_equal.sum())
-        yield Agreement(
-            weights.name, dtype, cross_cache, *counts, error, float(margins.median()), largest_lost
-        )
+        yield Agreement(weights.name, dtype, *counts, error, float(margins.median()), largest_lost)
 
 
 @torch.inference_mode()
-def _logits(
-    weights: Weights, dtype: str, cross_cache: str | None, features: Tensor, texts: Sequence[Sequence[int]]
-) -> Tensor:
+def _logits(weights: Weights, dtype: str, features: Tensor, texts: Sequence[Sequence[int]]) -> Tensor:
     """Return the logits after every token, window by window."""
     encoder = weights.model_of(dtype).model.encoder
-    decoder = weights.decoder(dtype, 1, cross_cache=cross_cache)
+    decoder = weights.decoder(dtype, 1)
     found = []
     for window, text in zip(features.to(getattr(torch, dtype)), texts, strict=True):
         decoder.prefill_audio([0], encoder(window[None]).last_hidden_state)

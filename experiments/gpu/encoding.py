@@ -38,7 +38,6 @@ def measure_encoding(weights: Weights, batches: Sequence[int], *, dtype: str) ->
     backend = TorchBackend(
         checkpoint, max(batches), encoder=encoder, device=place.device, has_static_shapes=True
     )
-    encoder.warm_up()
     plain, decoder = weights.model_of(dtype).model.encoder, weights.decoder(dtype, max(batches))
     there = weights.features(max(batches))
     features, there = there.cpu().numpy(), there.to(getattr(torch, dtype))

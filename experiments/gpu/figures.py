@@ -56,7 +56,7 @@ def find_bars(figures: Figures) -> list[Bar]:
     for one in figures.passes:
         bound = PASS_MS.get((one.rows, one.width))
         is_half = one.dtype in ("float16", "bfloat16")
-        if bound is not None and one.shape == JUDGED and is_half and one.cross_cache is None:
+        if bound is not None and one.shape == JUDGED and is_half:
             name = f"{JUDGED}: forward pass of {one.rows} x {one.width} tokens, {one.dtype}, ms"
             bars.append(Bar(name, one.ms, bound, f"{one.ms:.2f}"))
     carried = [one for one in figures.carried if one.shape == JUDGED and one.requests_per_s]

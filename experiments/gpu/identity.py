@@ -12,9 +12,10 @@ from experiments.gpu.figures import Check
 from experiments.gpu.passes import HELD, filled
 from experiments.gpu.texts import noise
 from experiments.gpu.weights import Weights
+from specwhisper.model.checkpoints.sizes import read_sizes
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.pytorch import decoder as decoders
-from specwhisper.model.pytorch.kernels.graphs import uncaptured
+from specwhisper.model.pytorch import kernels, self_test
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 
@@ -25,6 +26,16 @@ SAME = 1e-5
 NUM_TOKENS, QUICK_TOKENS = 120, 24
 CLOSE = {"float32": 1e-3, "float16": 3e-2, "bfloat16": 2e-1}  # of the largest logit
 LOST_MARGIN = {"float32": 1e-3, "float16": 5e-2, "bfloat16": 4e-1}  # of the largest logit, at another choice
+
+
+def check_kernels(weights: Weights, dtype: str) -> Iterator[Check]:
+    """Compare each kernel with PyTorch's operations, as a server does when it starts."""
+    sizes, device = read_sizes(weights.name, weights.config.to_dict()), weights.place.device
+    if kernels.reason_against(device, sizes.d_model // sizes.decoder_attention_heads) is not None:
+        return
+    fused = kernels.FusedOperations(sizes, device)
+    for one in self_test.compare(self_test.checks(fused, sizes, getattr(torch, dtype), device)):
+        yield Check(f"{weights.name}: {one.name}, {dtype}", one.agrees, str(one))
 
 
 @torch.inference_mode()
@@ -72,7 +83,7 @@ def check_graphs(weights: Weights) -> Iterator[Check]:
         return found
 
     captured, graphs = logits(), decoders.CudaGraphs
-    decoders.CudaGraphs = lambda *_, **__: uncaptured  # type: ignore[assignment, misc]
+    decoders.CudaGraphs = lambda _: lambda run: run  # type: ignore[assignment, misc]
     try:
         plain = logits()
     finally:

@@ -142,11 +142,10 @@ def test_weights_are_as_many_as_transformers_has(name):
     assert num_weights(shape) == sum(weight.numel() for weight in model.parameters())
 
 
-@pytest.mark.parametrize("cross_cache", [None, "int8"])
-def test_memory_of_a_slot_matches_the_model(cross_cache):
+def test_memory_of_a_slot_matches_the_model():
     shape = Shape()
-    model = WhisperModel(build_checkpoint(shape)[1], 2, has_static_shapes=True, cross_cache_dtype=cross_cache)
-    assert slot_bytes(shape, "float32", cross_cache) == model.bytes_per_slot
+    model = WhisperModel(build_checkpoint(shape)[1], 2, has_static_shapes=True)
+    assert slot_bytes(shape, "float32") == model.bytes_per_slot
 
 
 def test_the_largest_number_of_sessions_that_fit():
