@@ -207,11 +207,6 @@ async def test_metrics_have_a_port_of_their_own_that_closes_with_the_server():
         await scrape(server.metrics_address)
 
 
-async def test_metrics_are_off_by_default():
-    async with exposed(metrics_port=None) as server:
-        assert server.metrics_address is None
-
-
 def server_tls(authority: trustme.CA, folder: Path) -> ServerTls:
     certificate = authority.issue_cert("127.0.0.1")
     (folder / "cert.pem").write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
