@@ -20,7 +20,6 @@ import soxr
 
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from tests.e2e.processes import Server, run
-from tests.nightly import mostly_nightly
 
 SAMPLES = DEMO_FOLDER / "samples"
 RECORDING = SAMPLES / "01_phone_call.flac"

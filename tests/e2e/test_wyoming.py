@@ -11,7 +11,6 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from difflib import SequenceMatcher
-from itertools import cycle
 
 import pytest
 import soundfile
@@ -23,7 +22,7 @@ from wyoming.info import Describe, Info
 
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper_client.streaming import StreamingClient
-from tests.e2e.processes import Server, run
+from tests.e2e.processes import Server
 from tests.rpc.wyomings import RATE, answer, chunks_of, say, send, transcript_of
 
 SAMPLES = DEMO_FOLDER / "samples"

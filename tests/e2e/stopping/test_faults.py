@@ -1,7 +1,6 @@
 """Sessions survive servers with failed devices and killed clients."""
 
 import asyncio
-import signal
 from contextlib import asynccontextmanager
 
 import pytest
@@ -13,7 +12,6 @@ from specwhisper.types import Limits, Mode
 from specwhisper_client.api import TranscriptionClient
 from tests.e2e.processes import Server
 from tests.rpc.services import (
-    MAX_SESSIONS,
     all_free,
     draft_server,
     expected_finals,

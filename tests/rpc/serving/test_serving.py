@@ -20,7 +20,6 @@ from specwhisper.errors import (
     ServerFull,
     SpecWhisperError,
     TargetUnavailable,
-    UnsafeBind,
 )
 from specwhisper.observe.metrics.server import ServerMetrics
 from specwhisper.rpc.channels import open_channel
