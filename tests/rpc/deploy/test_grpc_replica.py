@@ -13,8 +13,8 @@ import trustme
 from specwhisper.errors import InvalidRequest, PortTaken
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper.rpc.tls import ServerTls
 from specwhisper_deploy.grpc_replica import retry_while_ports_are_taken
+from tests.certificates import save
 from tests.rpc.services import eventually
 
 WAITS = "waits for its port"
@@ -45,16 +45,13 @@ async def test_a_replica_waits_no_longer_than_the_drain_timeout(monkeypatch):
 @pytest.mark.parametrize("fault", ["no such address", "no certificate"])
 async def test_other_errors_are_raised_at_once(tmp_path, fault, caplog):
     caplog.set_level(logging.INFO)
-    certificate = trustme.CA().issue_cert("127.0.0.1")
-    certificate.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
-    certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
     options = ServingOptions(
         host="192.0.2.1" if fault == "no such address" else "127.0.0.1",
-        tls=ServerTls(tmp_path / "cert.pem", tmp_path / "key.pem"),
+        tls=save(trustme.CA(), tmp_path, "server"),
         insecure=True,
     )
     if fault == "no certificate":  # after the flags were checked
-        (tmp_path / "cert.pem").unlink()
+        (tmp_path / "server.pem").unlink()
     with pytest.raises(InvalidRequest, match=r"Cannot listen on 192\.0\.2\.1|cannot be read") as refused:
         await retry_while_ports_are_taken(partial(start_server, {}, options), LONG_S)
     assert type(refused.value) is InvalidRequest

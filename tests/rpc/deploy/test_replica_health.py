@@ -22,6 +22,7 @@ from specwhisper.rpc.tls import ServerTls
 from specwhisper.rpc.tokens import Tokens
 from specwhisper_deploy.grpc_replica import GrpcReplica, NotServing, check_grpc, check_http
 from specwhisper_deploy.replicas import DraftReplica, GatewayReplica, TargetReplica
+from tests.certificates import save
 from tests.rpc.gateways import running_gateway
 from tests.rpc.scrapes import exported
 
@@ -33,16 +34,12 @@ NO_SERVER = "127.0.0.1:1"
 def certificates(tmp_path_factory) -> Path:
     """A certificate for a host name that no check uses."""
     folder = tmp_path_factory.mktemp("certificates")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(folder / "roots.pem")
-    issued = authority.issue_cert("targets.example")
-    issued.private_key_pem.write_to_path(folder / "key.pem")
-    issued.cert_chain_pems[0].write_to_path(folder / "cert.pem")
+    save(trustme.CA(), folder, "server", "targets.example")
     return folder
 
 
 def protections(folder: Path) -> dict[str, ServerTls | None]:
-    pair = (folder / "cert.pem", folder / "key.pem")
+    pair = (folder / "server.pem", folder / "server.key")
     return {"open": None, "encrypted": ServerTls(*pair), "mutual": ServerTls(*pair, folder / "roots.pem")}
 
 

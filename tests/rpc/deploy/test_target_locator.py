@@ -23,7 +23,7 @@ from specwhisper.rpc.channels import OPEN, Credentials, open_channel
 from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper.rpc.tls import ClientTls, ServerTls
+from specwhisper.rpc.tls import ClientTls
 from specwhisper.rpc.tokens import Tokens
 from specwhisper.types import Limits
 from specwhisper.wire.status import ERROR_KEY, INTERNAL_ERROR, PUSHBACK_KEY, PUSHBACK_MS, error_from_rpc
@@ -41,6 +41,7 @@ from specwhisper_deploy.target_locator import (
     locate_reply,
 )
 from specwhisper_draft_server.config import DraftConfig
+from tests.certificates import save
 from tests.rpc.hostile import hello
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import Target, eventually, target_server
@@ -324,12 +325,7 @@ async def test_the_locator_refuses_sessions_and_the_streams_they_share(method):
 
 
 async def test_a_lease_is_for_its_caller_and_unknown_tokens_are_refused(tmp_path):
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(tmp_path / "roots.pem")
-    issued = authority.issue_cert("127.0.0.1")
-    issued.private_key_pem.write_to_path(tmp_path / "key.pem")
-    issued.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
-    protection = {"tls": ServerTls(tmp_path / "cert.pem", tmp_path / "key.pem"), "tokens": TOKENS}
+    protection = {"tls": save(trustme.CA(), tmp_path, "server"), "tokens": TOKENS}
     trusting = ClientTls(tmp_path / "roots.pem")
     leases = Leases()
     async with target_server(leases=leases) as target:

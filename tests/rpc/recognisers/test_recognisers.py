@@ -157,6 +157,7 @@ async def test_a_recogniser_that_fails_ends_no_session():
     assert statistics.num_drafted == 0
 
 
+@pytest.mark.usefixtures("fast_health_checks")
 async def test_a_recogniser_that_hangs_ends_no_session():
     gate = threading.Event()
 
