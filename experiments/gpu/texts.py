@@ -56,7 +56,7 @@ class Texts:
     def trace(self, vocabulary: Vocabulary) -> Trace:
         """Return a trace with the texts and the draft's divergences."""
         decodings = tuple(self._decoding(number, vocabulary) for number in range(self.num_recordings))
-        return Trace("random", "random", "", "", vocabulary.digest, "", decodings)
+        return Trace("random", "random", "", "", vocabulary.digest, decodings)
 
     def _decoding(self, number: int, vocabulary: Vocabulary) -> Decoding:
         random = np.random.default_rng((self.seed, number, 1))
