@@ -14,9 +14,18 @@ from transformers import WhisperConfig, WhisperForConditionalGeneration
 from experiments.capacity import steps
 from experiments.capacity.clients import Counts
 from experiments.capacity.crowd import NUM_SHARED, measure
-from experiments.capacity.expectation import amdahl, pass_s, predicted_gain, sizes_around
 from experiments.capacity.floor import Machine, floor_s
-from experiments.capacity.ladder import Outcome, find_bars, gain_of, sizes_needed, split_of
+from experiments.capacity.ladder import (
+    Outcome,
+    amdahl,
+    find_bars,
+    gain_of,
+    pass_s,
+    predicted_gain,
+    sizes_around,
+    sizes_needed,
+    split_of,
+)
 from experiments.capacity.recited import TEXT, RecitedDraft, RecitedModel
 from experiments.capacity.sizing import GIB, SHAPES, measure_hint, num_sessions, num_weights, slot_bytes
 from experiments.capacity.target import Usage
