@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING
 
 from specwhisper.rpc.process import exit_on_stop_signals
@@ -22,8 +23,12 @@ def serve(config: TargetConfig) -> None:
 
     # Heavy imports wait until the arguments are valid: --help answers at once.
     with needs_extra("a target server", "server"):
-        from specwhisper_target_server.server import run
+        from specwhisper_target_server.server import run, self_test
 
+    if config.self_test:
+        table, agrees = self_test(config)
+        print(table)
+        sys.exit(0 if agrees else 1)
     asyncio.run(run(config))
 
 
