@@ -452,6 +452,7 @@ class Session:
                 spans.on_event(event)
                 self._take_in(event)
                 self._debouncer.notify(urgent=isinstance(event, Commit) and event.is_final)
+                await asyncio.sleep(0)  # many events may have come at once: others have a turn between them
 
     def _take_in(self, event: WindowOpened | Commit) -> None:
         self._send_draft(event)
