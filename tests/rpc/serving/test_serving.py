@@ -58,7 +58,7 @@ class Scripted(pb_grpc.VerificationServicer):
         try:
             self.is_open.set()
             async for request in requests:
-                if request.WhichOneof("message") == "candidates":
+                if request.WhichOneof("message") == "resume":
                     raise InvalidCandidates("Token 9 is out of range.")
                 yield pb.VerifyResponse(heartbeat=pb.Heartbeat(echo_ns=request.heartbeat.sent_ns))
         finally:
@@ -93,7 +93,7 @@ async def test_errors_reach_the_caller_as_they_were_raised():
         error = await error_of(stub.Locate(asking("full")))
         assert (type(error), str(error)) == (ServerFull, "Every slot is taken.")
         stream = stub.Verify()
-        await stream.write(pb.VerifyRequest(candidates=pb.Candidates(tokens=[9])))
+        await stream.write(pb.VerifyRequest(resume=pb.Resume(committed=[9])))
         error = await error_of(stream.read())
         assert (type(error), str(error)) == (InvalidCandidates, "Token 9 is out of range.")
 
