@@ -46,7 +46,6 @@ class _Display:
             return self._progress.add_task("", total=num_recordings, count="")
 
     def update(self, bar: TaskID, completed: float, count: str) -> None:
-        """Move a bar."""
         if self._progress is not None:
             self._progress.update(bar, completed=completed, count=count)
 

@@ -86,7 +86,6 @@ class Drafter:
 
     @property
     def has_work(self) -> bool:
-        """Whether :meth:`step` would do anything now."""
         return bool(self._failures) or any(session.has_work for session in self._sessions.values())
 
     def open(
@@ -191,7 +190,6 @@ class Drafter:
         )
 
     def _run_forward(self, rows: Mapping[str, Row]) -> None:
-        """Extend beliefs by the tokens of a draft step."""
         session_ids = {row.slot: session_id for session_id, row in rows.items()}
 
         def on_scores(

@@ -69,7 +69,6 @@ class EndingPool(Executor):
             thread.start()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Queue a call."""
         future: Future[Any] = Future()
         self._calls.put((future, partial(fn, *args, **kwargs)))
         return future

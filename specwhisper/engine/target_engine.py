@@ -133,7 +133,6 @@ class TargetEngine:
         self.thread.fail_sessions(error)
 
     async def stop(self) -> None:
-        """End the thread and the executors."""
         self._watchdog.stop()
         await self.thread.stop()
         self._encoder.shutdown(cancel_futures=True)

@@ -36,8 +36,8 @@ from specwhisper.model.sampling import window_sampling
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
 from specwhisper.speculation.hints.given import LiveHint
+from specwhisper.speculation.hints.hint import MAX_REACH
 from specwhisper.speculation.ledger import CandidateSource, Ledger, Pending, SharedHints
-from specwhisper.speculation.worthwhile import MAX_REACH
 from specwhisper.transcription.live.windows import LiveWindows
 from specwhisper.transcription.resume_point import check_resume
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -178,7 +178,6 @@ class TargetSession:
 
     @property
     def awaits_candidates(self) -> bool:
-        """Whether the session can do nothing until candidates arrive."""
         return self.phase is Phase.DECODE and not self.is_runnable
 
     @property

@@ -106,12 +106,10 @@ class Verifier:
 
     @property
     def num_free_slots(self) -> int:
-        """Sessions that can still be opened."""
         return self._slots.num_free
 
     @property
     def num_slots(self) -> int:
-        """Sessions that can be open at once."""
         return self._slots.num_slots
 
     @property
@@ -131,7 +129,6 @@ class Verifier:
 
     @property
     def has_work(self) -> bool:
-        """Whether :meth:`step` would do anything now."""
         now_ns = self._clock()
         return bool(self._outbox) or any(
             session.is_runnable or self._can_advance(session) or self._has_timed_out(session, now_ns)
@@ -151,7 +148,6 @@ class Verifier:
 
     @staticmethod
     def _has_timed_out(session: TargetSession, now_ns: int) -> bool:
-        """Return whether a session has waited too long for candidates."""
         return session.awaits_candidates and now_ns - session.ready_ns >= CANDIDATES_TIMEOUT_NS
 
     def check_room(self) -> int:
@@ -374,7 +370,6 @@ class Verifier:
         return [rows[part.index].with_candidates(part.num_candidates) for part in parts]
 
     def _run_forward(self, rows: Sequence[Row]) -> None:
-        """Run a forward pass and commit its tokens."""
         sessions = {session.slot: session for session in self._sessions.values()}
 
         def on_scores(
@@ -461,7 +456,6 @@ class Verifier:
             session.aligning.add_done_callback(lambda _: self._wake())
 
     def _complete_window(self, session: TargetSession, last: LastCommit) -> None:
-        """Send a window's last commit."""
         session.aligning = None
         commit = session.review_window(last)
         if session.windows.language is None:

@@ -22,7 +22,6 @@ class FreeSlots:
 
     @property
     def num_free(self) -> int:
-        """Number of free slots."""
         return len(self._free)
 
     def take(self) -> int:
@@ -36,7 +35,6 @@ class FreeSlots:
             raise ServerFull(f"{self._server} holds its {self.num_slots} sessions already: try again later.")
 
     def give_back(self, slot: int) -> None:
-        """Free a slot."""
         self._free.append(slot)
 
 
@@ -56,7 +54,6 @@ class ResponseTime:
         self._mean_sessions = 0.0
 
     def observe(self, response_ns: int, num_sessions: int) -> None:
-        """Add a response time, and the number of sessions that were open."""
         weight = SMOOTHING if self._mean_sessions else 1
         self.mean_ms += (response_ns / 1e6 - self.mean_ms) * weight
         self._mean_sessions += (num_sessions - self._mean_sessions) * weight

@@ -23,7 +23,6 @@ from math import ceil
 from numbers import Integral
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.speculation.smoothed import Smoothed
 from specwhisper.types import DEFAULT_MAX_WIDTH, Mode
 
 MAX_GAMMA = 64
@@ -33,6 +32,7 @@ MIN_CONFIDENCE = 0.3  # probability, by the draft, that all it drafted in a lock
 MESSAGE_NS = 200_000  # of each server for a block, without its tokens: coding, gRPC, waking a thread
 MESSAGE_SHARE = 0.1  # of the draft's time, at most, for messages
 SHARED_MESSAGE_SHARE = 0.2  # of the target's time, at most, for the messages of all its sessions
+SMOOTHING = 1 / 8  # as in TCP's estimate of round trips (RFC 6298)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,16 @@ class DraftLength:
         return MIN_CONFIDENCE if self.mode.is_lock_step and self.gamma is None else 0.0
 
 
+class Smoothed:
+    """A recent mean; ``None`` before the first value."""
+
+    def __init__(self) -> None:
+        self.mean: float | None = None
+
+    def observe(self, value: float) -> None:
+        self.mean = value if self.mean is None else self.mean + SMOOTHING * (value - self.mean)
+
+
 class BlockSize:
     """The size of the blocks of one session.
 
@@ -84,7 +94,6 @@ class BlockSize:
         self._sharing = Smoothed()
 
     def observe_step(self, forward_ns: int) -> None:
-        """Add a draft step."""
         self._draft.observe(forward_ns)
 
     def observe_forward(self, num_sessions: int) -> None:
@@ -93,7 +102,6 @@ class BlockSize:
 
     @property
     def gamma(self) -> int:
-        """Tokens of the next block."""
         if self._length.gamma is not None:
             return self._length.gamma
         if self._length.mode.is_lock_step:

@@ -30,7 +30,6 @@ class BatchTime:
         self._cov_sessions_ns = self._cov_tokens_ns = 0.0
 
     def observe(self, num_sessions: int, num_tokens: int, forward_ns: float) -> None:
-        """Add a forward pass."""
         self._weight = FORWARD_DECAY * self._weight + 1
         gain = 1 / self._weight
         keep = 1 - gain

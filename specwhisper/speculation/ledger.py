@@ -21,16 +21,13 @@ from enum import Enum
 from typing import NamedTuple
 
 from specwhisper.speculation.hints.given import GivenHint, LiveHint, ScriptHint
-from specwhisper.speculation.hints.hint import PLAIN, Hint, HintTokens
-from specwhisper.speculation.worthwhile import MAX_REACH
+from specwhisper.speculation.hints.hint import MAX_REACH, PLAIN, Hint, HintTokens
 
 OWN_RATE = 0.95  # how often the target's earlier text is right
 DRAFT_MEMORY, SENT_MEMORY = 0.98, 0.9  # of a judgement's weight in the rates, with every later one
 
 
 class CandidateSource(Enum):
-    """The source of a candidate."""
-
     OWN = "own"  # the target's earlier decoding of the same audio
     GIVEN = "given"  # text from outside
     DRAFT = "draft"  # drafted after all that is committed
@@ -58,7 +55,6 @@ class DraftRates:
     sent: float = 0.75
 
     def judge_fresh(self, is_right: bool) -> None:
-        """Add a verified candidate."""
         self.fresh = DRAFT_MEMORY * self.fresh + (1 - DRAFT_MEMORY) * is_right
 
     def judge_sent(self, is_right: bool) -> None:
@@ -88,11 +84,9 @@ class SharedHints:
 
     @property
     def given(self) -> list[GivenHint]:
-        """Texts from outside."""
         return [hint for hint in (self.script, self.live) if hint is not None]
 
     def open_window(self, num_kept: int, start_sample: int) -> None:
-        """Turn to the next window; see :meth:`GivenHint.open_window`."""
         for hint in self.given:
             hint.open_window(num_kept, start_sample)
 
@@ -213,7 +207,6 @@ class Ledger:
         return list(fresh)
 
     def _text(self, hint: Hint, num_fresh: int) -> Sequence[int]:
-        """Return the text of a hint after the committed tokens."""
         return self._texts.fit(self.committed, hint.continuation(max_tokens=num_fresh + MAX_REACH))
 
     def _hints(self) -> list[tuple[CandidateSource, Hint]]:

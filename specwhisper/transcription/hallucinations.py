@@ -40,7 +40,6 @@ class SpokenWord:
 
     @property
     def duration_s(self) -> float:
-        """Seconds that it takes."""
         return self.end_s - self.start_s
 
     @property

@@ -80,7 +80,6 @@ class PreviousText:
             self._remember(tokens[:-1] if doubled else tokens)
 
     def resume(self, tokens: Sequence[int]) -> None:
-        """Take over the previous text from another target."""
         if tokens:
             self.tokens = ()
             self._remember(tokens)

@@ -123,7 +123,6 @@ class ResumeTracker:
 
     @property
     def needed_from(self) -> int:
-        """The open window's first sample."""
         return self._opened.window.start_sample if self._opened else 0
 
     @property

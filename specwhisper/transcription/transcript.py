@@ -50,7 +50,6 @@ class TranscriptBuilder:
 
     @property
     def window(self) -> Window | None:
-        """The open window."""
         return self._open.window if self._open else None
 
     @property
@@ -71,7 +70,6 @@ class TranscriptBuilder:
 
     @property
     def verified_text(self) -> str:
-        """The committed text of the open window."""
         return self._vocabulary.decode_unfinished(self._committed)
 
     @property
@@ -99,7 +97,6 @@ class TranscriptBuilder:
         return []
 
     def finish(self) -> Transcription:
-        """Return the transcription by all messages so far."""
         return Transcription(
             segments=tuple(self.segments),
             language=self.language,

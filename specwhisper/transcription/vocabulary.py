@@ -59,7 +59,6 @@ class Vocabulary:
 
     @cached_property
     def ends(self) -> frozenset[int]:
-        """The ids that end a window."""
         return frozenset((self.end_of_text, *self.more_ends))
 
     @cached_property

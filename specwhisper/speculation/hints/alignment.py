@@ -67,7 +67,6 @@ class Alignment:
         return [token for token, _ in self._waiting]
 
     def _may_match(self, word: str) -> bool:
-        """Return whether what is left of the hint has a word."""
         return bool(word) and word in self._words[self.origin :]
 
     def _replaces(self, place: int, token: int, word: str) -> bool:
@@ -82,7 +81,6 @@ class Alignment:
         return self._tokens[place] == token
 
     def _align(self, token: int, word: str) -> None:
-        """Extend the alignment by one committed token."""
         old, tokens, words, origin = self._costs, self._tokens, self._words, self.origin
         num_left, num_needed = len(tokens) - origin, MAX_DELETED + self._num_aligned + 1
         last, self._needs_more = min(num_needed, num_left), num_left < num_needed

@@ -86,7 +86,6 @@ class GivenHint(Hint):
         self._balance = min(max(0.0, self._balance - cost) + num_accepted, MOST_BALANCE)
 
     def follow(self, token: int) -> None:
-        """Take the next committed token of the window."""
         self._balance = min(self._balance + INCOME, MOST_BALANCE)
         was_following, num_found = self.is_following, self._num_found
         super().follow(token)
@@ -140,7 +139,6 @@ class ScriptHint(GivenHint):
         self.open_window(len(previous))
 
     def follow(self, token: int) -> None:
-        """Take the next committed token of the window."""
         super().follow(token)
         if self.has_ended:
             self._extend_to(len(self) + 1)
@@ -187,7 +185,6 @@ class LiveHint(GivenHint):
         self._window_start = 0  # sample
 
     def open_window(self, num_kept: int, start_sample: int = 0) -> None:
-        """See :meth:`GivenHint.open_window`."""
         self._window_start = start_sample
         super().open_window(num_kept, start_sample)
         self._drop_old()

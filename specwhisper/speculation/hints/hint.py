@@ -23,12 +23,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from specwhisper.speculation.hints.alignment import Alignment
 from specwhisper.speculation.hints.run_index import MAX_COMPARED, NUM_SEARCHED, RunIndex
-from specwhisper.speculation.worthwhile import num_worthwhile
 
+MAX_REACH = 64  # tokens of a hint in a forward pass
+MIN_CHANCE = 0.1  # that the last of them is right
 MIN_RATE = 0.1  # below it none is worth it, until words match again
 FIRST_RATE = 0.75
 LATELY, FOR_LONGER = 0.25, 0.07  # weight of the last word in the rates
@@ -54,11 +56,9 @@ class PlainTokens:
     """Tokens that each are a word."""
 
     def word_of(self, token: int) -> str:
-        """Return the id."""
         return str(token)
 
     def fit(self, committed: Sequence[int], tokens: Sequence[int]) -> Sequence[int]:
-        """Return the tokens as they are."""
         return tokens
 
 
@@ -143,7 +143,6 @@ class Hint:
         return next((i for i in range(end) if self._tokens[position + i] != tokens[i]), end)
 
     def extend(self, tokens: Iterable[int]) -> None:
-        """Append tokens to the hint."""
         start = len(self._tokens)
         for token in tokens:
             self._tokens.append(token)
@@ -172,7 +171,6 @@ class Hint:
 
     @property
     def rates(self) -> Rates:
-        """How often its tokens were right."""
         return Rates(self._lately, self._for_longer, self._survival, self._num_missed)
 
     @rates.setter
@@ -220,7 +218,6 @@ class Hint:
         self._recent = []
 
     def follow(self, token: int) -> None:
-        """Take the next committed token."""
         self._follow(token)
 
     def _follow(self, token: int) -> None:
@@ -280,7 +277,6 @@ class Hint:
         return None
 
     def _realign(self, alignment: Alignment, token: int, word: str) -> None:
-        """Follow a token after a difference."""
         after = alignment.add(token, word)
         self._position = alignment.position
         if alignment.has_matched:
@@ -302,7 +298,6 @@ class Hint:
                 self._realign(self._alignment, token, word)
 
     def _search(self, word: str) -> None:
-        """Find the last committed words in the hint."""
         if not word or len(self._recent) < NUM_SEARCHED:
             return
         if self._index is None:
@@ -312,3 +307,22 @@ class Hint:
             self._position = place
             self._is_lost = False
             self._num_found += 1
+
+
+@lru_cache(maxsize=4096)
+def num_worthwhile(first: float, later: float, token_share: float) -> int:
+    """Return how many candidates make the time of a token shortest.
+
+    Parameters
+    ----------
+    first, later : how often the first one is right, and how often each later one is if those before it are.
+    token_share : time of a token, over the time of a forward pass without tokens.
+    """
+    chance, num_expected = first, 1.0
+    for num in range(MAX_REACH):
+        time_so_far = 1 + token_share * (1 + num)  # one token is the session's own
+        if chance < MIN_CHANCE or chance * time_so_far < token_share * num_expected:
+            return num
+        num_expected += chance
+        chance *= later
+    return MAX_REACH

@@ -78,19 +78,16 @@ class _Paragraphs:
         self._depth = 0  # of paragraphs: one in another is part of it
 
     def start(self, tag: str, _attributes: object) -> None:
-        """Begin an element."""
         name = tag.rpartition("}")[2]
         self._depth += name == "p"
         if name == "br" and self._depth:
             self._parts.append("\0")
 
     def data(self, text: str) -> None:
-        """Add text of an element."""
         if self._depth:
             self._parts.append(text)
 
     def end(self, tag: str) -> None:
-        """End an element."""
         if tag.rpartition("}")[2] == "p":
             self._depth -= 1
             if not self._depth:

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
-from specwhisper.transcription.vocabulary import UNSPACED
+from specwhisper.transcription.vocabulary import UNSPACED, Vocabulary
 from specwhisper.types import Hypothesis
 
 NUM_STABLE = 4  # hypotheses in a row that have a stable word
+MAX_TIMES = 3  # that a phrase follows itself; people say "no, no, no"
+MAX_PERIOD = 40  # tokens of a phrase
 
 
 def words_of(text: str, language: str) -> list[str]:
@@ -43,6 +45,22 @@ def continuation(known: Sequence[str], words: Sequence[str]) -> int:
     return min(range(len(words) + 1), key=lambda j: (edits[j], -j))
 
 
+def num_before_repeats(tokens: Sequence[int], vocabulary: Vocabulary) -> int:
+    """Count the tokens up to the end of the first of the phrases that end a text.
+
+    All of them, unless the text ends with a phrase that is there more than :data:`MAX_TIMES` times, at
+    whatever times of the audio.
+    """
+    tokens = [min(token, vocabulary.timestamp_begin) for token in tokens]
+    for period in range(1, min(MAX_PERIOD, len(tokens) // (MAX_TIMES + 1)) + 1):
+        start = len(tokens) - period
+        while start and tokens[start - 1] == tokens[start - 1 + period]:
+            start -= 1
+        if len(tokens) - start >= period * (MAX_TIMES + 1):
+            return start + period
+    return len(tokens)
+
+
 def _letters(word: str) -> str:
     return "".join(character for character in word.casefold() if character.isalnum())
 
@@ -66,7 +84,6 @@ class _Shown:
     is_whole: bool = False
 
     def add(self, words: Sequence[str], *, is_whole: bool) -> None:
-        """Take a newer hypothesis."""
         common = words[: num_agreed(self.recent[-1], words)] if self.recent else ()
         num_same = num_agreed(self.kept, common)
         if num_same < len(common) or num_same == len(self.kept):
@@ -101,7 +118,6 @@ class OpenText:
         self._pieces: dict[int, _Shown] = {}  # by first sample
 
     def show(self, hypothesis: Hypothesis) -> None:
-        """Take a draft's newer text of a piece."""
         shown = self._pieces.setdefault(hypothesis.start_sample, _Shown())
         shown.add(words_of(hypothesis.text, self.language), is_whole=hypothesis.is_complete)
 

@@ -21,8 +21,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.live.open_text import OpenText, continuation, words_of
-from specwhisper.transcription.live.repeats import num_before_repeats
+from specwhisper.transcription.live.open_text import OpenText, continuation, num_before_repeats, words_of
 from specwhisper.transcription.open_window import OpenWindow
 from specwhisper.transcription.segments import FRAME_S, around_words
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -85,16 +84,13 @@ class LiveTranscript:
 
     @property
     def stable_text(self) -> str:
-        """The draft's text after it that four hypotheses in a row have."""
         return self._open.after(self.verified_text)[0]
 
     @property
     def tentative_text(self) -> str:
-        """The rest of the draft's text."""
         return self._open.after(self.verified_text)[1]
 
     def show(self, hypothesis: Hypothesis) -> None:
-        """Take the draft's newest text of a piece."""
         if hypothesis.start_sample >= self._final_to:
             self._open.show(hypothesis)
 
@@ -111,7 +107,6 @@ class LiveTranscript:
         self._open.show_from(max(hint.start_sample, self._final_to), words[begin:])
 
     def forget_draft(self) -> None:
-        """Forget what the draft has shown."""
         self._open.forget_before(self.num_samples)
 
     def empty_end(self, utterance: int, sample: int) -> Segment:

@@ -116,7 +116,6 @@ class LiveWindows(WhisperWindows):
         self._confirm_samples = None if interval_ms is None else interval_ms * SAMPLE_RATE // 1000
 
     def append_audio(self, chunk: AudioChunk, end_sample: int) -> None:
-        """Follow the voice marks of a chunk."""
         self.pieces.append_audio(end_sample, chunk.marks, is_last=chunk.is_last)
         piece = self.pieces.current
         if self._is_guess and piece is not None and piece.is_complete:
@@ -137,7 +136,6 @@ class LiveWindows(WhisperWindows):
 
     @property
     def language_before(self) -> str | None:
-        """The language of the last final piece."""
         return self._language_before
 
     @property
@@ -240,7 +238,6 @@ class LiveWindows(WhisperWindows):
         return self.next_frame * HOP_SAMPLES
 
     def on_window_opened(self, window: Window) -> None:
-        """Follow the target to a window that it has opened."""
         self._followed, self._committed = window, []
         self._has_failed |= window.attempt > 0
         self.language = self._vocabulary.prompt_language(window.prompt) or self.language
@@ -277,7 +274,6 @@ class LiveWindows(WhisperWindows):
         return piece.end_sample - known >= self._confirm_samples
 
     def _window_start(self, piece: Piece) -> int:
-        """Return where the window of a piece begins."""
         held = self._held(piece)
         return held[0].start_sample if held else piece.start_sample
 

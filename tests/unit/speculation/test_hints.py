@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 
 from specwhisper.speculation.hints.alignment import MAX_DELETED
 from specwhisper.speculation.hints.hint import (
+    MAX_REACH,
     MAX_REALIGNING,
     MAX_WAITING,
+    MIN_CHANCE,
     NUM_SEARCHED,
     PLAIN,
     Hint,
+    num_worthwhile,
 )
-from specwhisper.speculation.worthwhile import MAX_REACH, MIN_CHANCE, num_worthwhile
 from tests.nightly import examples
 
 TIME = "<"
