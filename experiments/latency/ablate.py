@@ -26,8 +26,8 @@ from experiments.latency.mechanisms import MECHANISMS
 from experiments.latency.places import PLACES, Job, run_all
 from experiments.latency.prediction import acceptance_of, realigned_of
 from specwhisper.errors import SpecWhisperError
-from specwhisper.speculation.comparison import Ratio
 from specwhisper.types import Mode
+from specwhisper_client.cli.tuning.advice import Ratio
 
 MEASURED = "measured"
 ALL, TARGET_ONLY = "all", "target-only"  # arms in which no mechanism is off, and without a draft

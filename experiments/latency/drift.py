@@ -24,7 +24,7 @@ from experiments.latency.cells import TARGET_ONLY, Arm, parse_gammas, parse_mode
 from experiments.latency.lab import DraftDtype, Pair, cores_used, open_lab
 from experiments.latency.link import Link, open_link
 from specwhisper.errors import SpecWhisperError
-from specwhisper.speculation.comparison import Ratio
+from specwhisper_client.cli.tuning.advice import Ratio
 
 STEP_S = 0.05  # from one change of the link to the next
 SEVERAL_WINDOWS = BUNDLED / "06_the_clock_in_the_tower.ogg"

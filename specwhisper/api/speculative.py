@@ -12,11 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from specwhisper.api.chunked_recordings import ChunkedRecordings
 from specwhisper.api.pipeline import call_as_pipeline
 from specwhisper.api.progress import ProgressBar
+from specwhisper.api.recordings import ChunkedRecordings, SpeechFilter
 from specwhisper.api.speculative_config import SpeculativeConfig
-from specwhisper.api.speech_filter import SpeechFilter
 from specwhisper.api.transcribe_call import TranscribeCall, Watch, check_batch_size
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.inputs import Audio, Source

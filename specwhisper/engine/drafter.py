@@ -25,7 +25,7 @@ from specwhisper.model.rules import max_initial_timestamp
 from specwhisper.model.sampling import window_sampling
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import accept
-from specwhisper.speculation.admission import FreeSlots
+from specwhisper.speculation.batching import FreeSlots
 from specwhisper.speculation.belief import Belief
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport

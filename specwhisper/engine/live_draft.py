@@ -15,8 +15,8 @@ from specwhisper.live import LiveOptions
 from specwhisper.speculation.belief import Belief
 from specwhisper.speculation.hints.hint import Hint
 from specwhisper.speculation.statistics import DraftReport
-from specwhisper.transcription.live.open_text import num_before_repeats
 from specwhisper.transcription.live.pieces import Piece
+from specwhisper.transcription.live.transcript import num_before_repeats
 from specwhisper.transcription.live.windows import LiveWindows, max_new_tokens
 from specwhisper.types import (
     HOP_SAMPLES,

@@ -24,9 +24,7 @@ from specwhisper.model.forward import run_forward
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions, WordTimes
 from specwhisper.speculation.acceptance import accept
-from specwhisper.speculation.admission import FreeSlots, ResponseTime
-from specwhisper.speculation.forward_time import BatchTime
-from specwhisper.speculation.scheduling import Request, next_batch
+from specwhisper.speculation.batching import BatchTime, FreeSlots, Request, ResponseTime, next_batch
 from specwhisper.transcription.hints.session import HintBuilder
 from specwhisper.transcription.live.windows import whisper_plan
 from specwhisper.transcription.windows import Plan

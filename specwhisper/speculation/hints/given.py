@@ -19,8 +19,7 @@ from itertools import pairwise
 from math import floor
 from typing import NamedTuple
 
-from specwhisper.speculation.hints.alignment import NUM_MATCHED
-from specwhisper.speculation.hints.hint import Hint
+from specwhisper.speculation.hints.hint import NUM_MATCHED, Hint
 
 CHUNK_CHARACTERS = 1_000  # tokenized at once, in a millisecond
 GIVEN_RATE = 0.9

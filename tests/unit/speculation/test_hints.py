@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specwhisper.speculation.hints.alignment import MAX_DELETED
 from specwhisper.speculation.hints.hint import (
+    MAX_DELETED,
     MAX_REACH,
     MAX_REALIGNING,
     MAX_WAITING,

@@ -7,8 +7,7 @@ import pytest
 from experiments.common.models.speech import SPOKEN, SPOKEN_MULTILINGUAL
 from specwhisper.errors import InvalidCandidates
 from specwhisper.live import LiveOptions, LivePosition
-from specwhisper.transcription.live.open_text import NUM_STABLE
-from specwhisper.transcription.live.transcript import LiveTranscript
+from specwhisper.transcription.live.transcript import NUM_STABLE, LiveTranscript
 from specwhisper.types import (
     SAMPLE_RATE,
     Candidates,
