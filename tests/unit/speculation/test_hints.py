@@ -77,17 +77,6 @@ def test_a_hint_goes_on_after_what_was_committed(hint, committed, continuation):
     assert rest(following(hint, committed)) == continuation
 
 
-def test_a_continuation_may_follow_tokens_that_are_not_committed():
-    hint = following("one two three four", "one")
-    assert hint.continuation(max_tokens=1) == words("two")
-
-
-def test_a_hint_grows():
-    hint = following("one two", "one two")
-    hint.extend(words("three"))
-    assert rest(hint) == "three"
-
-
 def test_a_hint_that_has_nothing_in_common_is_lost():
     hint = Hint(range(1000), PLAIN.word_of)
     for token in range(5000, 5000 + MAX_REALIGNING):
