@@ -60,7 +60,7 @@ class _Display:
                 self._progress = None
 
 
-_DISPLAY = _Display()  # of the process, as its terminal is: two displays would overwrite each other
+_DISPLAY = _Display()  # one for the process, as its terminal: two displays would overwrite each other
 
 
 class ProgressBar:
@@ -76,7 +76,7 @@ class ProgressBar:
         self._num_recordings = num_recordings
         self._is_shown = Console(stderr=True).is_interactive if is_shown is None else is_shown
         self._bar: TaskID | None = None
-        self._shares: dict[int, float] = {}  # of recordings under way, by index
+        self._shares: dict[int, float] = {}  # done, by index, for recordings under way
         self._num_done = 0
 
     def __enter__(self) -> Self:

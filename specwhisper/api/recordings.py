@@ -90,7 +90,7 @@ class ChunkedRecordings:
     Parameters
     ----------
     recordings : PCM of each, or the error of one that cannot be read.
-    cut : cuts a recording of so many samples.
+    cut : returns the chunks of a recording, by its number of samples.
     """
 
     def __init__(

@@ -59,16 +59,16 @@ class SpeculativeWhisper:
     ----------
     draft_model, final_model : names such as "tiny", "large-v3" or "demo-target", hub ids or folders; without
         a draft the final model works alone.
-    device : of both, as torch names it; "auto" for the first of cuda, mps and cpu that there is. By default
-        cuda where there is one, else cpu.
+    device : where both run, as torch names it; "auto" for the first of cuda, mps and cpu that there is. By
+        default cuda if there is one, else cpu.
     config : how to speculate and choose tokens; each call reads it once, when it begins.
-    dtype : of the weights, one of :data:`specwhisper.types.DTYPES`, or as torch names it.
-    draft_dtype : of the draft's weights, if another one: it never changes the text.
+    dtype : number type of the weights, one of :data:`specwhisper.types.DTYPES`, or as torch names it.
+    draft_dtype : the same for the draft, if it differs: it never changes the text.
     batch_size : recordings that are transcribed side by side, of all calls together.
     cut_windows : whether the draft encodes only the audio of a window (:class:`WhisperModel`).
-    device_map : of the final model, in place of ``device``: "auto" or a map from module to device, "cpu" or
-        "disk" (:func:`specwhisper.model.backends.open_backend`). Its weights are loaded straight to their
-        place, and it shares no encoder with the draft.
+    device_map : where parts of the final model run, in place of ``device``: "auto" or a map from module to
+        device, "cpu" or "disk" (:func:`specwhisper.model.backends.open_backend`). Its weights are loaded
+        straight to their place, and it shares no encoder with the draft.
     offload_folder : for weights that the map puts on disk.
     """
 

@@ -103,7 +103,7 @@ class TranscribeCall:
         return self.sources.error if isinstance(self.sources, Reading) else None
 
     def handed_over(self, results: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-        """Yield results; raise the errors that are not yielded when there is no more."""
+        """Yield results; after the last one, raise the errors that were not yielded."""
         errors: dict[int, Exception] = {}
         num_results = 0
         for index, result in results:
@@ -142,7 +142,7 @@ def _cutter(length_s: float | None, stride_s: float | None, decoding: DecodingOp
 
 
 def check_batch_size(batch_size: Any) -> None:
-    """Refuse a ``batch_size`` that is no whole number of at least 1."""
+    """Refuse a ``batch_size`` that is not a whole number of at least 1."""
     if not isinstance(batch_size, Integral) or isinstance(batch_size, bool):
         raise InvalidRequest(f"batch_size is {batch_size!r}: it must be a whole number.")
     if batch_size < 1:

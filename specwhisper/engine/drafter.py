@@ -66,7 +66,7 @@ class Drafter:
         self._encodings = Encodings(executor or InlineExecutor(), wake)
         self._sessions: dict[str, DraftSession] = {}
         self._failures: list[tuple[str, Failed]] = []
-        self._likely_language = self._only_language()  # of the next session: the last one's
+        self._likely_language = self._only_language()  # the last session's, for the next one
 
     def _only_language(self) -> str | None:
         """Return the model's language if it knows only one, in the target's vocabulary."""

@@ -2,7 +2,7 @@
 
 A thread that computes with a model while the interpreter ends may abort the process: torch does. Threads of
 ``concurrent.futures`` are joined too, but before any exit hook and while other threads still work: an
-engine's next submit would fail. The threads here end last, in ``atexit``, after all threads that are no
+engine's next submit would fail. The threads here end last, in ``atexit``, after all threads that are not
 daemons.
 """
 

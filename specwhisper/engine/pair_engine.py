@@ -34,7 +34,7 @@ from specwhisper.types import (
     WindowOpened,
 )
 
-PIECE_SAMPLES = 4 * 16_000  # of a recording in one chunk
+PIECE_SAMPLES = 4 * 16_000  # a chunk of a recording
 
 
 @dataclass(frozen=True, slots=True)

@@ -307,7 +307,7 @@ class Verifier:
     def _open_window(self, session: TargetSession, num_frames: int) -> None:
         """Open the next window, and let it take the blocks that came early."""
         window = session.begin_window(num_frames, self._clock())
-        span = AudioSpan(window.start_frame, window.num_frames)  # of one that is resumed, too
+        span = AudioSpan(window.start_frame, window.num_frames)  # the same for one that is resumed
         # Another replica cannot compute the log-mel maximum: it depends on earlier audio.
         log_mel_max = session.recording.log_mel_max(window.start_frame, self._model.num_mel_bins)
         # The slot may hold this audio: from the detection, a failed attempt, or a pause that was the end.

@@ -117,7 +117,7 @@ class ResponseTime:
         self._mean_sessions += (num_sessions - self._mean_sessions) * weight
 
     def expected_ms(self, num_sessions: int) -> float:
-        """Estimate the response time with so many sessions: proportional to their number."""
+        """Estimate the response time with a number of sessions: proportional to it."""
         return self.mean_ms * num_sessions / self._mean_sessions if self._mean_sessions else 0.0
 
     def has_room(self, num_sessions: int) -> bool:
@@ -127,11 +127,12 @@ class ResponseTime:
         return self.expected_ms(num_sessions + 1) <= self.budget_ms
 
 
-FORWARD_DECAY = 1 - 1 / 256  # of a forward pass's weight with every later one
-ENGINE_NS = 200_000  # of a session between two forward passes: its engine, its messages
-MIN_VARIANCE = 1.0  # of the numbers of tokens; below it the slope is unknown
-FIRST_SESSION_SHARE = 0.5  # of a forward pass without tokens that is the sessions', until that is measured
-PRIOR_VARIANCE = 0.05  # of the numbers of sessions: with less, that share is taken
+FORWARD_DECAY = 1 - 1 / 256  # share of a forward pass's weight that each later one leaves
+ENGINE_NS = 200_000  # a session's time between two forward passes: engine and messages
+MIN_VARIANCE = 1.0  # variance of the numbers of tokens below which the slope is unknown
+# Share of a forward pass without tokens that is taken for the sessions', until that is measured.
+FIRST_SESSION_SHARE = 0.5
+PRIOR_VARIANCE = 0.05  # variance of the numbers of sessions that outweighs that assumption
 
 
 class BatchTime:

@@ -8,7 +8,7 @@ a real pair found no choice by measured times and acceptance that is faster (doc
 Mode       A block has                                           The draft is ahead
 =========  ====================================================  ====================================
 lock-step  at most :data:`MAX_CHOSEN_GAMMA` tokens; it ends      by one block
-           where the draft is no longer sure of all
+           once the draft is not sure of all
            (:data:`MIN_CONFIDENCE`)
 others     as few tokens as messages allow (:class:`BlockSize`)  as far as the target holds candidates
 =========  ====================================================  ====================================
@@ -29,9 +29,9 @@ MAX_GAMMA = 64
 MAX_CHOSEN_GAMMA = DEFAULT_MAX_WIDTH  # a longer block takes a second forward pass
 FIRST_GAMMA = 5  # before a draft step is measured
 MIN_CONFIDENCE = 0.3  # probability, by the draft, that all it drafted in a lock-step block is right
-MESSAGE_NS = 200_000  # of each server for a block, without its tokens: coding, gRPC, waking a thread
-MESSAGE_SHARE = 0.1  # of the draft's time, at most, for messages
-SHARED_MESSAGE_SHARE = 0.2  # of the target's time, at most, for the messages of all its sessions
+MESSAGE_NS = 200_000  # a server's time for a block without its tokens: coding, gRPC, waking a thread
+MESSAGE_SHARE = 0.1  # most of the draft's time that messages may take
+SHARED_MESSAGE_SHARE = 0.2  # most of the target's time that all sessions' messages may take
 SMOOTHING = 1 / 8  # as in TCP's estimate of round trips (RFC 6298)
 
 
@@ -46,7 +46,7 @@ class DraftLength:
     Raises
     ------
     InvalidRequest
-        if gamma is no number of tokens, or out of range.
+        if gamma is not a number of tokens, or out of range.
     """
 
     mode: Mode
@@ -97,7 +97,7 @@ class BlockSize:
         self._draft.observe(forward_ns)
 
     def observe_forward(self, num_sessions: int) -> None:
-        """Add a forward pass of the target, with so many sessions."""
+        """Add a forward pass of the target, by its number of sessions."""
         self._sharing.observe(num_sessions)
 
     @property

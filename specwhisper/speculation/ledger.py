@@ -24,7 +24,7 @@ from specwhisper.speculation.hints.given import GivenHint, LiveHint, ScriptHint
 from specwhisper.speculation.hints.hint import MAX_REACH, PLAIN, Hint, HintTokens
 
 OWN_RATE = 0.95  # how often the target's earlier text is right
-DRAFT_MEMORY, SENT_MEMORY = 0.98, 0.9  # of a judgement's weight in the rates, with every later one
+DRAFT_MEMORY, SENT_MEMORY = 0.98, 0.9  # share of a judgement's weight that each later one leaves
 
 
 class CandidateSource(Enum):
@@ -47,8 +47,8 @@ class DraftRates:
 
     Attributes
     ----------
-    fresh : of fresh candidates.
-    sent : of the first token after a correction, by what was sent before it.
+    fresh : how often a fresh candidate is right.
+    sent : how often the first token after a correction is what was sent before it.
     """
 
     fresh: float = 0.8
@@ -154,7 +154,7 @@ class Ledger:
         self._own = Hint([*opening, *ending], texts.word_of, rate=OWN_RATE) if opening or ending else None
         self._sent: SentHint | None = None
         self._max_pending = max_pending
-        for token in committed:  # of a window that is resumed
+        for token in committed:  # in a window that is resumed
             for _, hint in self._hints():
                 hint.follow(token)
 

@@ -41,7 +41,7 @@ class TranscriptBuilder:
         self._open: OpenWindow | None = None
         self._drafted: list[int] = []  # candidates after the committed tokens, not contradicted so far
         self._window_tokens: list[tuple[int, ...]] = []
-        self.language = "en"  # of a model without languages
+        self.language = "en"  # what a model without languages writes
         self.language_probs: Mapping[str, float] = {}
         self._borders = Borders()
         self.segments: list[Segment] = []

@@ -101,7 +101,7 @@ class Windows(ABC):
     Attributes
     ----------
     next_frame : first mel frame of the next window.
-    language : of the speech; ``None`` until it is detected.
+    language : the language spoken; ``None`` until it is detected.
     needs_speech : whether :meth:`find_speech` must be called before the next window is opened.
     is_live : whether windows are of live audio.
     is_clip : whether each window is encoded as a recording of its own, of its frames only.

@@ -113,7 +113,7 @@ class Alignment:
 
     Parameters
     ----------
-    tokens, words : of the hint, which may grow.
+    tokens, words : the hint's, which may grow.
     origin : index in the hint of the first token after the common text.
 
     Attributes
@@ -128,7 +128,7 @@ class Alignment:
         self.since: list[tuple[int, str]] = []
         self.has_matched = False
         self._tokens, self._words = tokens, words
-        self._costs = [0.0]  # of the aligned tokens, of an end at ``origin`` + index
+        self._costs = [0.0]  # cheapest alignments that end at ``origin`` + index
         self._num_aligned = self._num_matched = 0
         self._waiting: list[tuple[int, str]] = []  # the last of these, which are not aligned
         self._is_replacement = True  # nothing but one replaced word so far
@@ -295,7 +295,7 @@ class Hint:
         self._num_found = 0  # how often a lost place was found
         self._waiting: deque[int] = deque()  # committed tokens after the hint's end, while it waits
         self._recent: list[str] = []  # the last committed words
-        self._index: RunIndex | None = None  # of its words, once it is lost
+        self._index: RunIndex | None = None  # its words, once it is lost
         self.extend(tokens)
 
     def __len__(self) -> int:

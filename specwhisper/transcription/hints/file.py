@@ -15,21 +15,21 @@ import pysubs2
 from specwhisper.errors import InvalidRequest
 from specwhisper.options import MAX_HINT_BYTES
 
-XML_SUFFIXES = (".ttml", ".dfxp")  # of TTML; files that end in .xml are mostly something else
+XML_SUFFIXES = (".ttml", ".dfxp")  # TTML; files that end in .xml are mostly something else
 SUFFIXES = (".srt", ".vtt", ".ass", ".ssa", *XML_SUFFIXES)
 # None of these patterns begins twice in one stretch of text, or looks far: their time is linear.
-TIMING = re.compile(r"\d:\d\d(?:[.,]\d{1,9})?[ \t]{0,9}-->[ \t]{0,9}\d")  # of a caption in SRT and WebVTT
+TIMING = re.compile(r"\d:\d\d(?:[.,]\d{1,9})?[ \t]{0,9}-->[ \t]{0,9}\d")  # a caption's, in SRT and WebVTT
 # The parser takes these for text of WebVTT: comments, names of captions, and times of words.
 NOTE = re.compile(r"(?<=\n\n)NOTE(?:[ \t].*)?(?:\n(?:.+(?:\n|\Z))*|\Z)")
 NAME = re.compile(r"(?m)^(?!.*-->).+\n(?=.*-->)")
 TAG = re.compile(r"<[^<>\n]*>")
 SRT_TAG = re.compile(r"< {0,9}/? {0,9}[a-zA-Z][^<>]*>")  # another "<" is text
-OVERRIDE = re.compile(r"\{[^{}]*\}")  # of ASS, also in SRT
+OVERRIDE = re.compile(r"\{[^{}]*\}")  # ASS's, which SRT may have too
 DRAWING = re.compile(r"\\p[1-9]")  # in an override: what follows are lines, no text
 BLANK_LINES = re.compile(r"\n{3,}")
 MIN_REPEATED_WORDS = 2  # fewer are more likely said again
 MAX_REPEATED_LINES = 8  # more than rolling captions show
-MAX_ERROR_CHARS = 100  # of a parser, which may quote a whole file
+MAX_ERROR_CHARS = 100  # a parser's, which may quote a whole file
 
 
 def text_of_captions(content: str, suffix: str) -> str:
@@ -43,7 +43,7 @@ def text_of_captions(content: str, suffix: str) -> str:
 
     Raises
     ------
-    ValueError : if the content is no such file; empty content is.
+    ValueError : if the content is not such a file; empty content is.
     """
     if suffix in XML_SUFFIXES:
         captions: Iterable[str] = _ttml(content)
@@ -81,7 +81,7 @@ class _Paragraphs:
     def __init__(self) -> None:
         self.texts: list[str] = []
         self._parts: list[str] = []
-        self._depth = 0  # of paragraphs: one in another is part of it
+        self._depth = 0  # how many paragraphs are open: an inner one is part of the outer one
 
     def start(self, tag: str, _attributes: object) -> None:
         name = tag.rpartition("}")[2]
@@ -211,5 +211,5 @@ def _text_of_json(path: Path, content: str) -> str:
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
         text = None
     if not isinstance(text, str):
-        raise InvalidRequest(f"The hint {path} is no transcript in JSON: it has no text.")
+        raise InvalidRequest(f"The hint {path} is not a transcript in JSON: it has no text.")
     return text

@@ -150,7 +150,7 @@ class OpenText:
         shown.add(words_of(hypothesis.text, self.language), is_whole=hypothesis.is_complete)
 
     def show_from(self, start_sample: int, words: Sequence[str]) -> None:
-        """Take a recogniser's text from a time on, which replaces all later text."""
+        """Take a recogniser's text, which replaces all text that begins there or later."""
         self._pieces = {start: each for start, each in self._pieces.items() if start <= start_sample}
         self._pieces.setdefault(start_sample, _Shown()).add(words, is_whole=True)
 
@@ -188,9 +188,9 @@ class LiveTranscript:
     Attributes
     ----------
     num_samples : audio so far, set by the caller.
-    language, language_probs : of the open utterance, or the last one.
+    language, language_probs : those of the open utterance, or of the last one.
     statistics : how the draft has done so far.
-    is_unverified : whether there is no target, so that the draft's text waits for one; set by the caller.
+    is_unverified : whether the draft's text waits for a target because none is there; set by the caller.
     """
 
     settled_text = ""  # what only grows is final
@@ -233,7 +233,7 @@ class LiveTranscript:
             self._open.show(hypothesis)
 
     def show_recognised(self, hint: TimedHint) -> None:
-        """Take a recogniser's text from a time on; its first words may be final."""
+        """Take a recogniser's text, whose first words may be final already."""
         words = words_of(hint.text, self.language)
         final = [
             word
