@@ -1,16 +1,74 @@
-"""Cut a call's recordings into chunks, and join their transcriptions."""
+"""A call's recordings on their way: without silence, or in chunks that are joined."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.audio.files.damage import Warnings
+from specwhisper.audio.inputs import Source
+from specwhisper.audio.speech_map import SpeechMap, placed
+from specwhisper.audio.vad_filter import find_speech, only_speech
 from specwhisper.engine.shared_pair import Prepared
 from specwhisper.model.chunked import Chunk, join
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcription import Transcription
+from specwhisper.types import TimeOrder
+
+
+class NoSpeech(Exception):
+    """Is in the place of a recording without speech, which is not decoded."""
+
+
+class SpeechFilter:
+    """The speech of each recording of one call; without ``vad_filter`` all of it.
+
+    It also keeps the warnings about each recording.
+    """
+
+    def __init__(self, options: DecodingOptions) -> None:
+        self._options = options
+        # By index, of recordings under way:
+        self._speech: dict[int, SpeechMap] = {}
+        self._warnings: dict[int, Warnings] = {}
+
+    def filtered(self, sources: Iterable[Source | Exception]) -> Iterator[Source | Exception]:
+        """Yield sources that decode to speech only, or errors in their places."""
+        for index, source in enumerate(sources):
+            if isinstance(source, Source):
+                self._warnings[index] = source.warnings
+                source.warnings.is_strict = self._options.strict
+                source = replace(source, selection=self._options)
+            if self._options.vad is not None and isinstance(source, Source):
+                try:
+                    speech = self._speech[index] = find_speech(source.decode(), self._options.vad)
+                    if not speech.spans:
+                        raise NoSpeech
+                    source = source.through(only_speech(source.decode, speech))
+                except Exception as error:
+                    source = error
+            yield source
+
+    def placed(self, index: int, outcome: Transcription | Exception) -> Transcription | Exception:
+        """Return a recording's transcription with its own times and its warnings."""
+        speech, warnings = self._speech.pop(index, None), self._warnings.pop(index, Warnings())
+        if speech is not None and isinstance(outcome, NoSpeech):
+            outcome = Transcription.without_speech(self._options, speech.duration_s)
+            return replace(outcome, warnings=warnings.sentences)
+        if isinstance(outcome, Exception):
+            return outcome
+        outcome = replace(outcome, warnings=(*warnings.sentences, *outcome.warnings))
+        if speech is None:
+            return outcome
+        return replace(
+            outcome,
+            segments=TimeOrder()(placed(outcome.segments, speech)),
+            duration_s=speech.duration_s,
+            duration_after_vad_s=speech.speech_s,
+        )
+
 
 if TYPE_CHECKING:
     from transformers import WhisperTokenizer
@@ -32,7 +90,7 @@ class ChunkedRecordings:
     Parameters
     ----------
     recordings : PCM of each, or the error of one that cannot be read.
-    cut : cuts a recording of so many samples.
+    cut : returns the chunks of a recording, by its number of samples.
     """
 
     def __init__(
