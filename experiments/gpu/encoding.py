@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from experiments.gpu.weights import Weights
-from specwhisper.model.pytorch.backend import TorchBackend
-from specwhisper.model.pytorch.encoder import TorchEncoder
+from specwhisper.model.pytorch.backend import TorchBackend, TorchEncoder
 
 BATCHES, QUICK = (1, 2, 4, 8), (1, 2)
 

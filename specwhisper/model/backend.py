@@ -52,18 +52,15 @@ class Backend(Protocol):
 
     Attributes
     ----------
-    num_slots : sessions that it holds.
     max_windows : most windows that are encoded faster together, each by a thread.
     device : of the logits; ``None`` for NumPy's arrays.
     """
 
-    num_slots: int
     max_windows: int
     device: Device
 
     @property
-    def bytes_per_slot(self) -> int:
-        """Memory of one slot."""
+    def bytes_per_slot(self) -> int: ...
 
     def inference(self) -> AbstractContextManager[object]:
         """Return the context in which its arrays are made and used."""
@@ -107,8 +104,7 @@ class Backend(Protocol):
     def rollback(self, slot: int, length: int) -> None:
         """Remove all but the first ``length`` tokens of a slot."""
 
-    def length(self, slot: int) -> int:
-        """Return the number of tokens in a slot."""
+    def length(self, slot: int) -> int: ...
 
     def warm_up(self) -> None:
         """Prepare every shape that may occur."""

@@ -16,8 +16,9 @@ from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.extras import needs_extra
 from specwhisper.model.backend import Backend, Encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.onnx.support import unsupported
+from specwhisper.model.onnx.support import log_untried, unsupported
 from specwhisper.model.sharing import share
+from specwhisper.model.threads import num_threads
 from specwhisper.types import DeviceMap
 
 Library = Literal["onnx", "pytorch"]
@@ -67,7 +68,7 @@ def load_encoder(
 
         return OnnxEncoder(checkpoint)
     with needs_extra(f"'{checkpoint.name}' in {checkpoint.dtype} on {device}", "server"):
-        from specwhisper.model.pytorch.encoder import TorchEncoder
+        from specwhisper.model.pytorch.backend import TorchEncoder
 
     return TorchEncoder(checkpoint, str(device))
 
@@ -176,9 +177,18 @@ def open_backend(
             offload_folder=_inside(offload_folder, "decoder"),
             has_static_shapes=has_static_shapes,
         )
-    from specwhisper.model.onnx.backend import OnnxBackend
+    from specwhisper.model.onnx.decoder import SlotDecoder
 
-    return OnnxBackend(checkpoint, num_slots, encoder=encoder)
+    log_untried()
+    return SlotDecoder(
+        checkpoint.sizes,
+        checkpoint.weights,
+        num_slots,
+        is_int8=checkpoint.dtype == "int8",
+        num_threads=num_threads(),
+        queried_layers={layer for layer, _ in checkpoint.alignment_heads},
+        encoder=encoder,
+    )
 
 
 def split_device_map(
@@ -208,7 +218,7 @@ def _mapped_encoder(
     offload_folder: Path | None,
 ) -> Encoder:
     with needs_extra("A device map", "server"):
-        from specwhisper.model.pytorch.encoder import TorchEncoder
+        from specwhisper.model.pytorch.backend import TorchEncoder
 
     folder = _inside(offload_folder, "encoder")
     return TorchEncoder(checkpoint, str(device), device_map=device_map, offload_folder=folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -11,13 +12,13 @@ import numpy as np
 
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import CheckpointError, UnsupportedOption
+from specwhisper.model.arrays import Array, Device, array_namespace, softmax, to_device
 from specwhisper.model.backend import Backend, Encoder, Features
 from specwhisper.model.backends import Library, open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.choosing import Row, Scores
+from specwhisper.model.choosing import ProbeResult, Row, Scores, choose
 from specwhisper.model.micro_batcher import MicroBatcher
 from specwhisper.model.rules import DecodingRules
-from specwhisper.model.scoring import LogitsScorer, Probing
 from specwhisper.model.sharing import SharedEncoder
 from specwhisper.model.word_times import align_words, begin_alignment
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -82,6 +83,26 @@ class Model(Protocol):
         """
 
 
+class Probing:
+    """Reads silence and language from the logits after ``<|startoftranscript|>``."""
+
+    def __init__(self, vocabulary: Vocabulary, device: Device) -> None:
+        self._vocabulary = vocabulary
+        self._language_ids = to_device(np.array(list(vocabulary.languages.values()), np.int64), device)
+
+    def probs(self, logits: Array) -> Array:
+        """Return each row's probabilities: of every language, then of silence."""
+        probs = [softmax(logits[:, self._language_ids])]
+        if self._vocabulary.no_speech is not None:
+            probs.append(softmax(logits)[:, self._vocabulary.no_speech, None])
+        return array_namespace(logits).concat(probs, axis=1)
+
+    def result(self, probs: Sequence[float]) -> ProbeResult:
+        """Return the values of a row of :meth:`probs`."""
+        no_speech_prob = None if self._vocabulary.no_speech is None else probs[-1]
+        return ProbeResult(no_speech_prob, dict(zip(self._vocabulary.languages, probs, strict=False)))
+
+
 class WhisperModel:
     """A checkpoint with ``num_slots`` slots, in its own or its target's vocabulary."""
 
@@ -107,7 +128,7 @@ class WhisperModel:
         device : of the whole model, unless there is a device map.
         encoder : the checkpoint's, loaded before; by default it is loaded onto ``device``.
         vocabulary, ids : the target's vocabulary and this model's id of each of its tokens
-            (:func:`specwhisper.model.pairing.draft_ids`). The embedding is reordered once, so no id is
+            (:func:`specwhisper.model.translated.draft_ids`). The embedding is reordered once, so no id is
             translated later.
         device_map : accelerate's map from module to device, "cpu" or "disk", or "auto"
             (:func:`specwhisper.model.backends.open_backend`).
@@ -152,8 +173,8 @@ class WhisperModel:
         self._encoder_batcher = MicroBatcher[tuple[int, Features]](self._backend.encode, self.max_windows)
         absent = [target_id for target_id, own_id in enumerate(ids or ()) if own_id is None]
         device = self._backend.device
-        rules = DecodingRules(self.vocabulary, device, absent=absent)
-        self._scorer = LogitsScorer(self._backend.append, rules, Probing(self.vocabulary, device))
+        self._rules = DecodingRules(self.vocabulary, device, absent=absent)
+        self._probing = Probing(self.vocabulary, device)
 
     def warm_up(self) -> None:
         """Run what the first session would wait for: on a GPU, every shape is captured.
@@ -197,7 +218,7 @@ class WhisperModel:
             again and again.
         """
         with self._backend.inference(), np.errstate(invalid="ignore"):  # what comes of it is checked
-            scores = self._scorer(rows)
+            scores = self._scores(rows)
         if any(math.isnan(log_prob) for score in scores for log_prob in score.log_probs):
             is_exact = self._dtype == "float32"
             reason = "it suppresses all:" if is_exact else "too large for this dtype: choose float32, or"
@@ -205,6 +226,32 @@ class WhisperModel:
                 f"Model '{self._name}' in {self._dtype} has no likeliest token: its weights are not finite, "
                 f"or {reason} fetch or save it again."
             )
+        return scores
+
+    def _scores(self, rows: Sequence[Row]) -> list[Scores]:
+        counts = [row.num_candidates + 1 for row in rows]
+        probes = [(i, row.probe) for i, row in enumerate(rows) if row.probe is not None]
+        slots, tokens = [row.slot for row in rows], [row.tokens for row in rows]
+        logits = self._backend.append(slots, tokens, counts, probes)
+        logits, probed = logits[: sum(counts)], logits[sum(counts) :]
+        probs = self._probing.probs(probed) if probes else None  # read below, while a GPU computes
+        self._rules.apply(
+            logits,
+            [
+                state
+                for row in rows
+                for state in self._rules.allowed(
+                    row.generated,
+                    row.candidates,
+                    timestamps=row.timestamps,
+                    max_initial_timestamp=row.max_initial_timestamp,
+                )
+            ],
+        )
+        scores = choose(rows, logits)
+        if probs is not None:
+            for (i, _), values in zip(probes, probs.tolist(), strict=True):
+                scores[i] = replace(scores[i], probe_result=self._probing.result(values))
         return scores
 
     def can_continue(self, prompt: Sequence[int]) -> bool:

@@ -75,16 +75,6 @@ class DecodingRules:
         step[: self._num_times] = -np.inf
         self._too_early = windows(to_device(step, on_device), self._num_times)
 
-    @property
-    def is_forbidden(self) -> Array:
-        """Tokens that a state never allows: bool, states x vocabulary."""
-        return self._forbidden < 0
-
-    @property
-    def timestamp_begin(self) -> int:
-        """Id of the first timestamp."""
-        return self._begin
-
     def _forbidden_by_state(self, absent: Sequence[int]) -> NDArray[np.float32]:
         vocabulary = self._vocabulary
         forbidden = np.zeros((len(TimestampState), len(vocabulary)), np.float32)

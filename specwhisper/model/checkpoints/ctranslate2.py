@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specwhisper.errors import CheckpointError
-from specwhisper.model.checkpoints.fields import FieldReader
 from specwhisper.model.checkpoints.files import MODEL_BIN, ModelFiles
 from specwhisper.model.checkpoints.generation import Generation
 from specwhisper.model.checkpoints.published import generation_of
@@ -28,6 +27,7 @@ from specwhisper.model.checkpoints.weights import (
     EMBEDDING,
     ENCODER,
     PROJECTION,
+    FieldReader,
     Weights,
     WeightsFile,
 )

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from specwhisper.errors import CheckpointError, MissingExtra
-from specwhisper.model.checkpoints.compat import is_known_to_lack
 from specwhisper.model.checkpoints.names import resolve
 
 CONFIG, WEIGHTS, WEIGHTS_INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -238,3 +237,18 @@ def _answers(repository: str, file: str, revision: str) -> bool:
     except Exception:  # of the library below, which has changed before
         return False
     return True
+
+
+HUGGINGFACE_HUB = "2.4"  # the last release that it was tried with
+
+
+def is_known_to_lack(cached: object) -> bool:
+    """Return whether the hub has no such file.
+
+    Parameters
+    ----------
+    cached : what ``try_to_load_from_cache`` returned.
+    """
+    from huggingface_hub import _CACHED_NO_EXIST
+
+    return cached is _CACHED_NO_EXIST

@@ -11,8 +11,7 @@ from typing import Any
 
 from specwhisper.errors import CheckpointError, MissingExtra
 from specwhisper.model.checkpoints.files import ModelFiles
-from specwhisper.model.checkpoints.formats import open_model
-from specwhisper.model.checkpoints.magic import format_of
+from specwhisper.model.checkpoints.formats import format_of, open_model
 from specwhisper.model.checkpoints.names import DEMO_MODELS, fetched_folder, resolve
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.checkpoints.weights import PROJECTION, weight_shapes

@@ -49,6 +49,6 @@ def log_untried() -> None:
 
 
 def _sums_bytes_exactly() -> bool:
-    from specwhisper.model.onnx.rounding import sums_bytes_exactly  # loads the runtime
+    from specwhisper.model.onnx.layers import sums_bytes_exactly  # loads the runtime
 
     return sums_bytes_exactly()

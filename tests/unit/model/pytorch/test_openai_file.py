@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from experiments.common.models.checkpoints import Shape, save_checkpoint
 from experiments.peers.formats import save_openai
 from specwhisper.errors import CheckpointError, MissingExtra
-from specwhisper.model.checkpoints import vocabulary_files
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.files import ModelFiles
 from specwhisper.model.checkpoints.formats import open_model
+from specwhisper.model.pytorch import openai_file
 from tests.unit.model.checkpoints.test_tokenizer import TEXTS
 
 COMMIT = "a" * 40
@@ -61,7 +61,7 @@ def test_a_file_is_the_checkpoint_it_was_made_of(name: str, saved: dict[str, tup
 def cache(tmp_path: Path, monkeypatch) -> Path:
     """Return an empty cache of the hub, on a machine without openai-whisper and fetched models."""
     monkeypatch.setenv("SPECWHISPER_HOME", str(tmp_path / "fetched"))
-    monkeypatch.setattr(vocabulary_files, "PACKAGE", "no-such-package")
+    monkeypatch.setattr(openai_file, "PACKAGE", "no-such-package")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     return tmp_path
 

@@ -18,9 +18,9 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.model.checkpoints.weights import PROJECTION
 from specwhisper.model.choosing import Row
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.pairing import draft_ids
 from specwhisper.model.pytorch.checkpoint import DecoderWeights
 from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights
+from specwhisper.model.translated import draft_ids
 from specwhisper.types import AudioChunk
 from tests.nightly import examples
 
