@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from specwhisper.audio.files.damage import Warnings
 from specwhisper.audio.inputs import Source
-from specwhisper.audio.speech_map import SpeechMap, placed
+from specwhisper.audio.speech import SpeechMap, placed
 from specwhisper.audio.vad_filter import find_speech, only_speech
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcription import Transcription

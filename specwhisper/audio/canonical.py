@@ -88,7 +88,6 @@ class CanonicalStream:
         return _quantise(self._resampler.resample_chunk(np.zeros(0, np.float32), last=True))
 
     def _whole_frames(self, data: bytes | bytearray | memoryview) -> NDArray[np.int16]:
-        """Decode bytes up to the last whole frame; keep the rest for the next push."""
         data = self._partial + data if self._partial else bytes(data)
         end = len(data) - len(data) % (self._num_channels * BYTES_PER_SAMPLE)
         self._partial = data[end:]
@@ -100,7 +99,6 @@ def _is_whole(number: float, least: int, most: int) -> bool:
 
 
 def _to_floats(frames: Samples) -> NDArray[np.float32]:
-    """Scale to -1..1."""
     samples = frames.astype(np.float32, copy=False)
     if frames.dtype == np.int16:
         return samples / np.float32(32768)

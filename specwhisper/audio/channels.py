@@ -65,14 +65,12 @@ class Mixer:
         return SIDES.get(self._channel) or int(self._channel)
 
     def check(self, num_channels: int) -> None:
-        """Raise :class:`InvalidAudio` if audio has no such channel."""
         if self._channel != MIX and self._number > num_channels:
             raise InvalidAudio(
                 f"There is no channel '{self._channel}': the number of channels is {num_channels}."
             )
 
     def report(self, name: str, warn: Callable[[str], None]) -> None:
-        """Warn of opposite phase, at the end."""
         if self._louder is not None and self._opposite_s >= MIN_WARNED_S:
             side = list(SIDES)[self._louder]
             warn(

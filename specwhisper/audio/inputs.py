@@ -51,11 +51,9 @@ class Source:
     warnings: Warnings = field(default_factory=Warnings)
 
     def decode(self) -> Iterator[bytes]:
-        """Yield canonical PCM, from the beginning."""
         return self.read(self.warnings, self.selection)
 
     def through(self, decode: Decode) -> Source:
-        """Return the recording as something else decodes it."""
         return Source(self.name, lambda _warn, _selection: decode())
 
 
@@ -72,7 +70,6 @@ def recordings_in(audio: Audio | Iterable[Audio]) -> tuple[Iterable[Source | Inv
 
 
 def is_recording(audio: Any) -> bool:
-    """Return whether it is a single recording, and not several in an iterable."""
     return (
         isinstance(audio, str | os.PathLike | bytes | bytearray | memoryview | PlainArray)
         or hasattr(audio, "read")

@@ -46,7 +46,6 @@ class SileroVad:
         self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
     def open(self) -> SileroStream:
-        """Begin a stream."""
         return SileroStream(self._session)
 
 

@@ -44,7 +44,6 @@ class Turns:
         self._had_s: dict[str, float] = {}  # by caller, of those that work or wait
 
     def wait_for(self, turn: Turn) -> None:
-        """Return once it is this one's turn."""
         with self._lock:
             self._waiting.add(turn)
             self._had_s.setdefault(turn.caller, 0.0)
@@ -53,7 +52,6 @@ class Turns:
         turn.is_called.clear()
 
     def end(self, turn: Turn, spent_s: float) -> None:
-        """End a turn, and begin that of the next one."""
         with self._lock:
             self._working.remove(turn)
             turn.had_s += spent_s

@@ -11,8 +11,7 @@ import numpy as np
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.endpointing import FRAME_SAMPLES
 from specwhisper.audio.silero import PACKAGE, SileroVad
-from specwhisper.audio.speech import Span, SpeechFinder
-from specwhisper.audio.speech_map import SpeechMap
+from specwhisper.audio.speech import Span, SpeechFinder, SpeechMap
 from specwhisper.selection import VadOptions
 
 FRAME_BYTES = FRAME_SAMPLES * BYTES_PER_SAMPLE
@@ -80,11 +79,9 @@ def find_voice() -> Callable[[bytes], tuple[Span, ...]] | None:
 
 
 def check_extra() -> None:
-    """Raise :class:`MissingExtra` if packages of ``vad_filter`` are missing."""
     _model()
 
 
 @cache
 def _model() -> SileroVad:
-    """Return the model, loaded once."""
     return SileroVad()

@@ -62,11 +62,9 @@ class Backend(Protocol):
     @property
     def bytes_per_slot(self) -> int: ...
 
-    def inference(self) -> AbstractContextManager[object]:
-        """Return the context in which its arrays are made and used."""
+    def inference(self) -> AbstractContextManager[object]: ...
 
-    def encode(self, windows: Sequence[tuple[int, Features]]) -> None:
-        """Encode windows, each into its slot, which is emptied."""
+    def encode(self, windows: Sequence[tuple[int, Features]]) -> None: ...
 
     def append(
         self,
@@ -101,8 +99,7 @@ class Backend(Protocol):
         float32 weights, heads x tokens x positions of the window, each row summing to 1.
         """
 
-    def rollback(self, slot: int, length: int) -> None:
-        """Remove all but the first ``length`` tokens of a slot."""
+    def rollback(self, slot: int, length: int) -> None: ...
 
     def length(self, slot: int) -> int: ...
 

@@ -62,7 +62,6 @@ def library_for(
 def load_encoder(
     checkpoint: Checkpoint, device: object = "cpu", *, library: Library | None = None
 ) -> Encoder:
-    """Load a checkpoint's encoder onto a device."""
     if (library or library_for(checkpoint, device)) == "onnx":
         from specwhisper.model.onnx.encoder import OnnxEncoder
 
@@ -99,7 +98,6 @@ def load_encoders(
 
 
 def has_same_encoder(draft: Checkpoint, target: Checkpoint) -> bool:
-    """Return whether two checkpoints' encoders return the same results."""
     if draft.dtype != target.dtype:
         return False
     if any(getattr(draft.sizes, size) != getattr(target.sizes, size) for size in ENCODER_SIZES):

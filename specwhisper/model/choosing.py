@@ -50,13 +50,7 @@ class Row:
 
     @property
     def candidates(self) -> Sequence[int]:
-        """The last of the tokens, which are verified."""
         return self.tokens[len(self.tokens) - self.num_candidates :]
-
-    @property
-    def accepts_by_equality(self) -> bool:
-        """Whether a candidate is kept if it equals the choice, and only then."""
-        return self.acceptance_threshold is None
 
     def key(self, index: int) -> int:
         """Return the key of the noise after ``index`` candidates; 0 without sampling."""

@@ -55,11 +55,9 @@ class Model(Protocol):
         Choices after the first candidate that is not chosen may be made up.
         """
 
-    def rollback(self, slot: int, length: int) -> None:
-        """Remove all but the first ``length`` tokens of a slot."""
+    def rollback(self, slot: int, length: int) -> None: ...
 
-    def length(self, slot: int) -> int:
-        """Return the number of tokens in a slot."""
+    def length(self, slot: int) -> int: ...
 
     def can_continue(self, prompt: Sequence[int]) -> bool:
         """Return whether the model knows the language and the task of a prompt."""
@@ -194,7 +192,6 @@ class WhisperModel:
 
     @property
     def bytes_per_slot(self) -> int:
-        """Memory of one slot."""
         return self._backend.bytes_per_slot
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
@@ -274,7 +271,6 @@ class WhisperModel:
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> Callable[[], tuple[WordAlignment, ...]]:
-        """Begin to find the words of the window in a slot; see :class:`Model`."""
         vocabulary, tokens = self.vocabulary, tuple(tokens)
         if not self.has_word_times:
             raise UnsupportedOption("This model names no alignment heads: leave word_timestamps out.")
@@ -286,9 +282,7 @@ class WhisperModel:
         return lambda: align_words(finish(), window, tokens, vocabulary)
 
     def rollback(self, slot: int, length: int) -> None:
-        """Remove all but the first ``length`` tokens of a slot."""
         self._backend.rollback(slot, length)
 
     def length(self, slot: int) -> int:
-        """Return the number of tokens in a slot."""
         return self._backend.length(slot)

@@ -42,7 +42,6 @@ class TimestampState(IntEnum):
 
     @property
     def is_timed(self) -> bool:
-        """Whether the timestamp rules apply."""
         return self >= TimestampState.START
 
 

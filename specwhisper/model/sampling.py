@@ -42,7 +42,6 @@ class Sampling:
     top_p: float = 1.0
 
     def key(self, position: int) -> int:
-        """Return the key of the noise at a position."""
         return position_key(window_key(self.seed, self.start_sample, self.attempt), position)
 
 
@@ -123,7 +122,6 @@ def add_gumbel(logits: Array, samplings: Sequence[Sampling | None], keys: Sequen
 
 
 def _signed(value: int) -> int:
-    """Return the same 64 bits as a signed number."""
     return value - 2**64 if value >= 2**63 else value
 
 

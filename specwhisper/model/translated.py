@@ -67,7 +67,6 @@ class _Answer:
 
     @property
     def agreed(self) -> Sequence[int]:
-        """The candidates that were chosen again."""
         return self.row.candidates[: len(self.chosen)]
 
     @property
@@ -122,21 +121,17 @@ class TranslatedModel:
         self._slots = [_Slot() for _ in range(own.num_slots)]
 
     def warm_up(self) -> None:
-        """Run what the first session would wait for."""
         self._own.warm_up()
 
     @property
     def bytes_per_slot(self) -> int:
-        """Memory of one slot."""
         return self._own.bytes_per_slot
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Empty a slot and encode the window that starts at a mel frame into it."""
         self._slots[slot] = _Slot()
         self._own.encode(slot, recording, start_frame)
 
     def length(self, slot: int) -> int:
-        """Return the number of the target's tokens in a slot."""
         return len(self._slots[slot].fed)
 
     def rollback(self, slot: int, length: int) -> None:
@@ -151,7 +146,6 @@ class TranslatedModel:
         self._own.rollback(slot, state.num_cached)  # also after an error within a step
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
-        """Append each row's tokens to its slot and choose after each candidate."""
         answers = [_Answer(row) for row in rows]
         for row in rows:
             state = self._slots[row.slot]
@@ -292,11 +286,9 @@ class TranslatedModel:
         return list(chain.from_iterable(map(spelling.letters, tokens)))
 
     def can_continue(self, prompt: Sequence[int]) -> bool:
-        """Return whether the draft knows the language and the task of a target's prompt."""
         return bool(self._prompt(prompt))
 
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
-        """Return the target's tokens of a text."""
         if not text.strip():
             return ()
         return tuple(self._target_spelling.tokens((" " * after_space + text.strip()).encode()))

@@ -33,7 +33,6 @@ class Warnings:
         self.is_strict = is_strict
 
     def __call__(self, sentence: str) -> None:
-        """Add a warning, or raise :class:`InvalidAudio`."""
         if self.is_strict:
             raise InvalidAudio(f"{sentence} Without strict, the rest is transcribed.")
         if sentence not in self._sentences:
@@ -41,7 +40,6 @@ class Warnings:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """All warnings so far."""
         return tuple(self._sentences)
 
 
@@ -75,7 +73,6 @@ class Damage:
         return 0.0
 
     def lose(self, lost_s: float) -> None:
-        """Note that seconds are missing here."""
         if self._lost and self.decoded_s - self._lost[-1][0] < NEAR_S:
             at_s, before_s = self._lost.pop()
             self._lost.append((at_s, before_s + lost_s))
@@ -83,7 +80,6 @@ class Damage:
             self._lost.append((self.decoded_s, lost_s))
 
     def jump(self, jump_s: float) -> None:
-        """Note that a clock jumps, so that seconds may be missing here."""
         self._sentences.append(
             f"{self._name} has times that jump by {jump_s:.1f} s at {self.decoded_s:.1f} s: audio may be "
             "missing."
@@ -101,7 +97,6 @@ class Damage:
         return np.where(is_number, frames, np.float32(0))
 
     def fall_short(self, decoded_s: float, stated_s: float) -> None:
-        """Note that a link is shorter than its container states."""
         digits = 1 if stated_s - decoded_s >= 0.1 else 4
         self._sentences.append(
             f"{self._name} is cut off or damaged: its container states {stated_s:.{digits}f} s, and "
@@ -109,7 +104,6 @@ class Damage:
         )
 
     def stop(self, what: str = "what follows") -> None:
-        """Note that the rest of a link cannot be read."""
         self._sentences.append(
             f"{self._name} is damaged at {self.decoded_s:.1f} s: {what} cannot be decoded."
         )

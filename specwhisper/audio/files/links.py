@@ -92,7 +92,6 @@ def _table_changes(source: BinaryIO) -> Iterator[int]:
 
 
 def _found(source: BinaryIO, mark: re.Pattern[bytes]) -> Iterator[tuple[int, re.Match[bytes]]]:
-    """Yield each mark with its position."""
     source.seek(0)
     data = b""  # what was read last
     end = done = 0  # positions: up to which was read, and up to which marks were found
@@ -106,8 +105,6 @@ def _found(source: BinaryIO, mark: re.Pattern[bytes]) -> Iterator[tuple[int, re.
 
 
 class _Part(io.RawIOBase):
-    """A part of a file, from one position to another."""
-
     def __init__(self, source: BinaryIO, start: int, end: int) -> None:
         self._source = source
         self._start = start

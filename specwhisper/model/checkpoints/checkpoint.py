@@ -108,5 +108,4 @@ def load_checkpoint(
 
 
 def digest_in(weights_digest: str, setting: str) -> str:
-    """Return the digest of weights in a setting that changes their text."""
     return hashlib.sha256(f"{weights_digest} in {setting}".encode()).hexdigest()

@@ -49,7 +49,6 @@ class ModelFiles:
             self._check_folder(Path(self._source))
 
     def find(self, file: str) -> Path | None:
-        """Return the path of a file; ``None`` if the model has none of that name."""
         if self.file is not None:
             return None
         if self._is_folder:
@@ -62,7 +61,6 @@ class ModelFiles:
         return cached
 
     def read(self, file: str) -> dict[str, Any] | None:
-        """Return the content of a JSON file; ``None`` if there is none."""
         path = self.find(file)
         if path is None:
             return None
@@ -172,7 +170,6 @@ def _snapshot_in(source: str, revision: str) -> str:
 
 
 def digest_of(paths: list[Path]) -> str:
-    """Return the SHA-256 of files, one after the other, in hexadecimal."""
     digest = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:

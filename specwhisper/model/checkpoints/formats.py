@@ -22,8 +22,6 @@ from specwhisper.model.checkpoints.weights import Weights, weights_in_files
 
 
 class TransformersModel:
-    """A model with a config.json of transformers."""
-
     is_quantised = False
 
     def __init__(self, files: ModelFiles, config: Mapping[str, Any]) -> None:
@@ -32,21 +30,17 @@ class TransformersModel:
 
     @cached_property
     def sizes(self) -> ModelSizes:
-        """The sizes in config.json."""
         return read_sizes(self._files.name, self._config)
 
     @cached_property
     def tokenizer(self) -> Tokenizer | None:
-        """The tokenizer in its files."""
         return read_tokenizer(self._files)
 
     @property
     def generation(self) -> Generation:
-        """The values in generation_config.json, or in an old config.json."""
         return read_generation(self._files.read(FILE), self._config)
 
     def weights(self) -> tuple[Weights, list[Path]]:
-        """Return the weights of safetensors or ONNX files."""
         paths = self._files.weights()
         if paths[0].suffix == ".onnx":
             return weights_in_onnx(paths[0], paths[1]), paths
@@ -76,7 +70,6 @@ MAX_SPEC_VERSION = 12  # of CTranslate2's files; Whisper models have 6
 
 
 def format_of(path: Path) -> FileFormat | None:
-    """Return the format of a file, or ``None`` for another one."""
     with path.open("rb") as file:
         first = file.read(64)
     for beginning, found in BEGINNINGS.items():
@@ -115,12 +108,10 @@ class StoredModel(Protocol):
         """Whether matrices were rounded to integers: they are other weights now."""
 
     @property
-    def sizes(self) -> ModelSizes:
-        """The model's sizes."""
+    def sizes(self) -> ModelSizes: ...
 
     @property
-    def tokenizer(self) -> Tokenizer | None:
-        """Its tokenizer; ``None`` if it has none."""
+    def tokenizer(self) -> Tokenizer | None: ...
 
     @property
     def generation(self) -> Generation:
@@ -158,7 +149,6 @@ def open_model(files: ModelFiles) -> StoredModel:
 
 
 def _ctranslate2(files: ModelFiles, config: Mapping[str, Any]) -> Path | None:
-    """Return the weights of a CTranslate2 model; ``None`` for another."""
     path = files.find(MODEL_BIN)
     if path is None:
         if config.keys().isdisjoint(CTRANSLATE2_FIELDS) and not any(map(files.find, VOCABULARIES)):
@@ -174,7 +164,6 @@ def _ctranslate2(files: ModelFiles, config: Mapping[str, Any]) -> Path | None:
 
 
 def _open_file(name: str, path: Path) -> StoredModel:
-    """Return the model in a single file."""
     found = format_of(path)
     if found is FileFormat.GGML:
         return GgmlModel(name, path)

@@ -54,7 +54,6 @@ class Generation:
 
     @property
     def max_new_tokens(self) -> TokenLimit:
-        """The model's own limit per window."""
         limit, length = self.values.get("max_new_tokens"), self.values.get("max_length")
         if limit is not None:
             return int(limit)
@@ -90,7 +89,6 @@ class Generation:
 
 
 def read_generation(own: Mapping[str, Any] | None, config: Mapping[str, Any]) -> Generation:
-    """Return the values of generation_config.json (``own``) and config.json."""
     values = own if own is not None else {key: config[key] for key in FROM_CONFIG if key in config}
     forced = values.get("forced_decoder_ids")
     if forced is None:
@@ -201,7 +199,6 @@ class _Ids:
         self._ids = range(num_tokens)
 
     def one(self, key: str) -> int | None:
-        """Return an id; ``None`` if there is none."""
         value = self._generation.values.get(key)
         ids = value if isinstance(value, list) else [value]
         if len(ids) != 1:
@@ -210,14 +207,12 @@ class _Ids:
         return None if value is None else self._checked(key, ids)[0]
 
     def needed(self, key: str) -> int:
-        """Return an id that every model needs."""
         value = self.one(key)
         if value is None:
             raise _unusable(self._name, self._generation, f"has no {key}")
         return value
 
     def named(self, key: str) -> dict[str, int]:
-        """Return ids by name."""
         values = dict(self._generation.values.get(key) or {})
         self._checked(key, values.values())
         return values

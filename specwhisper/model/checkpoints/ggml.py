@@ -52,7 +52,6 @@ FFN_FACTOR = 4  # width of the feed-forward layers over that of the model
 
 
 def transformers_name(name: str) -> str:
-    """Return transformers' name of a weight."""
     parts = name.replace(".mlp.0.", ".fc1.").replace(".mlp.2.", ".fc2.").split(".")
     return ".".join(["model", *(NAMES.get(part, part) for part in parts)])
 
@@ -118,12 +117,10 @@ class GgmlModel:
 
     @property
     def is_quantised(self) -> bool:
-        """Whether tensors have blocks of integers."""
         return any(tensor.number_type in BLOCKS.values() for tensor in self._tensors.values())
 
     @cached_property
     def sizes(self) -> ModelSizes:
-        """The sizes in the file's header."""
         return read_sizes(self._name, config_of(self._dimensions, len(self._tensors)), source="header")
 
     @cached_property
@@ -137,18 +134,14 @@ class GgmlModel:
 
     @property
     def generation(self) -> Generation:
-        """The values of generation, of which the file states none."""
         return generation_of(self._name, self.sizes, self.tokenizer)
 
     def weights(self) -> tuple[Weights, list[Path]]:
-        """Return the weights by transformers' names, and their file."""
         tensors = {transformers_name(name): tensor for name, tensor in self._tensors.items()}
         return Weights(tensors), [self._path]
 
 
 class _Tensor:
-    """A place in a file."""
-
     def __init__(
         self, file: WeightsFile, start: int, number_type: np.dtype[Any], shape: tuple[int, ...]
     ) -> None:
@@ -159,7 +152,6 @@ class _Tensor:
 
     @property
     def num_bytes(self) -> int:
-        """Length in the file."""
         num_numbers = math.prod(self.shape) // (1 if self.number_type in FLOATS.values() else BLOCK)
         return num_numbers * self.number_type.itemsize
 

@@ -112,7 +112,6 @@ def generation_of(
 
 
 def _suppressed(tokenizer: Tokenizer, ids: Mapping[str, int]) -> list[int]:
-    """Return what openai-whisper suppresses by default."""
     found = {tokenizer.encode(" -")[0], tokenizer.encode(" '")[0]}  # at the beginning of a word only
     for symbol in (*SYMBOLS, *MISCELLANEOUS):
         for tokens in map(tokenizer.encode, (symbol, f" {symbol}")):

@@ -31,8 +31,6 @@ EMBEDDING, PROJECTION = f"{DECODER}.embed_tokens.weight", "proj_out.weight"
 
 
 class StoredArray(Protocol):
-    """An array in a file or in memory."""
-
     shape: tuple[int, ...]
 
     def read(self) -> NDArray[Any]:
@@ -70,11 +68,9 @@ class Weights(Mapping[str, NDArray[np.float32]]):
         return self._arrays[name].read()
 
     def is_same(self, name: str, other: str) -> bool:
-        """Return whether two names stand for equal weights."""
         return self._arrays[name] is self._arrays[other] or np.array_equal(self[name], self[other])
 
     def of_encoder(self) -> list[str]:
-        """Return the names of the encoder's weights."""
         return [name for name in self if name.startswith(f"{ENCODER}.")]
 
     def of_decoder(self) -> list[str]:
@@ -96,7 +92,6 @@ class Weights(Mapping[str, NDArray[np.float32]]):
         return Weights(arrays | {EMBEDDING: embedding, PROJECTION: projection})
 
     def close(self) -> None:
-        """Free what the weights hold: none can be read from now on."""
         self._arrays.clear()
 
 
@@ -148,7 +143,6 @@ def _check(keys: list[str], name: str, of_one: str, of_several: str) -> None:
 
 
 def weight_shapes(sizes: ModelSizes) -> dict[str, tuple[int, ...]]:
-    """Return the names and shapes of all weights of a Whisper model."""
     width, shapes = sizes.d_model, dict[str, tuple[int, ...]]()
 
     def linear(name: str, inputs: int, outputs: int, *, has_bias: bool = True) -> None:
@@ -201,8 +195,6 @@ class _Rows:
 
 
 class WeightsFile:
-    """An open file of weights."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = path.open("rb", buffering=0)
@@ -232,7 +224,6 @@ class _Safetensors(WeightsFile):
     """An open safetensors file: the length of a header, the header, the numbers."""
 
     def arrays(self) -> Iterator[tuple[str, _InFile]]:
-        """Yield every array's name and place."""
         size = self.size
         try:
             (num_header_bytes,) = struct.unpack("<Q", self.read(0, min(size, 8)).data)
@@ -250,8 +241,6 @@ class _Safetensors(WeightsFile):
 
 
 class _InFile:
-    """An array's place in a file."""
-
     def __init__(self, file: _Safetensors, start_of_data: int, entry: Mapping[str, Any]) -> None:
         begin, end = (int(offset) for offset in entry["data_offsets"])
         self.shape = tuple(int(length) for length in entry["shape"])
@@ -293,7 +282,6 @@ class FieldReader:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether nothing is left."""
         return self.position >= self.file.size
 
     def skip(self, num_bytes: int) -> int:
@@ -305,7 +293,6 @@ class FieldReader:
         return start
 
     def take(self, num_bytes: int) -> bytes:
-        """Read bytes."""
         offset = self.skip(num_bytes) - self._block_start
         if offset < 0 or offset + num_bytes > len(self._block):
             self._block_start += offset

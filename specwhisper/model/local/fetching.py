@@ -81,13 +81,11 @@ def fetch(name: str) -> Path:
 
 
 def _is_published(folder: Path, source: Source) -> bool:
-    """Return whether a folder holds a model with the weights that were published."""
     is_whole = all((folder / file).is_file() for file in (*FILES, MODEL_BIN))
     return is_whole and digest_of([folder / MODEL_BIN]) == source.sha256
 
 
 def _replace(name: str, source: Source, folder: Path) -> None:
-    """Fetch a model to a folder, in place of what that holds."""
     with TemporaryDirectory(dir=folder.parent) as place:
         whole = Path(place, name)
         try:

@@ -44,7 +44,6 @@ def _may_help(draft: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
 
 
 def _places() -> Iterator[tuple[str, str]]:
-    """Yield the names of what may be models, and where they are."""
     for name in DEMO_MODELS:
         with suppress(CheckpointError):  # an installed package has none
             yield name, resolve(name)
@@ -55,7 +54,6 @@ def _places() -> Iterator[tuple[str, str]]:
 
 
 def _cached() -> Iterator[tuple[str, str]]:
-    """Yield the hub's models in its cache."""
     from huggingface_hub import scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
@@ -66,7 +64,6 @@ def _cached() -> Iterator[tuple[str, str]]:
 
 
 def _facts(name: str, place: str) -> dict[str, Any] | None:
-    """Return facts of a model; ``None`` if it is no whole Whisper model."""
     sizes, is_quantised = None, False
     try:
         files = ModelFiles(place)

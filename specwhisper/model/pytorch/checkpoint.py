@@ -42,7 +42,6 @@ def empty_encoder(checkpoint: Checkpoint) -> WhisperEncoder:
 
 
 def load_encoder(checkpoint: Checkpoint, device: str | torch.device = "cpu") -> WhisperEncoder:
-    """Load transformers' encoder onto a device, in the checkpoint's dtype."""
     encoder = empty_encoder(checkpoint)
     encoder.load_state_dict({name: w.to(device) for name, w in encoder_weights(checkpoint)}, assign=True)
     return encoder.requires_grad_(False)
@@ -55,7 +54,6 @@ def encoder_weights(checkpoint: Checkpoint) -> Iterator[tuple[str, Tensor]]:
 
 
 def read_tensor(checkpoint: Checkpoint, name: str) -> Tensor:
-    """Read a weight in the checkpoint's dtype."""
     stored = checkpoint.weights.stored(name)
     if stored.dtype == np.uint16:
         tensor = torch.from_numpy(stored.view(np.int16)).view(torch.bfloat16)

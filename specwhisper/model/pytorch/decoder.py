@@ -84,7 +84,6 @@ class CachedDecoder(nn.Module):
         self._logits: Tensor
 
     def tie(self) -> None:
-        """Use the embedding's weight for the projection to logits too."""
         self.unembed.weight = cast(nn.Embedding, self.embed_tokens).weight
 
     def allocate(self, *, has_static_shapes: bool = False) -> None:
@@ -125,7 +124,6 @@ class CachedDecoder(nn.Module):
 
     @property
     def bytes_per_slot(self) -> int:
-        """Memory of one slot in all layers."""
         return sum(cache.bytes_per_slot for cache in self._caches)
 
     @torch.inference_mode()
@@ -146,7 +144,6 @@ class CachedDecoder(nn.Module):
             self.lengths[slot] = 0
 
     def rollback(self, slot: int, length: int) -> None:
-        """Remove all but the first ``length`` tokens of a slot."""
         self.lengths[slot] = min(self.lengths[slot], length)
 
     @torch.inference_mode()
@@ -234,7 +231,6 @@ class CachedDecoder(nn.Module):
 
 
 def load_decoder_weights(decoder: CachedDecoder, state: Mapping[str, Tensor]) -> None:
-    """Load a transformers state dict and fuse its projections."""
     decoder.load_state_dict(dict(decoder_weights(decoder, state)), assign=True)
 
 

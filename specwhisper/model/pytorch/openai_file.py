@@ -109,28 +109,22 @@ class OpenAIModel:
 
     @cached_property
     def sizes(self) -> ModelSizes:
-        """The sizes in the file."""
         return read_sizes(self._name, config_of(self._dimensions, len(self._state)), source="dims entry")
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of published models with as many tokens."""
         return find_tokenizer(self._name, self.sizes.vocab_size)
 
     @property
     def generation(self) -> Generation:
-        """The values of generation, of which the file states none."""
         return generation_of(self._name, self.sizes, self.tokenizer)
 
     def weights(self) -> tuple[Weights, list[Path]]:
-        """Return the weights by transformers' names, and their file."""
         tensors = {transformers_name(str(name)): _Stored(tensor) for name, tensor in self._state.items()}
         return Weights(tensors), [self._path]
 
 
 class _Stored:
-    """A tensor in a file that is mapped into memory."""
-
     def __init__(self, tensor: Any) -> None:
         if not (isinstance(tensor, Tensor) and tensor.is_floating_point()):
             raise ValueError("its model_state_dict holds something else than weights")
@@ -138,7 +132,6 @@ class _Stored:
         self._tensor = tensor
 
     def read(self) -> NDArray[Any]:
-        """Return a copy of the numbers."""
         tensor = self._tensor.clone()
         array: NDArray[Any] = (
             tensor.view(torch.uint16) if tensor.dtype is torch.bfloat16 else tensor

@@ -40,7 +40,6 @@ class Bucket(NamedTuple):
 
 
 def num_blocks(width: int) -> int:
-    """Return the blocks of a row."""
     return -(-width // BLOCK_TOKENS)
 
 
@@ -239,7 +238,6 @@ class PackedRunner:
             yield part, run()
 
     def inputs(self, row: BatchRow) -> PackedInputs:
-        """Return the inputs of one row alone, for a pass that is not captured."""
         bucket = bucket_for([len(row.tokens)])
         inputs = PackedInputs(bucket, self._device, spare_slot=self._spare_slot)
         inputs.fill([row])

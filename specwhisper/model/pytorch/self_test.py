@@ -181,5 +181,4 @@ def checks(
 
 
 def _of_rows(attended: Tensor) -> Tensor:
-    """Return the rows that are no padding."""
     return attended[: sum(tokens for _, _, tokens in ROWS)]

@@ -8,7 +8,7 @@ import pytest
 
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.files.damage import Damage, Warnings, ignore
-from specwhisper.audio.files.timeline import Timeline
+from specwhisper.audio.files.ffmpeg import Timeline
 from specwhisper.errors import InvalidAudio
 from specwhisper.selection import Selection
 from tests.unit.audio.test_channels import RATE, muxed, tones
