@@ -19,7 +19,7 @@ from specwhisper.types import SAMPLE_RATE
 MIN_SAMPLE_RATE = 1_000
 MAX_SAMPLE_RATE = 768_000
 MAX_CHANNELS = 64
-MAX_AMPLITUDE = 16  # of floats, 24 dB above full scale: more is no recording, but numbers of integers
+MAX_AMPLITUDE = 16  # the largest float, 24 dB above full scale: larger ones are unscaled integers
 BYTES_PER_SAMPLE = 2
 
 Samples = NDArray[np.float32] | NDArray[np.int16]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from specwhisper.errors import InvalidAudio
 from specwhisper.selection import MIX, SIDES
 
-Weights = NDArray[np.float32]  # of each channel in the mix
+Weights = NDArray[np.float32]  # each channel's share of the mix
 PIECE_S = 0.01
 KEPT = 0.8  # share of the power before a piece that counts with it: 50 ms decide
 OPPOSITE = 16  # times as much power in the louder channel as in the mix: the speech cancels itself out
@@ -32,7 +32,7 @@ class Mixer:
         self._channel = channel
         self._louder: int | None = None
         self._is_opposite = False
-        self._power, self._of_piece = np.zeros(3), np.zeros(3)  # of left, right and mix
+        self._power, self._of_piece = np.zeros(3), np.zeros(3)  # left, right and mix
         self._num_in_piece = 0
         self._length_s = self._opposite_s = self._first_opposite_s = 0.0
 
@@ -43,7 +43,7 @@ class Mixer:
 
         Parameters
         ----------
-        weights : of the channels, where their places are known; otherwise each counts as much.
+        weights : each channel's share, where their places are known; otherwise all count the same.
 
         Raises
         ------

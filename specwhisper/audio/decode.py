@@ -47,7 +47,7 @@ AUDIO_SUFFIXES = frozenset(
 )
 # FLAC, Ogg and MP3: libsndfile ends at the first damage in them, and writes about it on standard error.
 COMPRESSED = re.compile(rb"fLaC|OggS|ID3|\xff[\xe0-\xff]")
-# Of libsndfile's log: the length of the file, and the data that its header announces and that it holds.
+# In libsndfile's log: the length of the file, and the data that its header announces and that it holds.
 LENGTH = re.compile(r"^Length : (\d+)$", re.MULTILINE)
 DATA = re.compile(r"^\s*(?:data|SSND|Data [Ss]ize)\s*: (\d+)(?: \(should be (\d+)\))?$", re.MULTILINE)
 

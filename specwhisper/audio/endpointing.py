@@ -1,7 +1,7 @@
 """Mark where utterances begin, are cut and end, by the probability of speech.
 
 Like silero-vad's own ``VADIterator``, with a shortest utterance and with cuts. The marks are a function of
-the audio alone, also of a stream that continues at a boundary: there all state starts anew.
+the audio alone, even in a stream that continues at a boundary: all state starts anew there.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ SURE_SILENCE = 0.01  # silero-vad's: below it there is silence, however low the 
 SAMPLES_PER_MS = SAMPLE_RATE // 1000
 # At first the model takes the beginning of a hum for speech, so speech that begins there must last longer.
 SETTLING_MS, SETTLED_SPEECH_MS = 320, 250
-STEP_SAMPLES = SAMPLE_RATE // 50  # of Whisper's timestamps: marks are multiples of it
-TAIL_MS = 200  # an utterance reaches so far into the silence, since last sounds are soft
+STEP_SAMPLES = SAMPLE_RATE // 50  # the step of Whisper's timestamps: marks are multiples of it
+TAIL_MS = 200  # how far an utterance reaches into the silence, since last sounds are soft
 SILENT_MS = 4_000  # in silence a boundary moves on by this much
 LONGEST_PIECE_MS = 28_300  # also of one whose end would take a long silence
 MIN_PAUSE_FRAMES = 2  # to cut at; without one, the quietest stretch of this many:
 QUIET_FRAMES = 6
-PAUSE_LOUDNESS = 0.3  # of the audio around; less is a pause
+PAUSE_LOUDNESS = 0.3  # relative to the audio around; less is a pause
 
 
 class Endpointer:
@@ -64,9 +64,9 @@ class Endpointer:
     def _start_anew(self, sample: int, *, is_speech: bool = False) -> None:
         self.boundary_sample = sample
         self.is_speech = is_speech
-        self._levels: list[float] = []  # of the frames since
-        self._begin: int | None = sample if is_speech else None  # of the open piece of an utterance
-        self._speech_start = self._begin  # of the utterance, or of a noise that may become one
+        self._levels: list[float] = []  # the frames' since then
+        self._begin: int | None = sample if is_speech else None  # where the open piece of an utterance begins
+        self._speech_start = self._begin  # where the utterance begins, or a noise that may become one
         self._silence_start: int | None = None
 
     def on_frame(self, level: float) -> VoiceMark | None:
@@ -134,7 +134,7 @@ class Endpointer:
         return self._end((self._silence_start + tail) // STEP_SAMPLES * STEP_SAMPLES)
 
     def _ending_silence_ms(self, speech: int) -> int:
-        """Return the silence that ends an utterance with so much speech."""
+        """Return the silence that ends an utterance with this much speech."""
         options = self._options
         if self.is_speech or speech >= options.min_utterance_ms * SAMPLES_PER_MS:
             return options.silence_duration_ms

@@ -61,7 +61,7 @@ def recordings_in(audio: Audio | Iterable[Audio]) -> tuple[Iterable[Source | Inv
     """Return the source of each recording, and whether ``audio`` is a single one.
 
     A list, or any other sequence, is checked at once. Other iterables are checked item by item as they are
-    read. An error stands for an item that is no recording, or a file that does not exist.
+    read. An error stands for an item that isn't a recording, or a file that does not exist.
     """
     if is_recording(audio) or not isinstance(audio, Iterable):
         return [_checked(audio)], True
@@ -83,7 +83,7 @@ def decoder_of(audio: Audio) -> Decode:
 
     Raises
     ------
-    InvalidAudio : if it is several, no recording, or a file that does not exist.
+    InvalidAudio : for several recordings, something else, or a file that does not exist.
     """
     recordings, is_one = recordings_in(audio)
     if not is_one:
@@ -109,7 +109,7 @@ def _of_different_files(
 
 
 def check_all(recordings: Iterable[Source | InvalidAudio]) -> None:
-    """Raise one error that names every item which is no recording or does not exist."""
+    """Raise one error that names every item that isn't a recording or does not exist."""
     errors = [recording for recording in recordings if isinstance(recording, InvalidAudio)]
     if len(errors) == 1:
         raise errors[0]

@@ -98,7 +98,7 @@ class KeptAudio:
     async def _pieces(
         self, sample: int, piece_bytes: Callable[[], int]
     ) -> AsyncGenerator[bytes | EndUtterance]:
-        number = self._num_answered  # of the next end
+        number = self._num_answered  # the next end's
         while True:
             number = max(number, self._num_answered)
             end = next(iter(self._ends[number - self._num_answered :]), None)

@@ -29,8 +29,8 @@ WHOLE_BYTES = 4_096  # smaller pieces are put together, for each costs memory of
 class Pieces:
     """A buffer of bytes that are dropped from its front.
 
-    A piece is freed as a whole. Appending to one array would move all that is held now and then, and that
-    would take as long as a short forward pass.
+    A piece is freed as a whole. Appending to one array would now and then move all that is held, which
+    takes as long as a short forward pass.
     """
 
     def __init__(self) -> None:

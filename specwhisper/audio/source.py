@@ -41,7 +41,7 @@ class AudioSource:
 
     @classmethod
     async def open(cls, decode: Decode, vad: VadOptions | None = None) -> AudioSource:
-        """Decode a recording's first 30 s; a recording that is no longer is kept.
+        """Decode a recording's first 30 s; a recording of at most that length is kept.
 
         With ``vad`` all of it is decoded first, to find its speech, and the source has only that.
         """

@@ -41,7 +41,7 @@ class SpeechFinder:
         self._max_speech = options.max_speech_duration_s * SAMPLE_RATE - FRAME_SAMPLES - 2 * self._padding
         self._spans: list[Span] = []
         self._at = 0  # first sample of the next frame
-        self._start: int | None = None  # of the speech now
+        self._start: int | None = None  # where the speech now began
         self._silence = 0  # where the silence began that may end it; 0 without one
         self._cut = self._resumed = 0  # the last silence that is long enough to cut at: its ends
 
@@ -61,7 +61,7 @@ class SpeechFinder:
             self._on_silence(self._start, at)
 
     def finish(self, num_samples: int) -> tuple[Span, ...]:
-        """Return the speech of a recording of so many samples, with its padding.
+        """Return the speech of a recording of this length, with its padding.
 
         The spans are in order and do not overlap.
         """

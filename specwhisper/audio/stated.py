@@ -15,7 +15,7 @@ from specwhisper.audio.files.ffmpeg import HAS_FFMPEG, containers
 from specwhisper.errors import InvalidAudio
 from specwhisper.types import SAMPLE_RATE
 
-EXACT = "mov"  # of FFmpeg's containers: others have a length that FFmpeg estimates, or that of the video
+EXACT = "mov"  # the container whose length is exact: FFmpeg estimates others, or takes that of the video
 MAX_S_PER_BYTE = 65_535 / 10 / SAMPLE_RATE  # silence in FLAC's largest frames
 
 

@@ -68,7 +68,7 @@ class Turns:
             first.is_called.set()
 
 
-TURNS = Turns()  # of this process
+TURNS = Turns()  # this process's
 
 
 class Turn:

@@ -1,4 +1,4 @@
-"""Leave out what is no speech from a recording, with silero-vad's model."""
+"""Leave out what isn't speech from a recording, with silero-vad's model."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class WavHeader(NamedTuple):
     ----------
     format : WAV's number of it, and bits per sample; :data:`PCM_16`, for example.
     start : offset of the first sample.
-    num_bytes : of all samples; ``None`` if that is not known.
+    num_bytes : length of all samples; ``None`` if that is not known.
     """
 
     format: tuple[int, int]

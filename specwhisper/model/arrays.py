@@ -118,7 +118,7 @@ def logsumexp(x: Array) -> Array:
     if not is_numpy_array(x):
         return x.logsumexp(dim=-1, keepdim=True)
     totals = np.empty((len(x), 1), x.dtype)
-    terms = np.empty(x.shape[1], x.dtype)  # of one row, which stays in the cache
+    terms = np.empty(x.shape[1], x.dtype)  # one row's, which stay in the cache
     for i, row in enumerate(x):
         most = row.max(initial=-np.inf)
         if most == -np.inf:

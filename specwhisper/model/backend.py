@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from specwhisper.model.arrays import Array, Device
 
-Features = NDArray[np.float32]  # of a window: mel bins x frames
+Features = NDArray[np.float32]  # a window's: mel bins x frames
 
 
 def wanted_tokens(
@@ -53,7 +53,7 @@ class Backend(Protocol):
     Attributes
     ----------
     max_windows : most windows that are encoded faster together, each by a thread.
-    device : of the logits; ``None`` for NumPy's arrays.
+    device : where the logits are; ``None`` for NumPy's arrays.
     """
 
     max_windows: int
@@ -92,7 +92,7 @@ class Backend(Protocol):
 
         Parameters
         ----------
-        heads : as (layer, head).
+        heads : (layer, head) of each.
 
         Returns
         -------

@@ -28,7 +28,7 @@ class Row:
 
     Attributes
     ----------
-    slot : of its keys and values.
+    slot : where its keys and values are.
     tokens : appended to the slot; the last ``num_candidates`` of them are candidates.
     generated : tokens of the window before the candidates; the rules depend on them.
     timestamps : whether the timestamp rules apply, with ``max_initial_timestamp``
@@ -73,7 +73,7 @@ class Scores:
     ----------
     log_probs : natural, after the rules and without temperature.
     margins : distances to the second best: of logits or, with sampling, of logits with noise.
-    probe_result : of a row with a probe.
+    probe_result : set if the row has a probe.
     """
 
     tokens: list[int]
@@ -116,7 +116,7 @@ def choose(rows: Sequence[Row], logits: Array) -> list[Scores]:
 class _Judged(NamedTuple):
     """A candidate that may be kept although it is not the choice."""
 
-    at: int  # of its prefix among those of all rows
+    at: int  # the index of its prefix among those of all rows
     candidate: int
     threshold: float
 

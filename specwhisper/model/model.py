@@ -123,7 +123,7 @@ class WhisperModel:
 
         Parameters
         ----------
-        device : of the whole model, unless there is a device map.
+        device : where the whole model is, unless there is a device map.
         encoder : the checkpoint's, loaded before; by default it is loaded onto ``device``.
         vocabulary, ids : the target's vocabulary and this model's id of each of its tokens
             (:func:`specwhisper.model.translated.draft_ids`). The embedding is reordered once, so no id is
@@ -211,7 +211,7 @@ class WhisperModel:
 
         Raises
         ------
-        CheckpointError : for logits that are no numbers. Their text would be the vocabulary's first token,
+        CheckpointError : for logits that are not numbers. Their text would be the vocabulary's first token,
             again and again.
         """
         with self._backend.inference(), np.errstate(invalid="ignore"):  # what comes of it is checked

@@ -106,8 +106,8 @@ def add_gumbel(logits: Array, samplings: Sequence[Sampling | None], keys: Sequen
     Parameters
     ----------
     logits : rows x vocabulary, after the rules, top-k and top-p.
-    samplings : of each row; ``None`` leaves its logits.
-    keys : of each row's noise.
+    samplings : each row's; ``None`` leaves its logits.
+    keys : each row's key of the noise.
     """
     drawn = {i: sampling for i, sampling in enumerate(samplings) if sampling is not None}
     if not drawn:

@@ -111,7 +111,7 @@ class Damage:
     def report(self) -> None:
         """Warn of what was noted, at the recording's end.
 
-        Raises :class:`InvalidAudio` if none of its samples is a number.
+        Raises :class:`InvalidAudio` if no sample is a number.
         """
         if self._num_samples and self._num_no_numbers == self._num_samples:
             raise InvalidAudio(f"{self._name} holds no samples that are finite numbers.")

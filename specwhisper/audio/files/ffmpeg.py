@@ -35,7 +35,7 @@ class Timeline:
 
     Attributes
     ----------
-    begin_s, end_s : of the frames so far; ``None`` where the container has no times.
+    begin_s, end_s : where the frames so far begin and end; ``None`` where the container has no times.
     lost_s : what is missing in all.
     has_jumped : whether the clock has changed, so that the container's length means nothing.
     """
@@ -250,7 +250,7 @@ def _decode_track(
     packed, form = av.AudioResampler(format="flt"), None
     weights = None
     decoded_s = junk_s = 0.0
-    num_bytes, first_byte = 0, b""  # of packets that could be decoded
+    num_bytes, first_byte = 0, b""  # in packets that could be decoded
     for packet in _packets(container, track, damage):
         try:
             frames = packet.decode()
@@ -262,7 +262,7 @@ def _decode_track(
             if head.startswith(TAGS):
                 continue
             if is_elementary and head[:1] != first_byte:
-                junk_s += packet_s  # after the last frame it is no damage
+                junk_s += packet_s  # after the last frame it isn't damage
                 continue
             timeline.lose(packet_s)
             continue

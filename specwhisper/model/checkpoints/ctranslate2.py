@@ -33,12 +33,12 @@ from specwhisper.model.checkpoints.weights import (
 )
 
 SPEC = "WhisperSpec"
-FILE_VERSION = 6  # of every Whisper model
+FILE_VERSION = 6  # every Whisper model's
 # CTranslate2's numbers of types; uint16 are the bits of bfloat16.
 NUMBER_TYPES = ("<f4", "|i1", "<i2", "<i4", "<f2", "<u2")
 QUANTISED = ("|i1", "<i2")
 MAX_RANK = 4
-HEAD_WIDTH = 64  # of every published model
+HEAD_WIDTH = 64  # every published model's
 NORM = {"weight": "gamma", "bias": "beta"}
 LINEAR = {"weight": "weight", "bias": "bias"}
 # Parts of an attention layer: the variable, and the parts that its rows are.

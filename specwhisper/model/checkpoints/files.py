@@ -30,7 +30,7 @@ class ModelFiles:
 
     Parameters
     ----------
-    name : as the user wrote it; see :func:`specwhisper.model.checkpoints.names.resolve`.
+    name : what the user wrote; see :func:`specwhisper.model.checkpoints.names.resolve`.
     revision : branch, tag or commit on the hub.
 
     Attributes
@@ -231,7 +231,7 @@ def _answers(repository: str, file: str, revision: str) -> bool:
         get_hf_file_metadata(hf_hub_url(repository, file, revision=revision), timeout=HF_HUB_ETAG_TIMEOUT)
     except HfHubHTTPError:
         return True
-    except Exception:  # of the library below, which has changed before
+    except Exception:  # from the library below, which has changed before
         return False
     return True
 

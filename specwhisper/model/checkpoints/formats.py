@@ -66,7 +66,7 @@ BEGINNINGS = {
     b"\x80\x02": FileFormat.OLD_PYTORCH,  # a pickle
     b"version https://git-lfs": FileFormat.GIT_LFS,
 }
-MAX_SPEC_VERSION = 12  # of CTranslate2's files; Whisper models have 6
+MAX_SPEC_VERSION = 12  # of the files that CTranslate2 has written; Whisper models have 6
 
 
 def format_of(path: Path) -> FileFormat | None:

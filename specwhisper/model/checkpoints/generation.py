@@ -30,7 +30,7 @@ CALLER_OPTIONS = {
     "no_speech_threshold": None,
     "condition_on_prev_tokens": False,
 }
-# Of a model without generation_config.json, transformers takes these from config.json, and no others.
+# Without generation_config.json, transformers takes these from config.json, and no others.
 FROM_CONFIG = (
     *("decoder_start_token_id", "eos_token_id", "suppress_tokens", "begin_suppress_tokens"),
     *("max_length", "max_new_tokens", "num_beams", "do_sample", *REFUSED),
@@ -43,7 +43,7 @@ class Generation:
 
     Attributes
     ----------
-    values : of generation_config.json, or of config.json without one.
+    values : those in generation_config.json, or in config.json without one.
     forced : an old config's forced tokens, by position: 1 language, 2 task.
     has_own_file : whether there is a generation_config.json.
     """
@@ -62,8 +62,7 @@ class Generation:
     def alignment_heads(self, sizes: ModelSizes) -> tuple[tuple[int, int], ...]:
         """Return the (layer, head) whose cross-attention follows the speech.
 
-        It is empty if they are unknown: also if some are of another model, as where a distilled model has
-        those of its teacher.
+        It is empty if they are unknown, or if the model lacks some: a distilled model may name its teacher's.
         """
         heads = tuple((int(layer), int(head)) for layer, head in self.values.get("alignment_heads") or ())
         layers, of_layer = range(sizes.decoder_layers), range(sizes.decoder_attention_heads)

@@ -76,11 +76,11 @@ def generation_of(
 
     Parameters
     ----------
-    stated : those of its values that the model's files state; ``None`` stands for a missing one.
+    stated : the values that the model's files state; ``None`` stands for a missing one.
 
     Raises
     ------
-    ValueError : if the tokenizer is none of Whisper's.
+    ValueError : if the tokenizer isn't Whisper's.
     """
     tokens = tokenizer.tokens()
     ids = {token: i for i, token in enumerate(tokens)}

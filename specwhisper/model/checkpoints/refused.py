@@ -38,7 +38,7 @@ def refuse(
 
     Parameters
     ----------
-    name, file : of the model, and of the file that holds the values.
+    file : the name of the file that holds the values.
 
     Raises
     ------

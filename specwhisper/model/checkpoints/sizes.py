@@ -9,7 +9,7 @@ from typing import Any
 from specwhisper.errors import CheckpointError
 from specwhisper.types import FRAMES_PER_TIMESTAMP, WINDOW_FRAMES
 
-POSITIONS = WINDOW_FRAMES // FRAMES_PER_TIMESTAMP  # of a window of 30 s
+POSITIONS = WINDOW_FRAMES // FRAMES_PER_TIMESTAMP  # in a window of 30 s
 
 
 @dataclass(frozen=True, slots=True)

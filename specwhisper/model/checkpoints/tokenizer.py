@@ -114,7 +114,7 @@ def _older_added_tokens(
 
     Parameters
     ----------
-    ids : of added_tokens.json.
+    ids : the content of added_tokens.json.
     whole : tokenizer.json, whose tokens take precedence.
     """
     special = set(_special_tokens(settings))

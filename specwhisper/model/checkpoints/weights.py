@@ -24,7 +24,7 @@ from specwhisper.model.checkpoints.sizes import ModelSizes
 
 # safetensors' names of number types. NumPy has no bfloat16: it stands for the upper half of a float32.
 NUMBER_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-MAX_HEADER_BYTES = 100_000_000  # as safetensors has it
+MAX_HEADER_BYTES = 100_000_000  # safetensors' own limit
 CACHE_LINE = 64  # bytes; torch's own arrays begin at such a boundary too
 ENCODER, DECODER = "model.encoder", "model.decoder"  # how names of their weights begin
 EMBEDDING, PROJECTION = f"{DECODER}.embed_tokens.weight", "proj_out.weight"
@@ -199,7 +199,7 @@ class WeightsFile:
         self.path = path
         self._file = path.open("rb", buffering=0)
         self.size = os.fstat(self._file.fileno()).st_size
-        self._lock = Lock()  # of the position in the file
+        self._lock = Lock()  # guards the position in the file
         weakref.finalize(self, self._file.close)
 
     def read(self, start: int, num_bytes: int) -> NDArray[np.uint8]:

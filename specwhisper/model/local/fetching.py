@@ -27,7 +27,7 @@ class Source(NamedTuple):
     Attributes
     ----------
     repository : on the hub.
-    packages : of Python, as pip names them. They hold the same files, the weights whole or in parts.
+    packages : Python packages by pip's names. They hold the same files, the weights whole or in parts.
     sha256 : of the weights.
     """
 

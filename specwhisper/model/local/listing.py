@@ -17,7 +17,7 @@ from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.checkpoints.weights import PROJECTION, weight_shapes
 from specwhisper.model.local.fetching import SOURCES
 
-ENGLISH_TOKENS = 51_864  # of the published English-only models; multilingual ones have one or two more
+ENGLISH_TOKENS = 51_864  # in published English-only models; multilingual ones have one or two more
 SHAPE = ("parameters", "encoder_layers", "decoder_layers", "width", "tokens", "english_only")
 
 

@@ -25,8 +25,8 @@ from specwhisper.model.onnx.graph import Graph, bind
 from specwhisper.model.onnx.indices import MIN_QUERIES, BatchShape, Indices, without_lone_row
 from specwhisper.model.onnx.layers import Layers
 
-MAX_ROWS = 16  # of one forward pass; more rows are appended in several
-MAX_BINDINGS = 64  # that are kept: those of the shapes that return
+MAX_ROWS = 16  # in one forward pass; more rows take several
+MAX_BINDINGS = 64  # kept for shapes that return
 
 Floats = NDArray[np.float32]
 
@@ -52,7 +52,7 @@ class SlotDecoder:
 
     Parameters
     ----------
-    weights : of transformers' names; those of the embedding in this model's order of ids.
+    weights : by transformers' names; the embedding has this model's order of ids.
     is_int8 : round the weights to int8, activations too; keys and values stay float32.
     queried_layers : layers whose cross-attention can be returned.
     encoder : the checkpoint's; without it, nothing can be encoded.

@@ -26,7 +26,7 @@ class DecoderGraph:
 
     Inputs
     ------
-    ids, positions : of all tokens: tokens.
+    ids, positions : every token's id and its position in its slot: tokens.
     padded : the tokens as self-attention takes them: slots x queries.
     unpadded : where each token's result is among those, flattened: tokens.
     last, num_queries, total : for each slot the last position that it holds after this pass, and its queries;

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from specwhisper.model.onnx.graph import Graph
 
-ZERO_POINT = 128  # of activations: signed ones are 6 to 16 times slower
+ZERO_POINT = 128  # the byte of 0 in activations: signed ones are 6 to 16 times slower
 LARGEST = 127
 SMALLEST_SCALE = 1e-12
 
@@ -46,7 +46,7 @@ def sums_bytes_exactly() -> bool:
     return bool((sums == 64 * 255 * LARGEST).all())
 
 
-EPSILON = 1e-5  # of every norm
+EPSILON = 1e-5  # every norm's
 
 
 class Layers:
@@ -85,7 +85,7 @@ class Layers:
         Parameters
         ----------
         parts : letters of ``q``, ``k`` and ``v``.
-        scale : of the result.
+        scale : what the result is multiplied by.
         """
         names = [f"{name}.{part}_proj" for part in parts]
         weight, bias = self._joined(names)

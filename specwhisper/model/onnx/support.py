@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 DTYPES = ("float32", "int8")
 ONNXRUNTIME, ONNX = "1.32", "1.23"  # the last releases that were tried
 RUNTIME = (1, 32)  # the first release whose attention takes rows of different lengths
-HEAD_SIZE_MULTIPLE = 8  # of its attention
+HEAD_SIZE_MULTIPLE = 8  # its attention takes no other
 
 
 def unsupported(checkpoint: Checkpoint) -> str | None:

@@ -118,7 +118,7 @@ class TorchEncoder:
     Parameters
     ----------
     device : where the whole encoder is, or with a device map what it offloads.
-    device_map : as for :func:`specwhisper.model.pytorch.placement.place`.
+    device_map : see :func:`specwhisper.model.pytorch.placement.place`.
     """
 
     def __init__(

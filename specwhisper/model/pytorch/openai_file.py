@@ -32,10 +32,6 @@ REPOSITORIES = ("openai/whisper-{}", "Systran/faster-whisper-{}")
 def find_tokenizer(name: str, num_tokens: int) -> Tokenizer:
     """Return the tokenizer of published models with as many tokens.
 
-    Parameters
-    ----------
-    name : of the model, for errors.
-
     Raises
     ------
     CheckpointError : if there is none on this machine.

@@ -82,7 +82,7 @@ class PlainOperations:
         Parameters
         ----------
         query : tokens x heads x head_size, contiguous.
-        cache : as for :meth:`attend_self`.
+        cache : see :meth:`attend_self`.
 
         Returns
         -------
