@@ -31,9 +31,7 @@ class CanonicalStream:
     Channels are mixed, then resampled by soxr (HQ), then rounded: ``x * 32768`` to the nearest integer,
     halves to the even one, clipped to 16 bits. 16 kHz mono s16 stays the same, byte for byte.
 
-    Parameters
-    ----------
-    mixer : makes one channel of several; by default their average.
+    ``mixer``: makes one channel of several; by default their average.
     """
 
     def __init__(self, sample_rate: int, num_channels: int = 1, mixer: Mixer | None = None) -> None:

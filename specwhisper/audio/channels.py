@@ -23,9 +23,7 @@ class Mixer:
     Stereo is averaged, but where its channels cancel each other out (one has the opposite phase), the louder
     one is taken: always the one that was louder where this began.
 
-    Parameters
-    ----------
-    channel : "mix", or the one that is taken: "left", "right", or its number from 1 on.
+    ``channel``: "mix", or the one that is taken: "left", "right", or its number from 1 on.
     """
 
     def __init__(self, channel: str = MIX) -> None:
@@ -41,13 +39,7 @@ class Mixer:
     ) -> NDArray[np.float32]:
         """Return one channel of the next ``[frames, channels]``.
 
-        Parameters
-        ----------
-        weights : each channel's share, where their places are known; otherwise all count the same.
-
-        Raises
-        ------
-        InvalidAudio : if there is no such channel.
+        ``weights``: each channel's share, where their places are known; otherwise all count the same.
         """
         num_channels = frames.shape[1]
         self.check(num_channels)

@@ -206,9 +206,7 @@ Vad = Callable[[NDArray[np.float32]], float]
 class VoiceMarker:
     """Runs a model over one stream, anew from each boundary on.
 
-    Parameters
-    ----------
-    open_vad : begins the model anew.
+    ``open_vad``: begins the model anew.
     """
 
     def __init__(self, endpointer: Endpointer, open_vad: Callable[[], Vad]) -> None:

@@ -79,12 +79,7 @@ def is_recording(audio: Any) -> bool:
 
 
 def decoder_of(audio: Audio) -> Decode:
-    """Return what decodes a single recording.
-
-    Raises
-    ------
-    InvalidAudio : for several recordings, something else, or a file that does not exist.
-    """
+    """Return what decodes a single recording."""
     recordings, is_one = recordings_in(audio)
     if not is_one:
         raise InvalidAudio("There are several recordings: pass one at a time.")

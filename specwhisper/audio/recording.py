@@ -78,9 +78,7 @@ class LogMelMax:
     maximum over the windows up to the one in question. It depends on where that window ends, and not on the
     order of calls: a window that was predicted wrongly does not change the features of the right one.
 
-    Parameters
-    ----------
-    known : maxima of the whole recording, for the numbers of mel bins that they are known for.
+    ``known``: maxima of the whole recording, for the numbers of mel bins that they are known for.
     """
 
     def __init__(self, known: Mapping[int, float]) -> None:
@@ -93,9 +91,7 @@ class LogMelMax:
     def update(self, num_mel_bins: int, end_frame: int, log_mel_max: float) -> float:
         """Add a window's maximum; return the maximum for its features.
 
-        Parameters
-        ----------
-        end_frame : where the window ends.
+        ``end_frame``: where the window ends.
         """
         if num_mel_bins in self._known:
             return self._known[num_mel_bins]
@@ -106,9 +102,7 @@ class LogMelMax:
     def at(self, num_mel_bins: int, end_frame: int) -> float | None:
         """Return the maximum for a window; ``None`` before any window.
 
-        Parameters
-        ----------
-        end_frame : where the window ends.
+        ``end_frame``: where the window ends.
         """
         if num_mel_bins in self._known:
             return self._known[num_mel_bins]
@@ -191,10 +185,6 @@ class Recording:
         """Append the new samples of a chunk.
 
         The first chunk may start at any sample; the others must leave no gap.
-
-        Raises
-        ------
-        InvalidAudio : for a gap, half a sample, samples after the end, and an end before known samples.
         """
         if len(chunk.pcm) % BYTES_PER_SAMPLE:
             raise InvalidAudio(f"An audio chunk of {len(chunk.pcm)} bytes holds no whole 16-bit samples.")

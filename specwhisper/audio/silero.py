@@ -24,14 +24,8 @@ STATE_SHAPE = (2, 1, 128)
 class SileroVad:
     """The model, for any number of streams in any threads.
 
-    Parameters
-    ----------
-    user, extra, otherwise : what needs it, the extra that installs it, and what to do without it, for the
-        error.
-
-    Raises
-    ------
-    MissingExtra : if its packages are not installed.
+    ``user``, ``extra``, ``otherwise``: what needs it, the extra that installs it, and what to do without it,
+    for the error.
     """
 
     def __init__(
@@ -61,9 +55,7 @@ class SileroStream:
     def __call__(self, frame: NDArray[np.float32]) -> float:
         """Return the probability of speech in the stream's next frame.
 
-        Parameters
-        ----------
-        frame : samples in -1..1, shape (512,).
+        ``frame``: samples in -1..1, shape (512,).
         """
         self._samples[0, :CONTEXT_SAMPLES] = self._samples[0, -CONTEXT_SAMPLES:]
         self._samples[0, CONTEXT_SAMPLES:] = frame

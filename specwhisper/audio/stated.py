@@ -37,9 +37,7 @@ def stated_duration_s(path: str | os.PathLike[str], *, is_exact: bool = False) -
 
     It may be wrong: show it, and rely on the decoded length.
 
-    Parameters
-    ----------
-    is_exact : leave out lengths that FFmpeg estimates.
+    ``is_exact``: leave out lengths that FFmpeg estimates.
     """
     if not os.path.isfile(path):  # what is read of a pipe is gone
         return None

@@ -31,9 +31,7 @@ class Turns:
     The next one is of the caller that has had the least time, and of its recordings the one that has had the
     least: a short recording passes the long ones.
 
-    Parameters
-    ----------
-    max_working : most threads at once, of all callers.
+    ``max_working``: most threads at once, of all callers.
     """
 
     def __init__(self, max_working: int = MAX_WORKING) -> None:
@@ -74,9 +72,7 @@ TURNS = Turns()  # this process's
 class Turn:
     """The turns of one recording: a context manager around each, in any thread.
 
-    Attributes
-    ----------
-    had_s : processor time so far.
+    ``had_s``: processor time so far.
     """
 
     def __init__(self, turns: Turns = TURNS) -> None:

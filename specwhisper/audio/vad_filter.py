@@ -22,13 +22,7 @@ TURNS = VadOptions(min_silence_duration_ms=200, min_speech_duration_ms=250, spee
 def find_speech(blocks: Iterable[bytes], options: VadOptions) -> SpeechMap:
     """Return where the speech of a recording lies, in constant memory.
 
-    Parameters
-    ----------
-    blocks : the recording as canonical PCM.
-
-    Raises
-    ------
-    MissingExtra : if the packages of the model are not installed.
+    ``blocks``: the recording as canonical PCM.
     """
     stream, finder = _model().open(), SpeechFinder(options)
     num_bytes, rest = 0, b""

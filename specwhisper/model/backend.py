@@ -36,9 +36,7 @@ def wanted_tokens(
 class Encoder(Protocol):
     """Encodes windows; safe in several threads.
 
-    Attributes
-    ----------
-    max_windows : most windows that are encoded faster together, each by a thread.
+    ``max_windows``: most windows that are encoded faster together, each by a thread.
     """
 
     max_windows: int

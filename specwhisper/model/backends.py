@@ -39,13 +39,7 @@ def library_for(
     device_map: DeviceMap | None = None,
     has_static_shapes: bool | None = None,
 ) -> Library:
-    """Return the library that runs a checkpoint on a device.
-
-    Raises
-    ------
-    UnsupportedOption
-        for int8 weights that ONNX Runtime cannot run.
-    """
+    """Return the library that runs a checkpoint on a device."""
     is_int8 = checkpoint.dtype == "int8"
     if str(device) != "cpu" or device_map is not None or has_static_shapes:
         if is_int8:
@@ -134,11 +128,6 @@ def open_backend(
     library : by default that of :func:`library_for`.
 
     The others are those of :class:`specwhisper.model.pytorch.backend.TorchBackend`.
-
-    Raises
-    ------
-    UnsupportedOption, InvalidRequest
-        for settings that exclude each other.
     """
     if device_map == "auto":
         with needs_extra("A device map", "server"):

@@ -85,9 +85,7 @@ class Scores:
 def choose(rows: Sequence[Row], logits: Array) -> list[Scores]:
     """Choose a token after each prefix.
 
-    Parameters
-    ----------
-    logits : all rows' prefixes x vocabulary, after the rules; changed in place.
+    ``logits``: all rows' prefixes x vocabulary, after the rules; changed in place.
     """
     owners = [row for row in rows for _ in range(row.num_candidates + 1)]
     keys = [row.key(i) for row in rows for i in range(row.num_candidates + 1)]

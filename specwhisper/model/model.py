@@ -137,10 +137,6 @@ class WhisperModel:
             :data:`CUT_FRAMES`, instead of silence up to 30 s. It takes less time, and the model was not
             trained for it: for drafts, on ONNX Runtime. Without effect on an encoder that draft and target
             share.
-
-        Raises
-        ------
-        UnsupportedOption : for cut windows on PyTorch, and as :func:`open_backend`.
         """
         self.vocabulary = vocabulary or checkpoint.vocabulary
         self.num_slots = num_slots

@@ -96,10 +96,8 @@ class DecodingRules:
     ) -> Iterator[Allowed]:
         """Yield what may follow ``prefix``, ``prefix + following[:1]`` and so on.
 
-        Parameters
-        ----------
-        max_initial_timestamp : last timestamp index that a window may begin with; ``None`` for the model's
-            own.
+        ``max_initial_timestamp``: last timestamp index that a window may begin with; ``None`` for the model's
+        own.
         """
         begin, last_index = self._begin, self._num_times - 1
         if not timestamps:

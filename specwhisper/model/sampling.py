@@ -62,9 +62,7 @@ def window_sampling(window: Window, options: DecodingOptions) -> Sampling | None
 def gumbel(keys: Sequence[int], size: int, on_device: Device = None) -> Array:
     """Return Gumbel noise for each key and id: float32, keys x size.
 
-    Parameters
-    ----------
-    on_device : the device of the noise; by default it is NumPy's.
+    ``on_device``: the device of the noise; by default it is NumPy's.
     """
     bits = random_bits(keys, size, on_device)
     xp = array_namespace(bits)

@@ -57,9 +57,7 @@ IMPOSSIBLE = -100.0  # log-probability of the candidate of a draft that cannot c
 class _Answer:
     """The choices for a row, found one after the other.
 
-    Attributes
-    ----------
-    chosen : tokens of the target with their log-probabilities.
+    ``chosen``: tokens of the target with their log-probabilities.
     """
 
     row: Row

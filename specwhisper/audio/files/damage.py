@@ -23,9 +23,7 @@ def ignore(_warning: str) -> None:
 class Warnings:
     """Collects the warnings about a recording, each once however often it is decoded.
 
-    Attributes
-    ----------
-    is_strict : whether a recording of which something is missing is refused instead.
+    ``is_strict``: whether a recording of which something is missing is refused instead.
     """
 
     def __init__(self, *, is_strict: bool = False) -> None:
@@ -46,9 +44,7 @@ class Warnings:
 class Damage:
     """Notes what a recording lacks while it is decoded.
 
-    Attributes
-    ----------
-    decoded_s : length of what was decoded so far.
+    ``decoded_s``: length of what was decoded so far.
     """
 
     def __init__(self, name: str, warn: Warn) -> None:

@@ -117,13 +117,7 @@ def decode_with_ffmpeg(
 ) -> Iterator[Block]:
     """Decode an audio track of a file.
 
-    Parameters
-    ----------
-    is_known : whether libsndfile opened it, and found no samples.
-
-    Raises
-    ------
-    InvalidAudio : for a file of no known format, or without the audio track.
+    ``is_known``: whether libsndfile opened it, and found no samples.
     """
     if not HAS_FFMPEG:
         if is_known:

@@ -129,12 +129,7 @@ def _string(reader: FieldReader) -> str:
 
 
 def read_variables(path: Path) -> dict[str, _Variable]:
-    """Return the variables of a file by name.
-
-    Raises
-    ------
-    ValueError : for a file that is cut off, damaged, or no Whisper model's.
-    """
+    """Return the variables of a file by name."""
     reader = FieldReader(path)
     version, spec = reader.number(), _string(reader)
     if spec != SPEC or version != FILE_VERSION:

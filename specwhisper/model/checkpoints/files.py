@@ -133,9 +133,7 @@ class ModelFiles:
     def no_weights(self, message: str | None = None) -> CheckpointError:
         """Return the error for weights that are not found.
 
-        Parameters
-        ----------
-        message : used unless the hub could not be asked for them.
+        ``message``: used unless the hub could not be asked for them.
         """
         if self._may_lack:
             return CheckpointError(
@@ -183,9 +181,7 @@ def _fetch(repository: str, file: str, revision: str, *, asks: bool) -> tuple[Pa
 
     The second value is whether the hub may have a file that is not returned, since it could not be asked.
 
-    Parameters
-    ----------
-    asks : whether to ask the hub for a file that the cache lacks.
+    ``asks``: whether to ask the hub for a file that the cache lacks.
     """
     # Models in folders do not need it.
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
@@ -242,9 +238,7 @@ HUGGINGFACE_HUB = "2.4"  # the last release that it was tried with
 def is_known_to_lack(cached: object) -> bool:
     """Return whether the hub has no such file.
 
-    Parameters
-    ----------
-    cached : what ``try_to_load_from_cache`` returned.
+    ``cached``: what ``try_to_load_from_cache`` returned.
     """
     from huggingface_hub import _CACHED_NO_EXIST
 

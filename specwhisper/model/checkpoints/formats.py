@@ -122,13 +122,7 @@ class StoredModel(Protocol):
 
 
 def open_model(files: ModelFiles) -> StoredModel:
-    """Return the model in files.
-
-    Raises
-    ------
-    CheckpointError : for files of another format.
-    OSError : without a config.json.
-    """
+    """Return the model in files."""
     if files.file is not None:
         return _open_file(files.name, files.file)
     config = files.read(CONFIG)

@@ -157,9 +157,7 @@ def build_vocabulary(
 ) -> Vocabulary:
     """Build the vocabulary of model ``name``.
 
-    Parameters
-    ----------
-    tokens : strings in id order; missing ones are made up.
+    ``tokens``: strings in id order; missing ones are made up.
     """
     values, ids = generation.values, _Ids(name, generation, sizes.vocab_size)
     no_timestamps = ids.one("no_timestamps_token_id")

@@ -59,13 +59,7 @@ def transformers_name(name: str) -> str:
 def config_of(dimensions: Mapping[str, Any], num_weights: int) -> dict[str, int]:
     """Return sizes as a config.json has them.
 
-    Parameters
-    ----------
-    num_weights : in the model's files; it has more of them than layers.
-
-    Raises
-    ------
-    ValueError : for sizes that no such model has.
+    ``num_weights``: in the model's files; it has more of them than layers.
     """
     for name in (*SIZES, "n_text_state"):
         if not isinstance(dimensions.get(name), int):
@@ -98,12 +92,7 @@ BLOCKS: dict[int, np.dtype[Any]] = {
 
 
 class GgmlModel:
-    """A file of whisper.cpp.
-
-    Raises
-    ------
-    ValueError : for a file that is cut off or damaged, or has tensors of another type.
-    """
+    """A file of whisper.cpp."""
 
     def __init__(self, name: str, path: Path) -> None:
         reader = FieldReader(path)

@@ -30,9 +30,7 @@ def fetched_folder(name: str) -> Path:
 def resolve(name: str, revision: str | None = None) -> str:
     """Return the hub id, folder or file of a model's name.
 
-    Parameters
-    ----------
-    revision : the hub's; without it, a model that was fetched before is taken.
+    ``revision``: the hub's; without it, a model that was fetched before is taken.
     """
     if name in DEMO_MODELS:
         folder = DEMO_FOLDER / name.removeprefix("demo-")

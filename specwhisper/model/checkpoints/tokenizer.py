@@ -67,13 +67,7 @@ def read_tokenizer(files: ModelFiles) -> Tokenizer | None:
 def tokenizer_of(tokens: Sequence[bytes], special: Sequence[str]) -> Tokenizer:
     """Make a tokenizer of the bytes of its text tokens, in the order of merges.
 
-    Parameters
-    ----------
-    special : tokens after them.
-
-    Raises
-    ------
-    ValueError : if a token is there twice.
+    ``special``: tokens after them.
     """
     strings = ["".join(CHARACTER_OF_BYTE[byte] for byte in token) for token in tokens]
     vocab = {token: i for i, token in enumerate(strings)}

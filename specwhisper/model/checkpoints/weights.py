@@ -80,9 +80,7 @@ class Weights(Mapping[str, NDArray[np.float32]]):
     def reordered(self, ids: Sequence[int | None]) -> Weights:
         """Return the weights with embedding and projection in another vocabulary's order.
 
-        Parameters
-        ----------
-        ids : this model's id of each token of that vocabulary; a token that it lacks has the row of id 0.
+        ``ids``: this model's id of each token of that vocabulary; a token that it lacks has the row of id 0.
         """
         rows = [0 if i is None else i for i in ids]
         arrays = {name: self._arrays[name] for name in self if name not in (EMBEDDING, PROJECTION)}
@@ -99,11 +97,6 @@ def weights_in_files(paths: Iterable[Path]) -> Weights:
     """Open the weights of safetensors files.
 
     They are those of the files as they are now, even if others take their names.
-
-    Raises
-    ------
-    ValueError
-        for a file that is cut off, or no safetensors file.
     """
     return Weights({name: array for path in paths for name, array in _Safetensors(path).arrays()})
 
@@ -113,11 +106,6 @@ def complete_weights(name: str, weights: Weights, sizes: ModelSizes) -> Weights:
 
     Names may lack ``model.`` in front, as the base model's do. Embedding and projection may stand for each
     other in a tied model. Others are left out.
-
-    Raises
-    ------
-    CheckpointError
-        if weights are missing, or have another shape.
     """
     given = weights._arrays
     known = weight_shapes(sizes)

@@ -121,9 +121,7 @@ class SlotDecoder:
     def prefill_audio(self, slot: int, encoded: Floats) -> None:
         """Empty a slot and write its cross-attention cache.
 
-        Parameters
-        ----------
-        encoded : the encoder's output, positions x d_model; at most as many positions as the model has.
+        ``encoded``: the encoder's output, positions x d_model; at most as many positions as the model has.
         """
         self._window_lengths[slot] = len(encoded)
         binding = self._window_session.io_binding()

@@ -36,9 +36,7 @@ class Names:
 class Graph:
     """Nodes in the order of their calls; a method returns its value's name.
 
-    Parameters
-    ----------
-    outer : the graph in which this one is a branch; a branch sees the values of its outer graph.
+    ``outer``: the graph in which this one is a branch; a branch sees the values of its outer graph.
     """
 
     def __init__(self, outer: Graph | None = None) -> None:

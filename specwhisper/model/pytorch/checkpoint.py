@@ -22,12 +22,7 @@ TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_toke
 
 
 def empty_encoder(checkpoint: Checkpoint) -> WhisperEncoder:
-    """Make transformers' encoder without weights.
-
-    Raises
-    ------
-    CheckpointError : for an activation that transformers does not have; the decoder has the same one.
-    """
+    """Make transformers' encoder without weights."""
     if (activation := checkpoint.sizes.activation_function) not in ACT2FN:
         raise CheckpointError(
             f"The config.json of model '{checkpoint.name}' has activation_function={activation!r}, which "
@@ -67,9 +62,7 @@ class DecoderWeights(Mapping[str, Tensor]):
 
     The projection to logits is among them.
 
-    Attributes
-    ----------
-    is_tied : whether embedding and projection are equal.
+    ``is_tied``: whether embedding and projection are equal.
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:

@@ -72,9 +72,7 @@ def num_splits(num_positions: int) -> int:
 class FusedOperations(PlainOperations):
     """:class:`PlainOperations` as kernels.
 
-    Parameters
-    ----------
-    num_blocks : most blocks of tokens in a pass.
+    ``num_blocks``: most blocks of tokens in a pass.
     """
 
     def __init__(self, sizes: ModelSizes, device: torch.device, *, num_blocks: int = BLOCKS[-1]) -> None:

@@ -30,13 +30,7 @@ REPOSITORIES = ("openai/whisper-{}", "Systran/faster-whisper-{}")
 
 
 def find_tokenizer(name: str, num_tokens: int) -> Tokenizer:
-    """Return the tokenizer of published models with as many tokens.
-
-    Raises
-    ------
-    CheckpointError : if there is none on this machine.
-    ValueError : if no published model has as many tokens.
-    """
+    """Return the tokenizer of published models with as many tokens."""
     special = special_tokens(num_tokens)
     for path in _rank_files():
         tokens = [base64.b64decode(line.split()[0]) for line in path.read_bytes().splitlines()]
@@ -73,12 +67,7 @@ def _cached_folders(models: list[str]) -> Iterator[Path]:
 
 
 class OpenAIModel:
-    """A ``.pt`` file of openai-whisper.
-
-    Raises
-    ------
-    CheckpointError : for a PyTorch file that holds something else.
-    """
+    """A ``.pt`` file of openai-whisper."""
 
     is_quantised = False
 

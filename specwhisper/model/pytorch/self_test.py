@@ -30,9 +30,7 @@ NUM_SLOTS = 4  # the last one is for padding
 class Check(NamedTuple):
     """A kernel, and PyTorch's operation that it must agree with.
 
-    Attributes
-    ----------
-    bound : the largest difference that is allowed, relative to the largest number of the plain result.
+    ``bound``: the largest difference that is allowed, relative to the largest number of the plain result.
     """
 
     name: str
