@@ -37,7 +37,7 @@ SPLIT_POSITIONS = 192
 MAX_FUSED_TOKENS = 128  # in a layer's projections; with more, torch's products win
 WEIGHT_BYTES = 256  # of each output's weights that one read takes: 128 of 16 bits, 64 of 32
 MAX_BLOCK_TOKENS = 64  # programs of further tokens run beside each other, and share the weights they read
-# What a program reads ahead. For 1,280 outputs there are fewer programs than processors, so each must have
+# Read ahead by a program. For 1,280 outputs there are fewer programs than processors, so each must have
 # more under way to use the memory's speed: 32 KiB of weights every 0.7 us, on 80 processors, are 3.7 TB/s.
 STAGED_BYTES = 64 * 1024
 

@@ -96,7 +96,7 @@ class RaggedRunner:
     ) -> None:
         self._layers = layers
         self._device = device
-        # What each position adds to the scores: 0, or -inf for later positions.
+        # Added to the scores of each position: 0, or -inf for later positions.
         self._causal = torch.full(
             (num_positions, num_positions), -torch.inf, dtype=dtype, device=device
         ).triu(1)
