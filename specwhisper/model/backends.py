@@ -76,13 +76,7 @@ def load_encoders(
 ) -> tuple[Encoder, Encoder]:
     """Load the encoders of draft and target: a single one if they are equal.
 
-    Parameters
-    ----------
-    num_windows : most windows kept for the other model: one for each session that may be open.
-
-    Returns
-    -------
-    The encoder of the draft and that of the target.
+    ``num_windows``: most windows kept for the other model: one for each session that may be open.
     """
     devices = str(draft_device), str(target_device)
     libraries = library_for(draft, draft_device), library_for(target, target_device)
@@ -126,8 +120,6 @@ def open_backend(
     offload_folder : for weights on disk, which are written there first.
     has_static_shapes : by default on a GPU without device map.
     library : by default that of :func:`library_for`.
-
-    The others are those of :class:`specwhisper.model.pytorch.backend.TorchBackend`.
     """
     if device_map == "auto":
         with needs_extra("A device map", "server"):
@@ -149,7 +141,10 @@ def open_backend(
         weights, sizes = checkpoint.weights.reordered(ids), replace(checkpoint.sizes, vocab_size=len(ids))
         checkpoint = replace(checkpoint, weights=weights, sizes=sizes)
     if encoder is None and encoder_map is not None:
-        encoder = _mapped_encoder(checkpoint, device, encoder_map, offload_folder)
+        with needs_extra("A device map", "server"):
+            from specwhisper.model.pytorch.backend import TorchEncoder
+        folder = _inside(offload_folder, "encoder")
+        encoder = TorchEncoder(checkpoint, str(device), device_map=encoder_map, offload_folder=folder)
     encoder = encoder or load_encoder(checkpoint, device, library=library)
     if library == "pytorch":
         with needs_extra(f"'{checkpoint.name}' in {checkpoint.dtype} on {device}", "server"):
@@ -196,19 +191,6 @@ def split_device_map(
         elif name:
             maps["decoder"][name] = device
     return (maps["encoder"] or whole or None), (maps["decoder"] or whole)
-
-
-def _mapped_encoder(
-    checkpoint: Checkpoint,
-    device: object,
-    device_map: Mapping[str, int | str],
-    offload_folder: Path | None,
-) -> Encoder:
-    with needs_extra("A device map", "server"):
-        from specwhisper.model.pytorch.backend import TorchEncoder
-
-    folder = _inside(offload_folder, "encoder")
-    return TorchEncoder(checkpoint, str(device), device_map=device_map, offload_folder=folder)
 
 
 def _inside(folder: Path | None, name: str) -> Path | None:

@@ -145,7 +145,8 @@ def checks(
     def linear(num_inputs: int, num_outputs: int, *, has_bias: bool = True) -> nn.Linear:
         made = nn.Linear(num_inputs, num_outputs, bias=has_bias, device="meta").requires_grad_(False)
         made.weight = nn.Parameter(normal(num_outputs, num_inputs) / num_inputs**0.5, requires_grad=False)
-        made.bias = nn.Parameter(normal(num_outputs), requires_grad=False) if has_bias else None
+        if has_bias:
+            made.bias = nn.Parameter(normal(num_outputs), requires_grad=False)
         return made
 
     norm = nn.LayerNorm(width, device="meta")
