@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp
 from typing import NamedTuple
 
@@ -51,6 +51,12 @@ class Row:
     @property
     def candidates(self) -> Sequence[int]:
         return self.tokens[len(self.tokens) - self.num_candidates :]
+
+    def with_candidates(self, num_candidates: int) -> Row:
+        num_left_out = self.num_candidates - num_candidates
+        if not num_left_out:
+            return self
+        return replace(self, tokens=self.tokens[:-num_left_out], num_candidates=num_candidates)
 
     def key(self, index: int) -> int:
         """Return the key of the noise after ``index`` candidates; 0 without sampling."""

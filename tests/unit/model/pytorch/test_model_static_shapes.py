@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.models.published import PUBLISHED
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.recording import Recording
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import UnsupportedOption
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER

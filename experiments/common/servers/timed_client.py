@@ -1,4 +1,4 @@
-"""Record when tokens are committed, over the network or in one process."""
+"""A client that records when tokens are committed."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import grpc.aio
 
 from experiments.common.audio.samples import Sample
-from experiments.latency.cells import CHOSEN
 from specwhisper.audio.source import PIECE_BYTES
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import open_channel
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import Mode
 from specwhisper.wire.codec import statistics_from_proto
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -35,8 +32,8 @@ class TimedTokens:
     Attributes
     ----------
     tokens : tokens of all segments.
-    wall_s : from the first audio to the last text.
-    first_s, last_s : times of the first commit and the last.
+    wall_s : from the request to the last text.
+    first_s, last_s : times of the first commit and the last, if the client watches.
     """
 
     tokens: tuple[int, ...]
@@ -80,8 +77,16 @@ class TokenTimer:
 
 
 class TimedClient:
-    def __init__(self, address: str) -> None:
+    """A client of a draft server, with an event loop of its own.
+
+    Parameters
+    ----------
+    watches : whether it asks for interim text, whose statistics say when tokens are committed.
+    """
+
+    def __init__(self, address: str, *, watches: bool = False) -> None:
         self._runner = asyncio.Runner()
+        self._watches = watches
         self._channel = self._runner.run(_open(address))
 
     def close(self) -> None:
@@ -92,35 +97,38 @@ class TimedClient:
         self._runner.run(self._warm_up())
 
     def transcribe(
-        self, sample: Sample, mode: Mode, gamma: int, options: DecodingOptions, hint: str
+        self, sample: Sample, options: DecodingOptions, mode: Mode, gamma: int | None = None
     ) -> TimedTokens:
-        options = replace(options, hint=hint, log_mel_max=sample.log_mel_max)
-        return self._runner.run(self._transcribe(sample, mode, gamma, options))
+        """Send a recording as fast as it is taken."""
+        return self._runner.run(self._transcribe(sample, options, mode, gamma))
 
     async def _warm_up(self) -> None:
         for _ in range(WARM_UP_CALLS):
             await TranscriptionStub(self._channel).GetModel(pb.GetModelRequest())
 
     async def _transcribe(
-        self, sample: Sample, mode: Mode, gamma: int, options: DecodingOptions
+        self, sample: Sample, options: DecodingOptions, mode: Mode, gamma: int | None
     ) -> TimedTokens:
-        config = config_to_proto(options, mode, None if gamma == CHOSEN else gamma, is_container=False)
+        config = config_to_proto(options, mode, gamma, is_container=False)
         call = TranscriptionStub(self._channel).StreamingRecognize()
         tokens: list[int] = []
         response = pb.StreamingRecognizeResponse()
-        timer = TokenTimer()
+        timer, wall_s = TokenTimer(), 0.0
 
         async def audio() -> AsyncIterator[bytes]:
             for start in range(0, len(sample.pcm), PIECE_BYTES):
                 yield sample.pcm[start : start + PIECE_BYTES]
 
-        request = pb.StreamingRecognitionConfig(config=config, interim_results=True, with_statistics=True)
+        request = pb.StreamingRecognitionConfig(
+            config=config, interim_results=self._watches, with_statistics=self._watches
+        )
         async with aclosing(exchange(call, request, audio())) as responses:
             async for response in responses:
                 timer.observe(response.statistics.num_committed)
+                if response.results or not tokens:  # a recording may have no text at all
+                    wall_s = timer.elapsed_s
                 finals = (result for result in response.results if result.is_final)
                 tokens += [token for result in finals for token in result.alternatives[0].tokens]
-        wall_s = timer.elapsed_s
         statistics = statistics_from_proto(response.statistics)
         return TimedTokens(tuple(tokens), wall_s, timer.first_s, timer.last_s, statistics)
 
@@ -128,17 +136,3 @@ class TimedClient:
 async def _open(address: str) -> grpc.aio.Channel:
     """Open a channel inside its event loop."""
     return open_channel(address)
-
-
-def timed_in_process(engine: InlinePair, sample: Sample, options: DecodingOptions) -> TimedTokens:
-    timer, options = TokenTimer(), replace(options, log_mel_max=sample.log_mel_max)
-
-    def watch(index: int, builder: TranscriptBuilder) -> None:
-        timer.observe(builder.statistics.num_committed)
-
-    (transcript,) = engine.transcribe([sample.pcm], options, watch=watch)
-    wall_s = timer.elapsed_s
-    tokens = tuple(token for segment in transcript.segments for token in segment.tokens)
-    return TimedTokens(
-        tokens, wall_s, timer.first_s, timer.last_s, transcript.stats or SpeculationStatistics()
-    )

@@ -1,13 +1,11 @@
-"""Target and draft in the caller's thread: repeatable, for tests, experiments."""
+"""Target and draft in the caller's thread: repeatable."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor, Future
-from typing import Any
 
-from specwhisper.engine.pair_engine import Feed, PairEngine, PairTranscription
+from specwhisper.engine.pair_engine import PairEngine, PairSession
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
@@ -20,26 +18,11 @@ from specwhisper.transcription.windows import Plan, TokenLimit
 from specwhisper.types import DEFAULT_MAX_NUM_BATCHED_TOKENS, DEFAULT_MAX_WIDTH, Candidates, Mode
 
 
-class InlineExecutor(Executor):
-    """Runs submitted calls at once, in the caller's thread."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run ``fn`` and return its result or error as a future that is done."""
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:
-            future.set_exception(error)
-        return future
-
-
 class InlinePair:
     """Transcribes with a target and, optionally, a draft in the target's vocabulary.
 
-    The reference of experiments and tests, and a simple loop for programs of one's own. Everything runs in
-    the caller's thread, encodings included, so that runs are repeatable. Each call has engines of its own
-    over the models' slots, so two calls at once would mix their texts. Use
-    :class:`specwhisper.engine.shared_pair.SharedPair` for several threads.
+    Everything runs in the caller's thread, encodings included, so that runs are repeatable. Each call has
+    engines of its own over the models' slots, so two calls at once would mix their texts.
 
     Parameters
     ----------
@@ -94,28 +77,24 @@ class InlinePair:
         """
         if options is None or isinstance(options, DecodingOptions):
             options = [options or DecodingOptions()] * len(recordings)
-        executor = InlineExecutor()
         engine = PairEngine(
             self._target,
             self._draft,
-            encoder=executor,
-            aligner=executor,
-            draft_encoder=executor,
-            reader=executor,
             max_width=max(DEFAULT_MAX_WIDTH, self._length.longest),
             max_num_batched_tokens=self._max_num_batched_tokens,
             plan=self._plan,
             edit_block=self._edit_block,
         )
         sessions = [
-            PairTranscription(str(index), index, Feed(recording), self._target.vocabulary)
+            PairSession(
+                str(index), recording, self._length, options[index], self._target.vocabulary, index=index
+            )
             for index, recording in enumerate(recordings)
         ]
         waiting = deque(sessions)
         while waiting or engine.num_sessions:
             while waiting and engine.num_sessions < self._max_sessions:
-                session = waiting.popleft()
-                engine.open(session.id, session.feed, self._length, options[session.index])
+                engine.open(waiting.popleft())
             if not engine.has_work:
                 raise RuntimeError("Draft and target wait for each other.")
             for session_id, event in engine.step():
