@@ -294,7 +294,6 @@ class TranslatedModel:
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> Callable[[], tuple[WordAlignment, ...]]:
-        """Refuse: only targets find words."""
         raise UnsupportedOption("A draft with another tokenizer finds no word times: ask the target.")
 
 

@@ -74,7 +74,6 @@ class DecoderGraph:
         return graph
 
     def _declare_inputs(self) -> None:
-        """Declare all inputs but the slots."""
         graph, rows = self._graph, range(self._num_rows)
         for name in ("ids", "positions", "unpadded", "gathered"):
             graph.input(name, np.int64, ("tokens",))
@@ -89,7 +88,6 @@ class DecoderGraph:
         self._has_row = [graph.node("Greater", "num_rows", graph.constant([row])) for row in rows]
 
     def _embedded(self) -> str:
-        """Return the embeddings of the tokens: tokens x d_model."""
         graph, table = self._graph, self._embedding
         if self._is_int8:
             rounded, scales = round_rows(table)

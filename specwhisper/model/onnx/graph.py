@@ -28,7 +28,6 @@ class Names:
     num_names: int = 0
 
     def new(self, prefix: str) -> str:
-        """Return a name that no value of the graph has yet."""
         self.num_names += 1
         return f"{prefix}_{self.num_names}"
 
@@ -94,11 +93,9 @@ class Graph:
         return self.node("Reshape", value, self.constant(shape))
 
     def cast(self, value: str, dtype: type[np.generic]) -> str:
-        """Convert the numbers of a value to another type."""
         return self.node("Cast", value, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def transpose(self, value: str, *order: int) -> str:
-        """Reorder the axes of a value."""
         return self.node("Transpose", value, perm=order)
 
     def split(self, value: str, num_parts: int) -> list[str]:

@@ -67,16 +67,13 @@ class Layers:
         self._is_int8 = is_int8
 
     def weight(self, name: str) -> str:
-        """Add a weight as it is."""
         return self._graph.weight(self._weights[name])
 
     def norm(self, value: str, name: str) -> str:
-        """Normalise rows."""
         weight, bias = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
         return self._graph.node("LayerNormalization", value, weight, bias, axis=-1, epsilon=EPSILON)
 
     def linear(self, value: str, name: str) -> str:
-        """Multiply rows by a weight, and add its bias if it has one."""
         return self._product(value, self._weights[f"{name}.weight"], self._weights.get(f"{name}.bias"))
 
     def projected(self, value: str, name: str, parts: str, *, scale: float = 1.0) -> str:

@@ -140,6 +140,5 @@ class TorchEncoder:
 
     @torch.inference_mode()
     def __call__(self, windows: Sequence[Features]) -> Sequence[Tensor]:
-        """Encode windows of equal length at once."""
         features = torch.stack([torch.from_numpy(window) for window in windows]).to(self._dtype)
         return list(self.module(features.to(self._device)).last_hidden_state.unbind())

@@ -65,7 +65,6 @@ def reason_against(device: torch.device, head_size: int) -> str | None:
 
 
 def num_splits(num_positions: int) -> int:
-    """Return the splits of cross-attention's positions."""
     return -(-num_positions // SPLIT_POSITIONS)
 
 

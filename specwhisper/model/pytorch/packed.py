@@ -244,7 +244,6 @@ class PackedRunner:
         return inputs
 
     def warm_up(self, num_rows: int, width: int) -> None:
-        """Capture every bucket that rows of up to ``width`` tokens can need."""
         for bucket in buckets_up_to(num_rows, width):
             self._bucket(bucket)
 
