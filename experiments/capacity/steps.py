@@ -26,7 +26,7 @@ from experiments.common.models.published import PUBLISHED
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.backends import open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.onnx.rounding import sums_bytes_exactly
+from specwhisper.model.onnx.layers import sums_bytes_exactly
 from specwhisper.model.threads import limit_threads, num_threads
 
 HELD = 60  # tokens in each slot: the middle of a window of speech

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import torch
 
 from experiments.gpu.weights import Weights
-from specwhisper.model.pytorch.backend import TorchBackend
+from specwhisper.model.pytorch.backend import TorchBackend, TorchEncoder
 from specwhisper.model.pytorch.decoder import CachedDecoder
-from specwhisper.model.pytorch.encoder import TorchEncoder
 
 HELD = 60  # tokens in each slot: the middle of a window
 Sizes = Sequence[tuple[int, int]]  # sessions, tokens of each
@@ -90,7 +89,6 @@ def measure_encoding(weights: Weights, batches: Sequence[int], *, dtype: str) ->
     backend = TorchBackend(
         checkpoint, max(batches), encoder=encoder, device=place.device, has_static_shapes=True
     )
-    encoder.warm_up()
     plain, decoder = weights.model_of(dtype).model.encoder, weights.decoder(dtype, max(batches))
     there = weights.features(max(batches))
     features, there = there.cpu().numpy(), there.to(getattr(torch, dtype))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.files.damage import Warnings
 from specwhisper.audio.inputs import Source
-from specwhisper.audio.speech_map import SpeechMap, placed
+from specwhisper.audio.speech import SpeechMap, placed
 from specwhisper.audio.vad_filter import find_speech, only_speech
 from specwhisper.engine.shared_pair import Prepared
 from specwhisper.model.chunked import Chunk, join

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.audio.g711 import G711, decode_g711
+from specwhisper.audio.decode import G711, decode_g711
 
 PCM_RATE = 24_000  # of OpenAI's pcm16, in Hz
 G711_RATE = 8_000

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from specwhisper.audio.g711 import G711, decode_g711
+from specwhisper.audio.decode import G711, decode_g711
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import running_gateway
 from tests.rpc.live_scripts import EVERYTHING
