@@ -28,12 +28,10 @@ PRIVATE = 4000  # one label for all codes from 3000 on, which clients may choose
 
 
 def note_error(scope: Scope, error: BaseException) -> None:
-    """Keep the error that ended a request, for its log line and the metrics."""
     scope["state"][ERROR] = error
 
 
 def note_caller(scope: Scope, name: str) -> None:
-    """Keep the caller's name, for the log line and the session limit."""
     scope["state"][CALLER] = name
 
 
@@ -44,19 +42,15 @@ def caller_of(connection: HTTPConnection) -> str:
 
 
 def has_key(connection: HTTPConnection) -> bool:
-    """Return whether the caller sent a key that the gateway knows."""
     return CALLER in connection.scope["state"]
 
 
 class AccessLog:
-    """Wraps the application."""
-
     def __init__(self, app: ASGIApp, metrics: GatewayMetrics) -> None:
         self._app = app
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request, a WebSocket or a lifespan event."""
         scope.setdefault("state", {})
         if scope["type"] == "websocket":
             await self._follow_websocket(scope, receive, send)

@@ -29,7 +29,6 @@ class CachedAnswer(Generic[T]):
         self._good_until_s = 0.0
 
     async def get(self) -> T:
-        """Return the answer; ask if there is none or it is too old."""
         now_s = asyncio.get_running_loop().time()
         if self._answer is None or (self._answer.done() and now_s >= self._good_until_s):
             self._answer = asyncio.ensure_future(self._asked())
@@ -38,7 +37,6 @@ class CachedAnswer(Generic[T]):
         return await asyncio.shield(self._answer)
 
     async def close(self) -> None:
-        """Cancel an open question."""
         if self._answer is not None:
             self._answer.cancel()
             await asyncio.gather(self._answer, return_exceptions=True)

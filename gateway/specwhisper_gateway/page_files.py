@@ -35,8 +35,6 @@ REPLAY_MODULES = (
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """A file that the gateway serves."""
-
     content: bytes
     media_type: str
 
@@ -53,7 +51,6 @@ def page_files() -> dict[str, PageFile]:
 
 
 def replay_page(recording: dict[str, Any]) -> str:
-    """Return a page that replays a recorded session without a server."""
     written = json.dumps(recording, separators=(",", ":"))
     # The transcript must not contain an end tag, which would end the script.
     return replay_template().replace(RECORDING_MARK, written.replace("<", "\\u003c"))
@@ -85,7 +82,6 @@ def samples() -> dict[str, dict[str, Any]]:
 
 @cache
 def sample_as_wav(name: str) -> bytes:
-    """Return a bundled recording as WAV, which every browser plays."""
     file = io.BytesIO()
     with wave.open(file, "wb") as out:
         out.setnchannels(1)

@@ -123,7 +123,6 @@ def sound_url(pcm: bytes) -> str:
 
 
 def _peak(pcm: bytes) -> int:
-    """Return the loudest sample of a piece, 0..255."""
     return min(255, int(np.abs(np.frombuffer(pcm, "<i2").astype(np.int32)).max(initial=0)) // 128)
 
 

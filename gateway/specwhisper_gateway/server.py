@@ -89,7 +89,6 @@ class GatewayServer(HttpServer):
 
 
 def _whole_s(seconds: float) -> int | None:
-    """Return a time as uvicorn takes it: ``None`` has no limit."""
     return None if math.isinf(seconds) else math.ceil(seconds)
 
 

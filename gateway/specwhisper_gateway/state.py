@@ -47,7 +47,6 @@ class Gateway:
 
 
 def gateway_of(connection: HTTPConnection) -> Gateway:
-    """Return the gateway that received a request or a WebSocket."""
     gateway: Gateway = connection.app.state.gateway
     return gateway
 
@@ -67,7 +66,6 @@ async def admit_later(connection: HTTPConnection) -> AsyncIterator[TakeSession]:
 
 
 async def admit(connection: HTTPConnection) -> AsyncIterator[None]:
-    """Count a transcription towards the session limits until it ends."""
     decoding_for.set(caller_of(connection))
     with gateway_of(connection).limiter.admit(caller_of(connection)):
         yield

@@ -76,7 +76,6 @@ ANSWER_OF_ERROR: dict[type[SpecWhisperError], Answer] = {
 
 
 def answer_to(error: BaseException) -> Answer:
-    """Return the answer to an error; an error that is not in the table is internal."""
     for kind in type(error).__mro__:
         if kind in ANSWER_OF_ERROR:
             return ANSWER_OF_ERROR[kind]
@@ -93,7 +92,6 @@ def headers_of(error: BaseException) -> dict[str, str]:
 def error_body(
     message: str, kind: str, *, param: str | None = None, code: str | None = None
 ) -> dict[str, Any]:
-    """Return an error's body as in OpenAI's API."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 

@@ -71,7 +71,6 @@ class HttpServer(uvicorn.Server):
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[str]:
-        """Serve, and yield the address."""
         serving = asyncio.create_task(self.serve())
         try:
             await self.ready.wait()

@@ -158,7 +158,6 @@ class EventStream(EventSourceResponse):
         super().__init__(self._written(first), headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events."""
         async with aclosing(self._events):
             try:
                 async with within_time(HTTPConnection(scope)):
@@ -181,7 +180,6 @@ class EventStream(EventSourceResponse):
 
 
 async def _send_last(send: Send, error: SpecWhisperError) -> None:
-    """End a stream with an error; give up if the client does not read it."""
     with suppress(TimeoutError):
         async with asyncio.timeout(SEND_TIMEOUT_S):
             await send({"type": "http.response.body", "body": _failure(error)})

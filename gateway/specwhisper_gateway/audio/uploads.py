@@ -91,7 +91,6 @@ async def receive_upload(request: Request, max_bytes: int) -> AsyncIterator[Uplo
 
 @contextmanager
 def errors_about(upload: Upload) -> Iterator[None]:
-    """Raise a recording's errors without its path on this machine."""
     try:
         yield
     except InvalidAudio as error:
@@ -100,7 +99,6 @@ def errors_about(upload: Upload) -> Iterator[None]:
 
 @contextmanager
 def _full_disk_as_error() -> Iterator[None]:
-    """Raise :class:`StorageFull` if the disk has no room for a file."""
     try:
         yield
     except OSError as error:

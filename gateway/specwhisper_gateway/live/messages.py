@@ -33,7 +33,6 @@ class Point(StrictModel):
     num_ends: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
     def read(self) -> ResumePoint:
-        """Return it as a value."""
         return ResumePoint(self.state, self.start_sample, self.num_ends)
 
 
@@ -48,14 +47,10 @@ class Start(_Drafting):
 
 
 class Change(_Drafting):
-    """Change whether to draft."""
-
     type: Literal["change"]
 
 
 class Finish(StrictModel):
-    """End the audio."""
-
     type: Literal["finish"]
 
 

@@ -12,7 +12,6 @@ from specwhisper_client.updates import ResumePoint, Update
 
 
 def ready(model: ModelInfo) -> dict[str, Any]:
-    """Return the pair that writes now."""
     return {"type": "ready", "target": model.target, "draft": model.draft}
 
 
@@ -41,7 +40,6 @@ def update(news: Update, resume_point: ResumePoint | None) -> dict[str, Any]:
 
 
 def speaker(utterance: Segment) -> dict[str, Any]:
-    """Return who speaks an utterance."""
     return {"type": "speaker", "utterance": utterance.utterance, "speaker": utterance.speaker}
 
 

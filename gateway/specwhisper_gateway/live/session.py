@@ -37,7 +37,6 @@ class LiveConnection:
         self._take_session = take_session
 
     async def run(self) -> None:
-        """Transcribe until all text is sent or the page is closed."""
         frames = self._peer.frames()
         start = await _first(frames)
         second = await anext(frames, None)
@@ -65,7 +64,6 @@ class LiveConnection:
         await self._peer.send({"type": "done"})
 
     async def report_error(self, error: BaseException) -> None:
-        """Send an error to the page."""
         await self._peer.send(error_event(error))
 
     async def _check_languages(self, options: DecodingOptions) -> None:
@@ -149,7 +147,6 @@ class LiveConnection:
     async def _send_speakers(
         self, utterances: asyncio.Queue[Segment | None], speakers: UtteranceSpeakers | None
     ) -> None:
-        """Send the speaker of each utterance, after its text."""
         while speakers is not None and (utterance := await utterances.get()) is not None:
             await self._peer.send(reports.speaker(await speakers.named(utterance)))
 

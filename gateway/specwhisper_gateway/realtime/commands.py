@@ -25,8 +25,6 @@ class UpdateSession:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Append audio in the session's format."""
-
     audio: bytes
     ends_utterance: bool = False
 
@@ -58,13 +56,11 @@ KNOWN = (
 
 
 def event_id_of(event: dict[str, Any]) -> str | None:
-    """Return the id that a client gave its event, for the answer."""
     event_id = event.get("event_id")
     return event_id if isinstance(event_id, str) else None
 
 
 async def read_event(frame: str | bytes) -> dict[str, Any]:
-    """Parse an event; raise :class:`InvalidEvent` if it is not valid JSON."""
     if isinstance(frame, bytes):
         raise InvalidEvent(
             "Events are JSON in text messages, and this is a binary one: send audio in base64 with "
@@ -75,7 +71,6 @@ async def read_event(frame: str | bytes) -> dict[str, Any]:
 
 
 def command_of(event: dict[str, Any]) -> Command:
-    """Return an event's command; raise :class:`InvalidEvent` if it is invalid."""
     kind = event.get("type")
     match kind:
         case "session.update" | "transcription_session.update":

@@ -54,7 +54,6 @@ class ClientSecrets:
         return value, secret
 
     def find(self, value: str) -> ClientSecret | None:
-        """Return a secret that has not expired."""
         secret = self._secrets.get(_digest(value))
         return secret if secret is not None and secret.expires_s > self._clock() else None
 

@@ -61,7 +61,6 @@ class _Running:
         return self.num_samples / self.settings.audio_format.rate
 
     def clear(self) -> None:
-        """Discard the turn."""
         self.is_cleared = True
         self.audio.discard()
         if self.work is not None:
@@ -104,7 +103,6 @@ class RealtimeConnection:
         self._waiting: asyncio.Queue[_Running | None] = asyncio.Queue()  # None: no more audio
 
     async def run(self) -> None:
-        """Answer until the client disconnects or the session fails."""
         if self._is_riva:
             await self._peer.send(riva.created_event())
         else:
@@ -120,7 +118,6 @@ class RealtimeConnection:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def report_error(self, error: BaseException, event_id: str | None = None) -> None:
-        """Send an error, with the id of the client's event that caused it."""
         await self._peer.send(error_event(error, event_id))
 
     async def _read(self) -> None:
@@ -200,7 +197,6 @@ class RealtimeConnection:
                 self._open.audio.put(replace(hint, start_sample=start_sample))
 
     async def _end_turn(self) -> None:
-        """Complete the open turn; further audio begins another one."""
         self._rest = b""
         if (running := self._open) is None:
             return
@@ -217,7 +213,6 @@ class RealtimeConnection:
             running.clear()
 
     def _close_turn(self, running: _Running) -> None:
-        """Let further audio begin another turn."""
         running.audio.finish()
         self._open = None
         self._previous_s += running.length_s

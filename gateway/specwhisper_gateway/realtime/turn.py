@@ -115,7 +115,6 @@ class RealtimeTurn:
         return bool(self._open)
 
     def on_update(self, update: Update) -> Events:
-        """Yield the events of an update."""
         if update.speech is not None and self._detects_speech and self._takes_items:
             yield from self._on_speech(update.speech, update.speech_at_s)
         for segment in update.segments:
@@ -140,7 +139,6 @@ class RealtimeTurn:
             yield from self._complete(end_s)
 
     def fail(self, error: SpecWhisperError) -> Events:
-        """Yield a failure for each committed item."""
         details = body_of(error)["error"]
         for item in self._open:
             if item.is_committed:

@@ -36,8 +36,6 @@ HEADERS = {
 
 
 class Sample(BaseModel):
-    """A bundled recording."""
-
     name: str
     title: str
     seconds: float
@@ -45,19 +43,16 @@ class Sample(BaseModel):
 
 @router.get("/")
 async def index() -> Response:
-    """Return the page."""
     return _file("index.html")
 
 
 @router.get("/page/{name}")
 async def file(name: str) -> Response:
-    """Return a file of the page."""
     return _file(name)
 
 
 @router.get("/samples")
 async def list_samples() -> list[Sample]:
-    """List the bundled recordings."""
     return [
         Sample(name=name, title=sample["title"], seconds=sample["seconds"])
         for name, sample in samples().items()
@@ -66,7 +61,6 @@ async def list_samples() -> list[Sample]:
 
 @router.get("/samples/{name}.wav")
 async def sample(name: str) -> Response:
-    """Return a bundled recording as WAV, which every browser plays."""
     if name not in samples():
         raise HTTPException(HTTPStatus.NOT_FOUND)
     return Response(await asyncio.to_thread(sample_as_wav, name), media_type="audio/wav", headers=HEADERS)

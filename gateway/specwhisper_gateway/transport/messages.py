@@ -60,12 +60,10 @@ class Problem:
 
     @property
     def name(self) -> str:
-        """The path with dots."""
         return ".".join(self.path)
 
 
 def first_problem(error: ValidationError) -> Problem:
-    """Return the first error that a :class:`StrictModel` was refused with."""
     first = error.errors(include_url=False)[0]
     path = [str(part) for part in first["loc"]]
     if first["type"] == UNKNOWN:
@@ -75,7 +73,6 @@ def first_problem(error: ValidationError) -> Problem:
 
 
 def new_id(prefix: str) -> str:
-    """Return a new id in OpenAI's format."""
     return f"{prefix}_{uuid.uuid4().hex[:24]}"
 
 
@@ -130,7 +127,6 @@ def _parse(frame: str) -> dict[str, Any]:
 
 
 def _check_shape(message: dict[str, Any]) -> None:
-    """Raise :class:`InvalidEvent` for a message with too many values or levels."""
     containers: list[Any] = [message]
     num_values = 0
     for _ in range(MAX_DEPTH):

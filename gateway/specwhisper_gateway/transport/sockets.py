@@ -112,7 +112,6 @@ class SocketRefusal:
         self._error = error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse a WebSocket."""
         socket = WebSocket(scope, receive, send)
         try:
             await socket.accept(subprotocol_of(socket))
@@ -127,7 +126,6 @@ class SocketRefusal:
 async def close_on_error(
     socket: WebSocket, peer: Peer, report: Callable[[BaseException], Awaitable[None]]
 ) -> AsyncGenerator[None]:
-    """Send a client the error that ended its session, and close with its code."""
     try:
         yield
     except Exception as error:
@@ -180,7 +178,6 @@ class Peer:
         self._idle: asyncio.Timeout | None = None  # runs while the client sends nothing
 
     async def send(self, *events: dict[str, Any]) -> None:
-        """Send events; raise :class:`ClientGone` if the client does not read them."""
         try:
             async with self._sending, asyncio.timeout(self._send_timeout_s):
                 for event in events:
@@ -192,7 +189,6 @@ class Peer:
             self._idle.reschedule(self._idle_at())
 
     async def frames(self) -> AsyncGenerator[str | bytes]:
-        """Yield the client's messages until it disconnects."""
         while True:
             try:
                 async with asyncio.timeout_at(self._idle_at()) as self._idle:

@@ -63,7 +63,6 @@ class Tally:
         self._kept: list[int] = []
 
     def count(self, statistics: SpeculationStatistics) -> None:
-        """Count what the totals have grown by since the last call."""
         for index, (counter, field, unit) in enumerate(self._counters.counters):
             before, now = self._totals[index], getattr(statistics, field)
             if now > before:
