@@ -14,8 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from specwhisper.observe.request_id import KEY, received_request_id, request_id
 from specwhisper.observe.tracing import describe_request, server_span
 from specwhisper.rpc.access import ANONYMOUS
+from specwhisper_gateway.errors import CLIENT_GONE, answer_to
 from specwhisper_gateway.metrics import GatewayMetrics
-from specwhisper_gateway.status import CLIENT_GONE, answer_to
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,16 @@ from starlette.websockets import WebSocketClose
 from specwhisper.errors import SpecWhisperError
 from specwhisper.observe.request_id import KEY, current_request_id
 from specwhisper_gateway.access_log import note_error
-from specwhisper_gateway.errors import ClientGone, ForeignPage
-from specwhisper_gateway.status import BROKEN, INVALID, answer_to, body_of, error_body, headers_of
+from specwhisper_gateway.errors import (
+    BROKEN,
+    INVALID,
+    ClientGone,
+    ForeignPage,
+    answer_to,
+    body_of,
+    error_body,
+    headers_of,
+)
 from specwhisper_gateway.transport.sockets import SocketRefusal
 
 

@@ -25,7 +25,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE
 from specwhisper_client.servers import DEFAULT_SERVER
 from specwhisper_client.streaming import StreamingClient
-from specwhisper_gateway.live import reports
+from specwhisper_gateway.live import ready_message, update_message
 from specwhisper_gateway.page_files import replay_page
 
 PEAK_MS = 50
@@ -87,8 +87,8 @@ async def recorded(
             async for update in stream:
                 if stream.model is not None and stream.model != model:
                     model = stream.model
-                    note(reports.ready(model))
-                note(reports.update(update, stream.resume_point))
+                    note(ready_message(model))
+                note(update_message(update, stream.resume_point))
             await speaking
         finally:
             speaking.cancel()

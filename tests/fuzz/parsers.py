@@ -35,7 +35,7 @@ from specwhisper.wire.status import shorten
 from specwhisper.wire.v1 import resume_point_pb2, transcription_pb2, verification_pb2
 from specwhisper_gateway.audio.fields import TranslationFields
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
-from specwhisper_gateway.live.messages import Start, read_message
+from specwhisper_gateway.live import Start, read_message
 from specwhisper_gateway.realtime.commands import Append, UpdateSession, command_of, event_id_of, read_event
 from specwhisper_gateway.realtime.formats import AudioFormat
 from specwhisper_gateway.realtime.settings import RealtimeSettings, nested

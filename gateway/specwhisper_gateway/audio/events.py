@@ -27,10 +27,9 @@ from specwhisper_client.file_transcription import FileTranscription
 from specwhisper_gateway.access_log import note_error
 from specwhisper_gateway.audio.replies import diarized, languages
 from specwhisper_gateway.audio.uploads import Upload, errors_about
-from specwhisper_gateway.errors import ClientGone
+from specwhisper_gateway.errors import ClientGone, body_of
 from specwhisper_gateway.metrics import GatewayMetrics
-from specwhisper_gateway.status import body_of
-from specwhisper_gateway.transport.deadline import within_time
+from specwhisper_gateway.state import within_time
 from specwhisper_gateway.transport.sockets import SEND_TIMEOUT_S
 
 

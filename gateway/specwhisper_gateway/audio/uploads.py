@@ -21,7 +21,7 @@ from starlette.types import Message, Receive
 from specwhisper.errors import InvalidAudio, InvalidRequest, MessageTooLarge
 from specwhisper.options import MAX_HINT_BYTES
 from specwhisper_gateway.errors import IdleTimeout, InvalidField, InvalidUpload, StorageFull
-from specwhisper_gateway.transport.deadline import within_time
+from specwhisper_gateway.state import within_time
 
 FILE, FORM = "file", "multipart/form-data"
 MAX_FIELDS = 200  # keywords[] is a list

@@ -29,7 +29,7 @@ from specwhisper.errors import SpecWhisperError
 from specwhisper.types import Segment, VoiceEvent
 from specwhisper_client.updates import Update
 from specwhisper_gateway.audio.events import Deltas
-from specwhisper_gateway.status import body_of
+from specwhisper_gateway.errors import body_of
 from specwhisper_gateway.transport.messages import new_id
 
 Events = Iterator[BaseModel]

@@ -11,8 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError, from_json
 
-from specwhisper_gateway.errors import InvalidEvent
-from specwhisper_gateway.status import body_of
+from specwhisper_gateway.errors import InvalidEvent, body_of
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # of any message; larger ones close the connection
 MAX_CONTROL_BYTES = 64 * 1024  # of a message without its audio

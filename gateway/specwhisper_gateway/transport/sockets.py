@@ -23,9 +23,8 @@ from specwhisper.errors import (
 )
 from specwhisper.rpc.addresses import is_loopback
 from specwhisper_gateway.access_log import note_error
-from specwhisper_gateway.errors import ClientGone, ForeignPage, IdleTimeout, WrongApiKey
+from specwhisper_gateway.errors import ClientGone, ForeignPage, IdleTimeout, WrongApiKey, answer_to
 from specwhisper_gateway.state import gateway_of
-from specwhisper_gateway.status import answer_to
 from specwhisper_gateway.transport.messages import error_event
 
 logger = logging.getLogger(__name__)

@@ -112,6 +112,13 @@ async def test_open_requests_and_websockets_have_no_head_deadline():
                 assert await ends(other) == b""
 
 
+@pytest.mark.parametrize("rest", ["no header\r\n\r\n", "Content-Length: -1\r\n\r\n", f"X: {'x' * 20_000}"])
+async def test_what_is_not_http_and_a_large_head_are_refused(draft, rest):
+    async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):
+        writer.write(f"GET / HTTP/1.1\r\nHost: here\r\n{rest}".encode())
+        assert (await ends(reader)).startswith(b"HTTP/1.1 400 ")
+
+
 async def test_an_idle_upload_ends_its_session(draft, monkeypatch):
     monkeypatch.setattr(uploads, "IDLE_TIMEOUT_S", 0.05)
     async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):

@@ -15,10 +15,10 @@ import pytest
 import websockets
 
 from specwhisper.errors import SessionExpired
+from specwhisper_gateway import state as lasting
 from specwhisper_gateway.access_log import ERROR
 from specwhisper_gateway.audio import events
 from specwhisper_gateway.audio.events import EventStream
-from specwhisper_gateway.transport import deadline as lasting
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
 from tests.rpc.gateways import DEPRECATED, MODEL, RECORDING, running_gateway
 from tests.rpc.live_scripts import TWO_UTTERANCES

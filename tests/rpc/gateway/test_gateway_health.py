@@ -7,7 +7,7 @@ import asyncio
 import grpc
 import pytest
 
-from specwhisper_gateway.health import CachedAnswer
+from specwhisper_gateway.state import CachedAnswer
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import running_gateway
 from tests.rpc.services import eventually

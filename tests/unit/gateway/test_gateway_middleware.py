@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from specwhisper_gateway.errors import ClientGone
-from specwhisper_gateway.transport.disconnect import cancel_on_disconnect
+from specwhisper_gateway.state import cancel_on_disconnect
 
 CLOSED = {"type": "http.disconnect"}
 

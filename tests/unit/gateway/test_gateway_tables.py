@@ -11,8 +11,14 @@ from specwhisper.errors import InvalidRequest, ServerFull, SpecWhisperError, Uns
 from specwhisper.rpc.tokens import Tokens
 from specwhisper_gateway import errors as gateway_errors
 from specwhisper_gateway.config import API_KEY, GatewayConfig, keys
-from specwhisper_gateway.errors import InvalidField
-from specwhisper_gateway.status import ANSWER_OF_ERROR, INTERNAL_ERROR, answer_to, body_of, headers_of
+from specwhisper_gateway.errors import (
+    ANSWER_OF_ERROR,
+    INTERNAL_ERROR,
+    InvalidField,
+    answer_to,
+    body_of,
+    headers_of,
+)
 
 TOKENS = Tokens({"0123456789abcdef": "anna"})
 ALL_ERRORS = {
