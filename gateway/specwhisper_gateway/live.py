@@ -16,6 +16,7 @@ from specwhisper.audio.canonical import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
 from specwhisper.errors import InvalidRequest, MessageTooLarge, SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.tasks import running
 from specwhisper.transcription.speakers import UtteranceSpeakers
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import Mode, Segment
@@ -181,18 +182,15 @@ class LiveConnection:
         await self._check_languages(stream.options)
         start_s = stream.received_s
         async with stream:
-            reading = asyncio.create_task(self._read(_chained(second, frames), stream))
-            sending = asyncio.create_task(self._send(stream, speakers))
+            work = (self._read(_chained(second, frames), stream), self._send(stream, speakers))
             try:
-                await asyncio.wait((reading, sending), return_when=asyncio.FIRST_COMPLETED)
-                if not sending.done():
-                    reading.result()
-                    raise ClientGone("The page was closed before its transcription ended.")
-                sending.result()
+                async with running(*work) as (reading, sending):
+                    await asyncio.wait((reading, sending), return_when=asyncio.FIRST_COMPLETED)
+                    if not sending.done():
+                        reading.result()
+                        raise ClientGone("The page was closed before its transcription ended.")
+                    sending.result()
             finally:
-                for task in (reading, sending):
-                    task.cancel()
-                await asyncio.gather(reading, sending, return_exceptions=True)
                 self._gateway.metrics.count(stream.statistics, stream.received_s - start_s)
         await self._peer.send({"type": "done"})
 
@@ -261,8 +259,7 @@ class LiveConnection:
     async def _send(self, stream: StreamingClient, speakers: UtteranceSpeakers | None) -> None:
         model, utterances = None, Utterances()
         complete: asyncio.Queue[Segment | None] = asyncio.Queue()
-        naming = asyncio.create_task(self._send_speakers(complete, speakers))
-        try:
+        async with running(self._send_speakers(complete, speakers)) as (naming,):
             async with aclosing(aiter(stream)) as updates:
                 async for update in updates:
                     if stream.model is not None and stream.model != model:
@@ -273,9 +270,6 @@ class LiveConnection:
                         complete.put_nowait(utterance)
             complete.put_nowait(None)
             await naming
-        finally:
-            naming.cancel()
-            await asyncio.gather(naming, return_exceptions=True)
 
     async def _send_speakers(
         self, utterances: asyncio.Queue[Segment | None], speakers: UtteranceSpeakers | None

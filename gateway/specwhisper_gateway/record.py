@@ -22,6 +22,7 @@ import typer
 from specwhisper.audio.decode import decode_file
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
+from specwhisper.tasks import running
 from specwhisper.types import SAMPLE_RATE
 from specwhisper_client.servers import DEFAULT_SERVER
 from specwhisper_client.streaming import StreamingClient
@@ -81,8 +82,7 @@ async def recorded(
         await stream.finish()
 
     async with StreamingClient(server, DecodingOptions(language=language)) as stream:
-        speaking = asyncio.create_task(speak(stream))
-        try:
+        async with running(speak(stream)) as (speaking,):
             model = None
             async for update in stream:
                 if stream.model is not None and stream.model != model:
@@ -90,9 +90,6 @@ async def recorded(
                     note(ready_message(model))
                 note(update_message(update, stream.resume_point))
             await speaking
-        finally:
-            speaking.cancel()
-            await asyncio.gather(speaking, return_exceptions=True)
     note({"type": "done"})
     return {
         "version": 1,

@@ -18,7 +18,7 @@ from specwhisper.audio.turns import decoding_for
 from specwhisper.errors import SessionExpired
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.settings.model_names import ModelNames
-from specwhisper.tasks import retrieve_error
+from specwhisper.tasks import retrieve_error, running
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.updates import ServerInfo
 from specwhisper_gateway.access_log import caller_of
@@ -140,17 +140,12 @@ async def cancel_on_disconnect(request: Request, work: Awaitable[T]) -> T:
 
     The request's body must have been read.
     """
-    working = asyncio.ensure_future(work)
-    disconnected = asyncio.create_task(_disconnected(request))
-    try:
+    async with running(work, _disconnected(request)) as (working, disconnected):
         await asyncio.wait((working, disconnected), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
             raise ClientGone("The client disconnected before it was answered.")
-        return working.result()
-    finally:
-        working.cancel()
-        disconnected.cancel()
-        await asyncio.gather(working, disconnected, return_exceptions=True)
+        result: T = working.result()
+        return result
 
 
 async def _disconnected(request: Request) -> None:

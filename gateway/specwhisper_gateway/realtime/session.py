@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.errors import InvalidRequest
 from specwhisper.rpc.tokens import SCHEME
+from specwhisper.tasks import running
 from specwhisper.transcription.hints.feed import HintFeed
 from specwhisper.types import SAMPLE_RATE, TimedHint
 from specwhisper_client.streaming import StreamingClient
@@ -33,7 +34,7 @@ from specwhisper_gateway.realtime.commands import (
     read_event,
 )
 from specwhisper_gateway.realtime.settings import RealtimeSettings, check_language, known_part, nested
-from specwhisper_gateway.realtime.turn import Items, RealtimeTurn
+from specwhisper_gateway.realtime.turn import Items, RealtimeTurn, event
 from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of, within_time
 from specwhisper_gateway.transport.access import authorization
 from specwhisper_gateway.transport.messages import error_event, new_id, warning_event
@@ -48,7 +49,7 @@ from specwhisper_gateway.transport.sockets import (
 
 
 @dataclass(slots=True)
-class _Running:
+class _Run:
     """A turn and its transcription.
 
     Attributes
@@ -64,7 +65,7 @@ class _Running:
     audio: TurnAudio
     num_samples: int = 0
     is_cleared: bool = False
-    work: asyncio.Task[None] | None = None
+    work: asyncio.Future[None] | None = None
 
     @property
     def length_s(self) -> float:
@@ -108,36 +109,31 @@ class RealtimeConnection:
         self._rest = b""  # of a sample that the next piece of audio completes
         self._previous_s = 0.0  # audio of the turns before the open one
         self._hints = HintFeed()
-        self._open: _Running | None = None  # the turn that receives audio
+        self._open: _Run | None = None  # the turn that receives audio
         self._backlog = Backlog()
-        self._waiting: asyncio.Queue[_Running | None] = asyncio.Queue()  # None: no more audio
+        self._waiting: asyncio.Queue[_Run | None] = asyncio.Queue()  # None: no more audio
 
     async def run(self) -> None:
         if self._is_riva:
             await self._peer.send(riva.created_event())
         else:
             await self._send_session("created", is_flat=self._items.is_beta)
-        tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._transcribe())]
-        try:
+        async with running(self._read(), self._transcribe()) as tasks:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def report_error(self, error: BaseException, event_id: str | None = None) -> None:
         await self._peer.send(error_event(error, event_id))
 
     async def _read(self) -> None:
         async for frame in self._peer.frames():
-            event: dict[str, Any] = {}
+            received: dict[str, Any] = {}
             try:
-                event = await read_event(frame)
-                await self._follow(command_of(event))
+                received = await read_event(frame)
+                await self._follow(command_of(received))
             except InvalidRequest as error:
-                await self.report_error(error, event_id_of(event))
+                await self.report_error(error, event_id_of(received))
             await self._backlog.has_room()
 
     async def _follow(self, command: Command) -> None:
@@ -166,9 +162,7 @@ class RealtimeConnection:
                 await self._end_turn()
             case Clear():
                 self._clear()
-                await self._send(
-                    InputAudioBufferClearedEvent(type="input_audio_buffer.cleared", event_id=new_id("event"))
-                )
+                await self._send(event(InputAudioBufferClearedEvent))
             case TimedHint():
                 self._hints.put(command)
                 self._send_hints()
@@ -178,13 +172,13 @@ class RealtimeConnection:
     def _append(self, pcm: bytes) -> None:
         if not pcm:
             return
-        running = self._open or self._begin_turn()
+        run = self._open or self._begin_turn()
         # One second at a time: other clients wait while a piece is resampled.
-        for piece in _pieces(pcm, running.settings.audio_format.rate * BYTES_PER_SAMPLE):
-            running.audio.put(piece)
-            running.num_samples += len(piece) // BYTES_PER_SAMPLE
+        for piece in _pieces(pcm, run.settings.audio_format.rate * BYTES_PER_SAMPLE):
+            run.audio.put(piece)
+            run.num_samples += len(piece) // BYTES_PER_SAMPLE
 
-    def _begin_turn(self) -> _Running:
+    def _begin_turn(self) -> _Run:
         self._take_session()
         settings = self._settings
         turn = RealtimeTurn(
@@ -193,11 +187,11 @@ class RealtimeConnection:
             detects_speech=settings.endpointing is not None,
             interim_results=settings.interim_results,
         )
-        self._open = running = _Running(turn, settings, TurnAudio(self._backlog))
-        self._waiting.put_nowait(running)
+        self._open = run = _Run(turn, settings, TurnAudio(self._backlog))
+        self._waiting.put_nowait(run)
         self._hints.restart()
         self._send_hints()
-        return running
+        return run
 
     def _send_hints(self) -> None:
         """Send the open turn new hints, whose times count the audio before the turn too."""
@@ -208,24 +202,24 @@ class RealtimeConnection:
 
     async def _end_turn(self) -> None:
         self._rest = b""
-        if (running := self._open) is None:
+        if (run := self._open) is None:
             return
-        self._close_turn(running)
-        await self._send(*running.turn.commit(running.length_s))
+        self._close_turn(run)
+        await self._send(*run.turn.commit(run.length_s))
 
     def _clear(self) -> None:
         """Discard audio that is not committed; what is committed is still completed."""
         self._rest = b""
-        if (running := self._open) is None:
+        if (run := self._open) is None:
             return
-        self._close_turn(running)
-        if not running.turn.discard():
-            running.clear()
+        self._close_turn(run)
+        if not run.turn.discard():
+            run.clear()
 
-    def _close_turn(self, running: _Running) -> None:
-        running.audio.finish()
+    def _close_turn(self, run: _Run) -> None:
+        run.audio.finish()
         self._open = None
-        self._previous_s += running.length_s
+        self._previous_s += run.length_s
 
     async def _update(self, command: UpdateSession) -> None:
         ignored: list[InvalidEvent] = []
@@ -252,28 +246,23 @@ class RealtimeConnection:
         A client has one session on the draft server, however it commits.
         """
         while True:
-            running = await self._waiting.get()
-            if running is None:
+            run = await self._waiting.get()
+            if run is None:
                 await self._peer.send(riva.last_event(self._items.transcript))
                 continue
-            if not running.is_cleared:
-                await self._run(running)
-            running.audio.forget()
+            if not run.is_cleared:
+                await self._run(run)
+            run.audio.forget()
 
-    async def _run(self, running: _Running) -> None:
+    async def _run(self, run: _Run) -> None:
         """Send a turn's audio and read its text, until the text is final or the turn is cleared."""
-        async with self._stream(running.settings) as stream:
-            feeding = asyncio.create_task(_feed(stream, running.audio))
-            work = running.work = asyncio.create_task(self._read_text(stream, running))
-            try:
+        async with self._stream(run.settings) as stream:
+            async with running(_feed(stream, run.audio), self._read_text(stream, run)) as (feeding, work):
+                run.work = work
                 await asyncio.wait((feeding, work), return_when=asyncio.FIRST_COMPLETED)
                 if feeding.done():
                     feeding.result()
                     await asyncio.wait((work,))
-            finally:
-                for task in (feeding, work):
-                    task.cancel()
-                await asyncio.gather(feeding, work, return_exceptions=True)
             if not work.cancelled():
                 work.result()
 
@@ -287,20 +276,20 @@ class RealtimeConnection:
             servers=self._gateway.client.servers,
         )
 
-    async def _read_text(self, stream: StreamingClient, running: _Running) -> None:
-        turn = running.turn
+    async def _read_text(self, stream: StreamingClient, run: _Run) -> None:
+        turn = run.turn
         try:
             async with aclosing(aiter(stream)) as updates:
                 async for update in updates:
                     await self._send(*turn.on_update(update))
-            await self._send(*turn.end(running.length_s))
+            await self._send(*turn.end(run.length_s))
         except InvalidRequest as error:
             await self._send(*turn.fail(error))
             await self.report_error(error)
-            if self._open is running:
-                self._close_turn(running)
+            if self._open is run:
+                self._close_turn(run)
         finally:
-            self._gateway.metrics.count(stream.statistics, running.length_s)
+            self._gateway.metrics.count(stream.statistics, run.length_s)
 
     async def _send_session(self, what: str, *, is_flat: bool) -> None:
         facts = {"id": self._id, "object": "realtime.transcription_session"}
