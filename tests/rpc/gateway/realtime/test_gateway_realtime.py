@@ -21,6 +21,8 @@ from tests.rpc.realtime import (
     UTTERANCE,
     base64_of,
     session,
+    settings,
+    turn,
     up_to,
 )
 from tests.rpc.services import eventually
@@ -57,9 +59,7 @@ async def test_interim_text_is_sent_on_request():
     async with gateway_for(server) as gateway:
         async with session(gateway) as connection:
             audio_input = {"transcription": {"interim_results": True}}
-            await connection.session.update(
-                session={"type": "transcription", "audio": {"input": audio_input}}
-            )
+            await connection.session.update(session=settings(**audio_input))
             updated = await connection.recv()
             await connection.input_audio_buffer.append(audio=base64_of(PCM))
             events = await up_to(connection, COMPLETED, 2)
@@ -114,7 +114,7 @@ async def test_settings_reach_the_draft_server():
     }
     server = ScriptedTranscription(EVERYTHING)
     async with gateway_for(server) as gateway, session(gateway) as connection:
-        await connection.session.update(session={"type": "transcription", "audio": {"input": audio_input}})
+        await connection.session.update(session=settings(**audio_input))
         updated = await connection.recv()
         # In pieces that cut samples in two; 16 kHz arrives byte for byte.
         for start in range(0, len(PCM), 4_243):
@@ -146,9 +146,7 @@ async def test_half_a_sample_before_a_commit_does_not_shift_the_audio_after_it()
         await connection.session.update(session=MANUAL)
         for _ in range(2):
             server.audio = b""
-            await connection.input_audio_buffer.append(audio=base64_of(PCM + b"x"))
-            await connection.input_audio_buffer.commit()
-            await up_to(connection, COMPLETED)
+            await turn(connection, PCM + b"x")
             assert server.audio == PCM
 
 
@@ -159,9 +157,7 @@ async def test_a_hint_reaches_the_turn_of_its_time():
             '{"type": "input_audio_buffer.hint", "text": "Hello", "audio_start_ms": 1200}'
         )
         for _ in range(2):
-            await connection.input_audio_buffer.append(audio=base64_of(PCM))
-            await connection.input_audio_buffer.commit()
-            await up_to(connection, COMPLETED)
+            await turn(connection)
     assert [hint.text for hint in server.hints] == ["Hello", "Hello"]
     starts = [hint.start_sample / 16_000 for hint in server.hints]
     assert starts == pytest.approx([1.2, max(0, 1.2 - SECONDS)], abs=0.001)
@@ -170,9 +166,7 @@ async def test_a_hint_reaches_the_turn_of_its_time():
 async def test_an_update_changes_only_what_it_names(gateway):
     async with session(gateway) as connection:
         for audio_input in ({"transcription": {"language": "de"}}, {"turn_detection": None}):
-            await connection.session.update(
-                session={"type": "transcription", "audio": {"input": audio_input}}
-            )
+            await connection.session.update(session=settings(**audio_input))
             updated = await connection.recv()
     assert updated.session.audio.input.transcription.language == "de"
     assert updated.session.audio.input.turn_detection is None
@@ -183,11 +177,9 @@ async def test_a_language_may_have_a_region_or_a_name(language):
     audio_input = {"transcription": {"language": language}, "turn_detection": None}
     server = ScriptedTranscription(EVERYTHING)
     async with gateway_for(server) as gateway, session(gateway) as connection:
-        await connection.session.update(session={"type": "transcription", "audio": {"input": audio_input}})
+        await connection.session.update(session=settings(**audio_input))
         updated = await connection.recv()
-        await connection.input_audio_buffer.append(audio=base64_of(PCM))
-        await connection.input_audio_buffer.commit()
-        await up_to(connection, COMPLETED)
+        await turn(connection)
     assert updated.session.audio.input.transcription.language == "de"
     assert server.config.config.decoding.languages == ["de"]
 
@@ -204,9 +196,7 @@ async def test_the_format_of_the_beta_api():
             kinds = [(await connection.recv()).type]
             await connection.send({"type": "transcription_session.update", "session": flat})
             updated = json.loads(await connection.recv_bytes())
-            await connection.input_audio_buffer.append(audio=base64_of(PCM))
-            await connection.input_audio_buffer.commit()
-            kinds += [event.type for event in await up_to(connection, COMPLETED)]
+            kinds += [event.type for event in await turn(connection)]
     assert kinds[0] == "transcription_session.created"
     assert updated["type"] == "transcription_session.updated"
     assert updated["session"]["input_audio_transcription"]["language"] == "en"
@@ -232,9 +222,7 @@ async def test_cleared_audio_is_discarded():
 async def test_committed_silence_has_no_text():
     server = ScriptedTranscription(TWO_UTTERANCES[:1])
     async with gateway_for(server) as gateway, session(gateway) as connection:
-        await connection.input_audio_buffer.append(audio=base64_of(bytes(9_600)))
-        await connection.input_audio_buffer.commit()
-        events = await up_to(connection, COMPLETED)
+        events = await turn(connection, bytes(9_600))
     assert [event.type for event in events] == [*UTTERANCE[2:], COMPLETED]
     assert events[-1].transcript == ""
 

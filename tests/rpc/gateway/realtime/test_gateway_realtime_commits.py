@@ -10,7 +10,17 @@ from specwhisper_gateway.transport import sockets
 from tests.rpc.client_scripts import ScriptedTranscription
 from tests.rpc.gateways import gateway_for, running_gateway
 from tests.rpc.live_scripts import EVERYTHING
-from tests.rpc.realtime import COMPLETED, SAME_RATE, UTTERANCE, base64_of, close_code, pieces, session, up_to
+from tests.rpc.realtime import (
+    COMPLETED,
+    SAME_RATE,
+    UTTERANCE,
+    base64_of,
+    close_code,
+    pieces,
+    session,
+    turn,
+    up_to,
+)
 from tests.rpc.speaking import speaking_pair
 
 pytestmark = pytest.mark.usefixtures("energy_vad")
@@ -25,9 +35,7 @@ async def test_silence_is_committed_and_completed_without_text(detects_speech):
             turn_detection = {"type": "server_vad"} if detects_speech else None
             await connection.session.update(session=settings(turn_detection=turn_detection))
             for _ in range(2):
-                await connection.input_audio_buffer.append(audio=base64_of(bytes(2 * SAMPLE_RATE)))
-                await connection.input_audio_buffer.commit()
-                events = await up_to(connection, COMPLETED)
+                events = await turn(connection, bytes(2 * SAMPLE_RATE))
                 kinds = [event.type for event in events]
                 assert kinds.index(COMMITTED) < kinds.index(COMPLETED)
                 assert events[-1].transcript == ""
@@ -52,8 +60,8 @@ class Busy(ScriptedTranscription):
 async def send(connection, turns):
     """Send turns, and a commit after each."""
     await connection.session.update(session=settings(turn_detection=None))
-    for turn in turns:
-        for piece in pieces(turn):
+    for each in turns:
+        for piece in pieces(each):
             await connection.input_audio_buffer.append(audio=base64_of(piece))
         await connection.input_audio_buffer.commit()
 

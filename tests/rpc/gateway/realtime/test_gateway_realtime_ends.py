@@ -15,7 +15,6 @@ from tests.rpc.gateway.test_gateway_bounds import connected, ends, handshake
 from tests.rpc.gateways import api_settings, gateway_for, running_gateway
 from tests.rpc.live_scripts import EVERYTHING, TWO_UTTERANCES
 from tests.rpc.realtime import (
-    COMPLETED,
     DELTA,
     MANUAL,
     PCM,
@@ -24,6 +23,8 @@ from tests.rpc.realtime import (
     close_code,
     refusal,
     session,
+    settings,
+    turn,
     up_to,
 )
 from tests.rpc.services import eventually
@@ -56,7 +57,7 @@ TOO_LARGE = "message_too_large"
 )
 async def test_settings_that_are_not_supported(gateway, audio_input, param):
     async with session(gateway) as connection:
-        update = {"type": "transcription", "audio": {"input": audio_input}}
+        update = settings(**audio_input)
         await connection.send({"type": "session.update", "session": update, "event_id": "mine"})
         refused = await connection.recv()
         await connection.session.update(session=MANUAL)  # the session continues
@@ -104,13 +105,12 @@ async def test_what_has_no_effect_is_ignored_with_a_warning(gateway, kind):
         assert f"{path}{name} " in warning["warning"]["message"]
     for name in ("session.include", "session.instructions", f"{path}turn_detection.create_response"):
         assert f"{name} " in warning["warning"]["message"]
-    settings = updated["session"]
+    applied = updated["session"]
     if kind == "session.update":
-        settings = settings["audio"]["input"] | {
-            "input_audio_transcription": settings["audio"]["input"]["transcription"]
-        }
-    assert settings["input_audio_transcription"]["language"] == "de"
-    assert settings["turn_detection"]["threshold"] == 0.7
+        applied = applied["audio"]["input"]
+        applied["input_audio_transcription"] = applied["transcription"]
+    assert applied["input_audio_transcription"]["language"] == "de"
+    assert applied["turn_detection"]["threshold"] == 0.7
     assert about_its_own["warning"]["message"] == "session.id is not known. session.object is not known."
 
 
@@ -172,9 +172,7 @@ async def test_an_unknown_event_does_not_end_the_session(frame, code):
     async with gateway_for(ScriptedTranscription(EVERYTHING)) as gateway, session(gateway) as connection:
         await connection.send_raw(frame)
         refused = await connection.recv()
-        await connection.input_audio_buffer.append(audio=base64_of(PCM))
-        await connection.input_audio_buffer.commit()
-        completed = (await up_to(connection, COMPLETED))[-1]
+        completed = (await turn(connection))[-1]
     assert (refused.type, refused.error.code) == ("error", code)
     assert completed.transcript == "Hello there."
 

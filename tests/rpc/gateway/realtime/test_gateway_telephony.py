@@ -8,7 +8,7 @@ from specwhisper.audio.g711 import G711, decode_g711
 from tests.rpc.client_scripts import ScriptedTranscription
 from tests.rpc.gateways import gateway_for
 from tests.rpc.live_scripts import EVERYTHING
-from tests.rpc.realtime import COMPLETED, PCM, base64_of, session, up_to
+from tests.rpc.realtime import COMPLETED, PCM, base64_of, session, settings, up_to
 
 SOUND = PCM[:16_000]  # 2 s at 8 kHz
 
@@ -21,7 +21,7 @@ async def test_g711_is_decoded(name, beta_name, law):
     server = ScriptedTranscription(EVERYTHING)
     async with gateway_for(server) as gateway, session(gateway) as connection:
         audio_input = {"format": {"type": name}, "turn_detection": None}
-        await connection.session.update(session={"type": "transcription", "audio": {"input": audio_input}})
+        await connection.session.update(session=settings(**audio_input))
         updated = await connection.recv()
         for start in range(0, len(SOUND), 161):  # an odd number of samples
             await connection.input_audio_buffer.append(audio=base64_of(SOUND[start : start + 161]))
