@@ -35,6 +35,10 @@ from specwhisper_gateway.transport.sockets import (
 )
 
 MAX_STATE_CHARACTERS = 16_384  # of base64; more than any state has
+MAX_AUDIO_BYTES = 256 * 1024
+RECONNECT_S = 10.0  # after it, the page shows that the connection is lost
+
+router = APIRouter()
 
 
 class _Drafting(StrictModel):
@@ -153,10 +157,6 @@ def _statistics(statistics: SpeculationStatistics) -> dict[str, Any]:
     }
 
 
-MAX_AUDIO_BYTES = 256 * 1024
-RECONNECT_S = 10.0  # after it, the page shows that the connection is lost
-
-
 class LiveConnection:
     """Runs a transcription for the page.
 
@@ -172,7 +172,7 @@ class LiveConnection:
 
     async def run(self) -> None:
         frames = self._peer.frames()
-        start = await _first(frames)
+        start = await _start(await anext(frames, None))
         second = await anext(frames, None)
         if second is None:
             raise ClientGone("The page was closed before it sent any audio.")
@@ -278,12 +278,13 @@ class LiveConnection:
             await self._peer.send(_speaker(await speakers.named(utterance)))
 
 
-async def _first(frames: AsyncGenerator[str | bytes]) -> Start:
-    async for frame in frames:
-        if isinstance(frame, str) and isinstance(message := await read_message(frame), Start):
-            return message
+async def _start(frame: str | bytes | None) -> Start:
+    if frame is None:
+        raise ClientGone("The page was closed before it started.")
+    message = await read_message(frame) if isinstance(frame, str) else None
+    if not isinstance(message, Start):
         raise InvalidEvent("A stream begins with a message of type 'start'; this one does not.")
-    raise ClientGone("The page was closed before it started.")
+    return message
 
 
 async def _chained(first: str | bytes, others: AsyncGenerator[str | bytes]) -> AsyncGenerator[str | bytes]:
@@ -297,9 +298,6 @@ async def _forward(stream: StreamingClient, pcm: bytes) -> None:
         raise MessageTooLarge(f"The audio message has {len(pcm)} bytes; the limit is {MAX_AUDIO_BYTES}.")
     async with stall_timeout():
         await stream.send(pcm)
-
-
-router = APIRouter()
 
 
 async def check_page(connection: HTTPConnection) -> None:

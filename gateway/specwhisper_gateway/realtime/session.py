@@ -23,15 +23,13 @@ from specwhisper_gateway.errors import InvalidEvent, InvalidField
 from specwhisper_gateway.realtime import riva
 from specwhisper_gateway.realtime.backlog import Backlog, TurnAudio
 from specwhisper_gateway.realtime.commands import (
-    Append,
-    Clear,
-    Command,
-    CommitAudio,
-    Done,
-    UpdateSession,
-    command_of,
+    audio_of,
+    ends_utterance,
     event_id_of,
+    hint_of,
     read_event,
+    session_of,
+    unknown_event,
 )
 from specwhisper_gateway.realtime.settings import RealtimeSettings, check_language, known_part, nested
 from specwhisper_gateway.realtime.turn import Items, RealtimeTurn, event
@@ -131,43 +129,47 @@ class RealtimeConnection:
             received: dict[str, Any] = {}
             try:
                 received = await read_event(frame)
-                await self._follow(command_of(received))
+                await self._follow(received)
             except InvalidRequest as error:
                 await self.report_error(error, event_id_of(received))
             await self._backlog.has_room()
 
-    async def _follow(self, command: Command) -> None:
-        match command:
-            case Append(audio, ends_utterance):
+    async def _follow(self, received: dict[str, Any]) -> None:
+        match received.get("type"):
+            case "input_audio_buffer.append":
+                audio = audio_of(received)
                 if self._is_riva:
                     audio = self._pieces.samples_of(audio)
                 samples, self._rest = self._settings.audio_format.decode(self._rest + audio)
                 self._append(samples)
-                if ends_utterance:
+                if ends_utterance(received):
                     self._pieces.finish()
                     await self._end_turn()
-            case CommitAudio() if self._is_riva:
-                pass  # the client commits every piece
-            case Done():
-                if not self._is_riva:
-                    raise InvalidEvent("input_audio_buffer.done is an event of Riva's client.", "type")
-                await self._end_turn()
-                self._waiting.put_nowait(None)
-            case CommitAudio():
+            case "input_audio_buffer.commit":
+                if self._is_riva:
+                    return  # the client commits every piece
                 if self._open is None:
                     raise InvalidEvent(
                         "Error committing input audio buffer: it is empty.",
                         code="input_audio_buffer_commit_empty",
                     )
                 await self._end_turn()
-            case Clear():
+            case "input_audio_buffer.clear":
                 self._clear()
                 await self._send(event(InputAudioBufferClearedEvent))
-            case TimedHint():
-                self._hints.put(command)
+            case "input_audio_buffer.hint":
+                self._hints.put(hint_of(received))
                 self._send_hints()
-            case UpdateSession():
-                await self._update(command)
+            case "input_audio_buffer.done":
+                if not self._is_riva:
+                    raise InvalidEvent("input_audio_buffer.done is an event of Riva's client.", "type")
+                await self._end_turn()
+                self._waiting.put_nowait(None)
+            case "session.update" | "transcription_session.update" as kind:
+                is_flat = kind == "transcription_session.update"
+                await self._update(session_of(received), event_id_of(received), is_flat=is_flat)
+            case kind:
+                raise unknown_event(kind)
 
     def _append(self, pcm: bytes) -> None:
         if not pcm:
@@ -221,12 +223,12 @@ class RealtimeConnection:
         self._open = None
         self._previous_s += run.length_s
 
-    async def _update(self, command: UpdateSession) -> None:
+    async def _update(self, update: dict[str, Any], event_id: str | None, *, is_flat: bool) -> None:
         ignored: list[InvalidEvent] = []
         if self._is_riva:
-            settings = riva.updated(self._settings, command.session)
+            settings = riva.updated(self._settings, update)
         else:
-            session, ignored = known_part(nested(command.session) if command.is_flat else command.session)
+            session, ignored = known_part(nested(update) if is_flat else update)
             settings = self._settings.updated(session)
         if settings.model != self._settings.model:
             name = await self._gateway.model_names.resolve(settings.model)
@@ -237,8 +239,8 @@ class RealtimeConnection:
             await self._end_turn()  # a running transcription keeps its settings
         self._settings = settings
         if ignored:
-            await self._peer.send(warning_event(ignored, command.event_id))
-        await self._send_session("updated", is_flat=command.is_flat)
+            await self._peer.send(warning_event(ignored, event_id))
+        await self._send_session("updated", is_flat=is_flat)
 
     async def _transcribe(self) -> None:
         """Run the turns one by one.
