@@ -131,7 +131,7 @@ class AccessLog:
 
 
 def _failure_of(scope: Scope) -> BaseException | None:
-    """Return the error that ended a request, unless the client has to mend it."""
+    """Return the error that ended a request, unless it is the client's fault."""
     error: BaseException | None = scope["state"].get(ERROR)
     is_ours = error is not None and answer_to(error).status >= HTTPStatus.INTERNAL_SERVER_ERROR
     return error if is_ours else None

@@ -98,7 +98,7 @@ async def transcript_events(
     ----------
     beside : finds the turns of speakers, if it finds any; then an event for each speaker's part of the text
         comes before the last one.
-    interim_results : whether to yield text that may change, too.
+    interim_results : whether to yield text that may still change as well.
     """
     deltas, shown = Deltas(), TextInterimEvent(verified="", stable="", tentative="")
     with errors_about(upload):

@@ -60,7 +60,7 @@ async def reply(fields: AudioFields, transcript: Transcription) -> Response:
             return _json(_dumped(diarized(transcript)))
         case "json":
             return _json(_dumped(plain(fields, transcript)))
-    raise ValueError(f"{fields.response_format} is no format of a reply.")
+    raise ValueError(f"{fields.response_format} isn't a format of a reply.")
 
 
 def plain(fields: AudioFields, transcript: Transcription) -> TranscriptionReply | Translation:

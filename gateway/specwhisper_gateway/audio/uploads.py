@@ -30,7 +30,7 @@ MAX_FIELD_BYTES = 64 * 1024  # a prompt has some hundred bytes
 MAX_SAMPLE_BYTES = 3 * 1024 * 1024
 MAX_BYTES_OF = {"hint": MAX_HINT_BYTES, "known_speaker_references": MAX_SAMPLE_BYTES}
 IDLE_TIMEOUT_S = 30.0  # for a client that stops in the middle: it counts as a session
-MIN_BYTES_PER_S = 4_000  # less than any network that audio is sent over; slower ones are idle, too
+MIN_BYTES_PER_S = 4_000  # less than any network that audio is sent over; slower clients count as idle
 TEMPORARY_PREFIX = "specwhisper-upload-"
 SUFFIX = re.compile(r"\.[a-zA-Z0-9]{1,8}\Z")
 

@@ -22,7 +22,7 @@ class ClientSecret:
     Attributes
     ----------
     caller : name of the key with which it was requested; limits count its sessions as that caller's.
-    settings : of the session.
+    settings : the settings its sessions start with.
     expires_s : Unix time until which it opens sessions; an open session continues.
     """
 

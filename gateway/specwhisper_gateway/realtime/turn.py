@@ -88,7 +88,7 @@ class _Item:
     is_committed: bool = False
     id: str = field(default_factory=lambda: new_id("item"))
     deltas: Deltas = field(default_factory=Deltas)
-    interim: tuple[str, ...] = ("", "", "")  # as the client has it
+    interim: tuple[str, ...] = ("", "", "")  # last sent to the client
 
 
 class RealtimeTurn:
@@ -100,7 +100,7 @@ class RealtimeTurn:
     ----------
     start_s : audio of the session before the turn, in seconds.
     detects_speech : whether the server finds where utterances begin and end.
-    interim_results : whether to yield text that may change, too.
+    interim_results : whether to yield text that may still change as well.
     """
 
     def __init__(

@@ -80,7 +80,7 @@ def error_event(error: BaseException, event_id: str | None = None) -> dict[str, 
 
     Parameters
     ----------
-    event_id : of the client's event that caused it.
+    event_id : the client's event that caused it.
     """
     details = body_of(error)["error"] | {"event_id": event_id}
     return {"type": "error", "event_id": new_id("event"), "error": details}

@@ -103,7 +103,7 @@ class SocketRefusal:
     """An application that accepts a WebSocket to send it an error, and closes it.
 
     Of a refused handshake most clients show no more than its status, and browsers nothing. An accepted socket
-    costs no more than a connection that sends nothing: it is no session, its messages are discarded, it
+    costs no more than a connection that sends nothing: it takes no session, its messages are discarded, it
     counts towards ``--max-connections``, and it is cut after some seconds if the client does not close it.
     """
 

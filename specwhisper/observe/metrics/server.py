@@ -21,7 +21,7 @@ class ServerMetrics(Registry):
     Parameters
     ----------
     prefix : prefix of every name.
-    model, dtype, device : of the model that the server runs.
+    model, dtype, device : the model that the server runs.
     """
 
     def __init__(self, prefix: str, *, model: str, dtype: str, device: str) -> None:
