@@ -35,8 +35,8 @@ from specwhisper.wire.status import shorten
 from specwhisper.wire.v1 import resume_point_pb2, transcription_pb2, verification_pb2
 from specwhisper_gateway.audio.fields import TranslationFields
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
-from specwhisper_gateway.live.messages import Start, read_message
-from specwhisper_gateway.realtime.commands import Append, UpdateSession, command_of, event_id_of, read_event
+from specwhisper_gateway.live import Start, read_message
+from specwhisper_gateway.realtime.commands import audio_of, event_id_of, hint_of, read_event, session_of
 from specwhisper_gateway.realtime.formats import AudioFormat
 from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
 from specwhisper_riva.audio import StreamedAudio
@@ -176,12 +176,15 @@ def realtime_event(data: bytes) -> None:
     """Parse an event of a realtime session, and apply its settings."""
     event = asyncio.run(read_event(_frame(data)))
     event_id_of(event)
-    match command_of(event):
-        case Append(audio):
+    match event.get("type"):
+        case "input_audio_buffer.append":
             with suppress(InvalidRequest):  # an incomplete sample
-                AudioFormat().decode(audio)
-        case UpdateSession(session, is_flat):
-            settings = RealtimeSettings().updated(nested(session) if is_flat else session)
+                AudioFormat().decode(audio_of(event))
+        case "input_audio_buffer.hint":
+            hint_of(event)
+        case "session.update" | "transcription_session.update" as kind:
+            session = session_of(event)
+            settings = RealtimeSettings().updated(session if kind == "session.update" else nested(session))
             codec.decoding_options_to_proto(settings.options())  # sent on to the target
             json.dumps([settings.describe(), settings.describe_flat()]).encode()  # can be sent
 
