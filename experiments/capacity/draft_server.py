@@ -77,7 +77,6 @@ def draft_server(
 def measure(
     name: str, target: str, arguments: Sequence[str], sample: Sample, max_tokens: int | None, starts: int
 ) -> Footprint:
-    """Measure a draft server that has drafted for one session, then start it several times."""
     cores = available_cores()
     with ExitStack() as stack:
         server = stack.enter_context(running_process(TARGET, "--model", target, cores=cores[:1]))

@@ -136,7 +136,6 @@ def steps(
 
 
 def measure_shape(name: str, machine: Machine, rounds: int, seed: int, console: Console) -> list[Row]:
-    """Time every precision and size of one shape, in a new order each round."""
     model, checkpoint = build_checkpoint(replace(PUBLISHED[name], encoder_layers=1, seed=seed), name)
     subjects: dict[str, Subject] = {THEIRS: Transformers(model, held=HELD)}
     subjects |= {dtype: Ours(replace(checkpoint, dtype=dtype), slots=8, held=HELD) for dtype in PRECISIONS}
@@ -163,7 +162,6 @@ def measure_shape(name: str, machine: Machine, rounds: int, seed: int, console: 
 
 
 def find_bars(table: list[Row], seed: int) -> list[Bar]:
-    """Hold the figures against what the engine is to reach."""
     by_key = {(row.shape, row.name, row.rows, row.width): row for row in table}
     bars = []
     for shape, width, bound in (("tiny", 1, 0.4), ("small", 5, 0.5)):
@@ -181,7 +179,6 @@ def find_bars(table: list[Row], seed: int) -> list[Bar]:
 
 
 def print_table(table: list[Row], seed: int, console: Console) -> None:
-    """Print every row beside its floor and, where it has one, its counterpart in transformers."""
     theirs = {(row.shape, row.rows, row.width): row for row in table if row.name == THEIRS}
     shown = Table(
         "shape", "decoder", "sessions x tokens", "ms (quartiles)", "floor, ms", "times", "/ transformers"

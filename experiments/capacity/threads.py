@@ -106,7 +106,6 @@ def count_passes(pair: SpeculativeWhisper) -> list[int]:
 
 
 def cuts(samples: Sequence[Sample], count: int, random: np.random.Generator) -> list[NDArray[np.int16]]:
-    """Cut pieces of random lengths from random places, as many from each recording."""
     found = []
     for number in range(count):
         pcm = np.frombuffer(samples[number % len(samples)].pcm, "<i2")
@@ -119,7 +118,6 @@ def cuts(samples: Sequence[Sample], count: int, random: np.random.Generator) -> 
 def transcribe_all(
     pair: SpeculativeWhisper, recordings: Sequence[NDArray[np.int16]], num_threads: int
 ) -> list[str]:
-    """Transcribe each recording in a call of its own, by so many threads that begin at once."""
     together = threading.Barrier(num_threads)
     with ThreadPoolExecutor(num_threads, initializer=together.wait) as pool:
         return list(pool.map(lambda audio: pair.transcribe(audio, language="en").text, recordings))

@@ -47,8 +47,6 @@ def scripted_checkpoint(name: str = "scripted", **changes: Any) -> Checkpoint:
 
 
 class PacedModel(SpeechOrNoiseModel):
-    """A scripted model whose forward pass takes a fixed time."""
-
     def __init__(self, num_slots: int, *, pass_ms: float, seed: int = 0, error_rate: float = 0.0) -> None:
         super().__init__(num_slots, vocabulary=SPOKEN_MULTILINGUAL, seed=seed, error_rate=error_rate)
         self._pass_s = pass_ms / 1_000

@@ -87,7 +87,6 @@ def _spoken(audio: np.ndarray, text: str) -> Spoken:
 
 
 def bytes_on_disk(name: str) -> int:
-    """Return the size of a model's folder, or of what the hub's cache has of it."""
     source = resolve(name)
     folder = Path(source) if Path(source).is_dir() else Path(snapshot_download(source, local_files_only=True))
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

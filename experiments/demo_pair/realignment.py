@@ -58,7 +58,6 @@ class Agreement:
 
     @property
     def mean_run(self) -> float:
-        """Mean number of tokens that hold, where the draft realigns."""
         return sum(self.runs) / max(1, len(self.runs))
 
 

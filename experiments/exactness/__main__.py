@@ -12,7 +12,6 @@ from rich.table import Table
 from experiments.common.bench.program import Program, program
 from experiments.common.bench.report import Bar
 from experiments.exactness.fuzz import Outcome, all_values, bars_of_fuzzed, drawn, run_drawn
-from experiments.exactness.languages import languages
 from experiments.exactness.matrix import Result, decoded, rows, run_reduced, run_row
 from specwhisper.types import DTYPES
 
@@ -23,7 +22,6 @@ REDUCED_COLUMNS = ("row", "recordings", "tokens", "differences", "largest margin
 Only = Annotated[str, typer.Option(help="Only rows whose name contains this.")]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
-app.command()(languages)
 
 
 @app.command()

@@ -185,8 +185,6 @@ def _options(random: Random) -> DecodingOptions:
 
 
 class Outcome(StrEnum):
-    """The outcome of a case."""
-
     SAME = "same"  # every text equals transformers'
     REFUSED = "refused"  # by one of our errors, as it must be
     OURS_ONLY = "ours only"  # transformers raises an error or never ends; our texts are equal to each other
@@ -218,7 +216,6 @@ def bars_of_fuzzed(results: list[Fuzzed]) -> list[Bar]:
 
 
 def run_drawn(drawn: Drawn) -> Fuzzed:
-    """Decode a case in every way and judge it."""
     with TemporaryDirectory() as directory:
         folder = Path(directory)
         drawn.save(folder)
@@ -282,7 +279,6 @@ def judged_refusal(drawn: Drawn, error: SpecWhisperError, theirs: OracleText | E
 
 
 def _transformers(drawn: Drawn, folder: Path, pcm: bytes, options: DecodingOptions) -> OracleText | Exception:
-    """Return transformers' text, or what it raises."""
     try:
         model = WhisperForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
         for value in drawn.values:
@@ -295,7 +291,6 @@ def _transformers(drawn: Drawn, folder: Path, pcm: bytes, options: DecodingOptio
 
 
 def _noisy(checkpoint: Checkpoint) -> WhisperModel:
-    """Return a draft: the checkpoint with noise on its weights."""
     random = np.random.default_rng(0)
     noisy = {
         name: weight + random.normal(0, 0.005, weight.shape).astype(np.float32)

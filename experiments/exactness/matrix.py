@@ -89,7 +89,6 @@ class Result:
 
 
 def run_row(row: Row) -> Result:
-    """Decode a case in every way and compare."""
     made, num_slots = row.make(), row.num_slots
     batch, result = made.batch, Result(row.name)
     for text in batch.oracles:
@@ -113,8 +112,6 @@ def run_row(row: Row) -> Result:
 
 @dataclass
 class Reduced:
-    """Differences of a row in reduced precision."""
-
     name: str
     num_recordings: int = 0
     num_tokens: int = 0  # compared, over all pairs: up to where a recording's two texts part
@@ -157,7 +154,6 @@ def _num_same(a: tuple[int, ...], b: tuple[int, ...]) -> int:
 
 
 def decoded(run: Callable[[Any], T], chosen: Sequence[Any], console: Console) -> list[T]:
-    """Decode rows or drawn checkpoints, one on each core."""
     spawn = {"mp_context": get_context("spawn"), "initializer": be_quiet_and_single}
     results: list[T] = []
     with ProcessPoolExecutor(len(available_cores()), **spawn) as processes, console.status("") as status:

@@ -130,7 +130,6 @@ class LiveRequest:
 
     @property
     def expected(self) -> dict[int, list[int]]:
-        """The words of each utterance."""
         words = spoken_utterances(self.pcm)
         return words if self.has_utterances else {1: [word for of_one in words.values() for word in of_one]}
 
@@ -140,8 +139,6 @@ Request = FileRequest | LiveRequest
 
 @dataclass(eq=False, slots=True)
 class Client:
-    """A client and its log."""
-
     request: Request
     folder: Path  # of the recordings
     restarts: bool = False  # it starts again if it finds no server before its first update, as people do
@@ -175,7 +172,6 @@ class Client:
         return self.log.error is None and list(map(final_of, self.log.segments)) == expected
 
     async def run(self, server: str | TranscriptionClient) -> None:
-        """Transcribe at one of the addresses, or over connections that others use too."""
         await asyncio.sleep(self.request.start_after_s)
         self.began_s = monotonic()
         try:
@@ -265,7 +261,6 @@ async def run_all(clients: Sequence[Client], server: str | TranscriptionClient) 
 def recorded(
     num: int, length_s: float, folder: Path, *, mode: Mode | None = Mode.FULL, **settings: Any
 ) -> list[Client]:
-    """Return clients with a few different recordings."""
     requests = (FileRequest(length_s, number % 3, mode=mode) for number in range(num))
     return [Client(request, folder, **settings) for request in requests]
 

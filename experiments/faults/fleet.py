@@ -46,7 +46,6 @@ SEEDS = {Weights.OLD: 0, Weights.NEW: 1}
 
 
 def serving(weights: Weights = Weights.OLD, **settings: Any) -> dict[str, Any]:
-    """Return the settings of a target."""
     return {"pass_ms": 6.0, "seed": SEEDS[weights], "weights": weights.value} | settings
 
 
@@ -252,7 +251,6 @@ async def measure_spread(run: Program) -> Result:
 
 
 def _num_opened(logs: Path, server: ForkedServer) -> int:
-    """Count the sessions that a server has opened."""
     lines = (logs / f"{server.name}.log").read_text().splitlines()
     return sum(json.loads(line)["message"] == "session opened" for line in lines)
 
@@ -263,8 +261,6 @@ MAX_SAID_S = 9.0  # the engine is looked at four times in its time limit, and th
 
 @dataclass(slots=True)
 class HungRound:
-    """One hang, and the sessions that opened during it."""
-
     at_once: Sequence[Client]
     afterwards: Sequence[Client]  # once it was known
     said_s: float  # from the hang until health and metric reported it

@@ -43,7 +43,6 @@ async def opened(address: str, **options: Any) -> tuple[StreamReader, StreamWrit
 
 
 def upgrade(path: str) -> bytes:
-    """Return the request for a WebSocket."""
     return (
         f"GET {path} HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
         "sec-websocket-version: 13\r\nsec-websocket-key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
@@ -102,7 +101,6 @@ async def measure_messages(run: Program) -> Result:
 
 
 def bound_ms(alone_ms: Sequence[float]) -> float:
-    """Return the bar of a delay beside GETs that take so long on this machine, now."""
     return 3 * median_high(alone_ms) + 50.0
 
 
@@ -128,7 +126,6 @@ async def longest_ms(address: str, meanwhile: Awaitable[None]) -> float:
 
 @asynccontextmanager
 async def timed(ask: Callable[[], Awaitable[object]], every_s: float) -> AsyncIterator[list[float]]:
-    """Ask again and again; give the times that it took."""
     took_s: list[float] = []
 
     async def repeat() -> None:
@@ -267,7 +264,6 @@ async def measure_beside(run: Program) -> Result:
 
 
 async def _recordings_s(gateway: str, folder: Path, rounds: int) -> tuple[list[float], list[float]]:
-    """Transcribe recordings; return their times, and those of metrics meanwhile."""
     took_s = []
 
     async def ask() -> None:

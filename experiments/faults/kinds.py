@@ -63,7 +63,6 @@ async def stop(world: World) -> None:
 
 
 async def stop_until_left(world: World) -> None:
-    """Stop the server until a session has left."""
     world.mark_fault()
     with stopped(world.victim):
         while not any(client.log.progress_s[-1:] > [world.fault_began_s + 1] for client in world.clients):
@@ -88,7 +87,6 @@ async def garble(world: World) -> None:
 
 
 async def cut(world: World) -> None:
-    """Reset all connections and refuse new ones, for a while."""
     world.mark_fault()
     upstreams = [place.upstream for place in world.places]
     for place in world.places:
@@ -133,7 +131,6 @@ async def spoil_candidates(world: World) -> None:
 
 
 def edits(random: Random) -> EditBlock:
-    """Return an edit that loses, repeats and reorders the blocks of one session."""
     late: list[Candidates] = []
 
     def edit(block: Candidates) -> Sequence[Candidates]:
@@ -156,7 +153,6 @@ async def drain(world: World) -> None:
 
 
 async def drain_again(world: World) -> None:
-    """Repeat the signals while the target drains."""
     world.mark_fault()
     ending = asyncio.create_task(world.drain(world.victim))
     while not ending.done():
@@ -174,7 +170,6 @@ async def drain_expired(world: World) -> None:
 
 
 async def redeploy(world: World) -> None:
-    """Replace each target in turn: start a new one, then drain the old one."""
     world.mark_fault()
     free = world.places[-1]
     for place in world.places[:-1]:

@@ -104,7 +104,6 @@ class ClientLog:
 
 
 def final_of(segment: Segment) -> Final:
-    """Return the parts of a segment that must be equal."""
     return (
         round(segment.start_s, 3),
         round(segment.end_s, 3),

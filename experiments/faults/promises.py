@@ -89,7 +89,6 @@ async def _cancelled(servers: Servers, *calls: Any, most: int = 0) -> float:
 
 
 async def _leave_in_queue(servers: Servers) -> float:
-    """Cancel sessions that open between two forward passes of others."""
     num_queued = 6
     target, draft = servers.all
     async with AsyncExitStack() as stack:
@@ -165,7 +164,6 @@ async def measure_flood(run: Program) -> Result:
 
 
 async def _open(stub: TranscriptionStub) -> tuple[float, bool]:
-    """Open a session without a free slot; return its time, and whether it was refused with a pushback."""
     began_s = monotonic()
     call = with_true_status(stub.StreamingRecognize())
     with suppress(grpc.aio.AioRpcError):  # the call may be refused before the first write
@@ -250,7 +248,6 @@ async def measure_slow_reader(run: Program) -> Result:
 
 
 async def _run_for(lasts_s: float, address: str, folder: Path) -> list[Client]:
-    """Run three sessions at a time, one after the other."""
     clients: list[Client] = []
     until_s = monotonic() + lasts_s
 
@@ -462,7 +459,6 @@ class _Silent(BadNetwork):
     async def Share(
         self, requests: AsyncIterator[verification_pb2.ShareRequest], context: Any
     ) -> AsyncIterator[verification_pb2.ShareResponse]:
-        """Forward a few responses with events."""
         num_left = 4
         async with aclosing(super().Share(requests, context)) as responses:
             async for response in responses:

@@ -16,8 +16,6 @@ SCRIPTED_MODELS = {"target": "scripted", "draft": "scripted, 20 % wrong"}
 
 @dataclass(slots=True)
 class Result:
-    """Outcome of a part."""
-
     bars: list[Bar]
     figures: Any = None  # JSON values
     wrong: list[str] = field(default_factory=list)  # texts and failures, which need no bar to fail the run

@@ -64,8 +64,6 @@ class Draft(DraftSettings):
 
 
 class WatchedModel(PacedModel):
-    """A model that reports what it does."""
-
     def __init__(self, settings: Target | Draft, probes: Probes, **kwargs: Any) -> None:
         super().__init__(settings.max_sessions, pass_ms=settings.pass_ms, **kwargs)
         self.is_encoding = self.is_scoring = False

@@ -62,8 +62,6 @@ Sample = dict[str, int]  # resources of a process, and the number of sessions th
 
 
 class Soak(Servers):
-    """A target, a draft server and a gateway."""
-
     by_name: dict[str, ForkedServer]
 
     async def __aenter__(self) -> Soak:
@@ -78,8 +76,6 @@ class Soak(Servers):
 
 @dataclass(frozen=True, slots=True)
 class Soaked:
-    """Outcome of many sessions."""
-
     done: Counter[str] = field(default_factory=Counter)  # sessions of each kind
     errors: list[str] = field(default_factory=list)
     samples: dict[str, list[Sample]] = field(default_factory=dict)  # of each server, once all was warm
@@ -98,7 +94,6 @@ async def recognize(servers: Soak, random: Random, folder: Path) -> None:
 
 
 async def speak(servers: Soak, random: Random, folder: Path) -> None:
-    """Send live audio as fast as it is accepted."""
     request = LiveRequest(random.choice(LIVE_MODES), speed=inf, spans_s=((0.3, 1.1),), length_s=2.0)
     client = Client(request, folder)
     await client.run(servers.draft_address)

@@ -25,8 +25,6 @@ LOST_MARGIN = {"float32": 1e-3, "float16": 5e-2, "bfloat16": 4e-1}  # of the lar
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A claim, whether it holds, and the measured value."""
-
     name: str
     holds: bool
     found: str

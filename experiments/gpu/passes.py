@@ -59,7 +59,6 @@ def filled(weights: Weights, num_slots: int, *, dtype: str, cross_cache: str | N
 
 
 def step(decoder: CachedDecoder, rows: int, width: int) -> Callable[[], object]:
-    """Return a pass that appends to the first slots, chooses after each token, and rolls back."""
     slots, tokens, following = range(rows), [[7 + i for i in range(width)]] * rows, [Following()] * rows
 
     def run() -> None:

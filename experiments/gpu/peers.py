@@ -41,7 +41,6 @@ class Peer:
 
 
 def measure_peers(weights: Weights, *, dtype: str) -> Iterator[Peer]:
-    """Write as many tokens in each way."""
     for batch in BATCHES:
         for name, options in OPTIONS.items():
             try:

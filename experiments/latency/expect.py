@@ -54,7 +54,6 @@ class Job:
     seed: int
 
     def run(self, trace: Trace, vocabulary: Vocabulary) -> float:
-        """Return the seconds per token; of a crowd, those of all its sessions together."""
         length, round_trip_s, place = DraftLength(self.mode, None), self.rtt_ms / 1e3, self.place
         texts = trace.decodings, vocabulary, place.costs, length
         if place.num_sessions == 1:
@@ -70,7 +69,6 @@ class Job:
 
 
 def run_all(jobs: Sequence[Job], traces: Mapping[Condition, Trace], console: Console) -> list[float]:
-    """Run simulations on all cores; return their seconds per token."""
     vocabulary = load_checkpoint(next(iter(traces.values())).target).vocabulary
     work = [(job, traces[job.condition], vocabulary) for job in jobs]
     with Pool() as pool:

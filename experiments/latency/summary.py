@@ -45,7 +45,6 @@ class Summary:
         return sorted({run.cell for run in self.grid.runs if run.counts})
 
     def times_s(self, cell: Cell, what: str) -> dict[int, float]:
-        """Return the seconds of all recordings together, by repeat; only of complete repeats."""
         found = self._times_s.get((cell, what), {})
         samples = set(self.grid.header["samples"][cell.condition])
         return {repeat: sum(each.values()) for repeat, each in found.items() if set(each) == samples}

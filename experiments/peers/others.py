@@ -191,7 +191,6 @@ class OpenaiWhisper:
         self._end_of_text = end_of_text
 
     def decode(self, pieces: Sequence[Piece]) -> Run:
-        """Write a given number of tokens for each window."""
         whisper = self._whisper
 
         def write(audio: Audio, number: int) -> list[int]:
@@ -223,7 +222,6 @@ class WhisperCpp:
             self._model = library.whisper_init_from_file_with_params(str(path), parameters)
 
     def decode(self, pieces: Sequence[Piece]) -> Run:
-        """Write a given number of tokens for each window."""
         library = self._library
 
         def write(audio: Audio, number: int) -> list[int]:

@@ -99,7 +99,6 @@ def real(
 
 
 def transformers_tokens(checkpoint: Checkpoint, samples: Sequence[Sample]) -> tuple[tuple[int, ...], ...]:
-    """Return what transformers' ``generate`` writes for each recording."""
     model, options = as_transformers(checkpoint), DecodingOptions.greedy(language="en")
     texts = [oracle.transcribe(model, sample.pcm, options) for sample in samples]
     return tuple(tuple(t for segment in text.segments for t in segment.tokens) for text in texts)

@@ -144,7 +144,6 @@ def transcribe(
 
 
 def utterances(samples: Samples) -> list[Samples]:
-    """Cut a clean recording at its pauses."""
     frames = samples[: len(samples) // FRAME * FRAME].reshape(-1, FRAME).astype(np.float64)
     loudness = np.sqrt((frames**2).mean(axis=1))
     loud = np.flatnonzero(loudness > LOUD * loudness.max())

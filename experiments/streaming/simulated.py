@@ -104,7 +104,6 @@ def shown(take: Take, final: Boundaries) -> list[Shown]:
 
 
 def print_simulated(found: Sequence[Simulated], console: Console) -> None:
-    """Print a row for each number of sessions."""
     costs = ", ".join(f"{name} {1000 * cost_s:.0f}" for name, cost_s in COSTS_S.items())
     table = Table(
         *("sessions on a target", "shown, s", "utterance final, s", "target busy"),

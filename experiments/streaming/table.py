@@ -101,7 +101,6 @@ def other_texts(measured: Iterable[Measured]) -> tuple[list[str], int]:
 
 
 def find_bars(measured: Sequence[Measured]) -> list[Bar]:
-    """Return the bars of ``full``."""
     rows = rows_of(measured)
     every, together = rows[FULL, "all", 1], rows[FULL, Condition.CLEAN, NUM_TOGETHER]
     clean, two = (rows[FULL, which, 1] for which in (Condition.CLEAN, Condition.TWO_SPEAKERS))
@@ -150,5 +149,4 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def seconds(values: Sequence[float]) -> str:
-    """Format median and 95th percentile."""
     return f"{quantile(values, 0.5):.2f} / {quantile(values, 0.95):.2f}"

@@ -78,7 +78,6 @@ class Recorder:
         self._random = np.random.default_rng(seed)
 
     def takes(self, samples: Sequence[Sample], *, quick: bool) -> list[Take]:
-        """Return a take for each condition; short ones for a quick run."""
         limit_s = QUICK_S if quick else np.inf
         shuffled = [samples[index] for index in self._random.permutation(len(samples))]
         one = _joined([samples_of(each.pcm) for each in shuffled], GAP_S, self._random, limit_s)
@@ -96,7 +95,6 @@ class Recorder:
         ]
 
     def encode_s(self) -> float:
-        """Return the median seconds in which the target encodes a window of 30 s."""
         silence, seconds = Recording(), []
         silence.append(AudioChunk(0, bytes(2), is_last=True))
         for _ in range(NUM_ENCODINGS):

@@ -64,7 +64,6 @@ class Replay(ABC):
         self._fed: list[list[int]] = [[] for _ in range(self.num_slots)]
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Encode in full, and look up the window in the trace."""
         digest = window_digest(recording, start_frame)
         if digest not in self._trace.audio and not self._may_guess:
             raise InvalidRequest(
@@ -92,7 +91,7 @@ class Replay(ABC):
         return True
 
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
-        """Return the tokens of a hint. A prompt is of no use: the trace has no window that follows it."""
+        # Of a hint; a prompt would not help, since the trace has no window that follows it.
         if not text.strip():
             return ()
         if self._tokenizer is None:

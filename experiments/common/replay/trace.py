@@ -48,7 +48,6 @@ class Decoding:
         return self.audio, self.prompt, self.temperature
 
     def agreed(self, written: Sequence[int]) -> int:
-        """Return the number of tokens of a text before the first that differs from the target's."""
         pairs = zip(written, self.tokens, strict=False)
         end = min(len(written), len(self.tokens))
         return next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), end)
@@ -70,7 +69,6 @@ class Decoding:
     def draft_after_each(
         self, written: Sequence[int], candidates: Sequence[int]
     ) -> tuple[list[int], list[float]]:
-        """Return the draft's token and its log-probability after a text and each prefix of candidates."""
         ends = range(len(candidates) + 1)
         drafted = [self.draft_after([*written, *candidates[:end]]) for end in ends]
         tokens, log_probs = zip(*drafted, strict=True)
@@ -104,5 +102,4 @@ class Trace:
 
 
 def window_digest(recording: Recording, start_frame: int) -> str:
-    """Return a digest of a window's audio, independent of its recording."""
     return hashlib.blake2b(recording.window_samples(start_frame).tobytes(), digest_size=16).hexdigest()

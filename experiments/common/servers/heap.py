@@ -16,8 +16,6 @@ TURNS = 10  # of the event loop, which closes generators in tasks of 100 KiB eac
 
 
 class _Mallinfo(ctypes.Structure):
-    """Result of mallinfo2(3)."""
-
     _fields_ = tuple(
         (name, ctypes.c_size_t)
         for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
