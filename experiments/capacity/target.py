@@ -123,7 +123,7 @@ async def serve_target(settings: TargetSettings, probes: Probes) -> None:
     checkpoint.weights.close()
     model: Model = metered
     if settings.decodes_only:
-        model = ReplayTarget(trace, checkpoint.vocabulary, metered, tokenizer=checkpoint.tokenizer)
+        model = ReplayTarget(trace, checkpoint.vocabulary, metered)
     probes |= {name: partial(metered.totals.__getitem__, name) for name in Usage.__slots__}
     probes["cpu_ns"] = time.process_time_ns
     probes["resident_bytes"] = lambda: round(resident_mb(os.getpid()) * 1e6)

@@ -282,7 +282,6 @@ class Session:
     violations: tuple[Violation, ...]
     pause_s: float | None  # longest time without a commit; None if the fault did not meet the session
     num_restarts: int = 0
-    num_updates: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +327,6 @@ async def run(scenario: Scenario, folder: Path, *, fault: Fault | None = None, *
                     tuple(client.violations()),
                     longest_pause_s(client.log, world.fault_began_s or 0.0) if was_met else None,
                     client.num_restarts,
-                    len(client.log.updates),
                 )
             )
         has_begun = world.fault_began_s is not None
