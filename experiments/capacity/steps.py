@@ -34,7 +34,7 @@ ALONE = ((1, 1), (1, 5), (1, 17))
 TOGETHER = ((8, 1), (8, 5))
 PRECISIONS = ("float32", "bfloat16", *(("int8",) if sums_bytes_exactly() else ()))
 THEIRS = "transformers"
-STEPS = 8  # in a row: a server steps one model again and again
+STEPS = 8  # steps in a row: a server steps one model again and again
 
 
 class Subject(Protocol):

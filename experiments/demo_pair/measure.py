@@ -22,12 +22,12 @@ from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.threads import limit_threads
 
 BUNDLED_TARGET, BUNDLED_DRAFTS = "demo-target", ("demo-draft-tiny", "demo-draft-distil")
-NUM_CLIPS, NUM_WINDOWS = 200, 40  # of each split, and full windows with and without noise
+NUM_CLIPS, NUM_WINDOWS = 200, 40  # clips of each split; full windows with noise, and as many without
 QUICK_CLIPS, QUICK_WINDOWS, QUICK_RECORDINGS = 8, 2, 2
 TARGET_WER = {"noisy": 0.08, "clean": 0.03}
 DRAFT_WER = 0.20
 ACCEPTANCE = (0.85, 0.92)
-STEP = 1 / 5  # of the target's, for a draft named tiny
+STEP = 1 / 5  # a step of a draft named tiny over the target's
 MEGABYTES = 30
 
 

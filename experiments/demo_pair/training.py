@@ -11,7 +11,7 @@ from torch import distributed, nn
 from experiments.demo_pair import processes
 from experiments.demo_pair.schedule import Schedule
 
-ADAMW_SHARE = 0.5  # of Muon's learning rate
+ADAMW_SHARE = 0.5  # AdamW's learning rate over Muon's
 CPU_FLAGS = Path("/proc/cpuinfo")
 
 

@@ -42,7 +42,7 @@ from specwhisper.options import DecodingOptions, Task, WordTimes
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Mode
 
-MOST_VALUES = 4  # of one checkpoint
+MOST_VALUES = 4  # most values of one checkpoint
 # Without timestamp rules transformers may round the ends of segments by up to 20 ms, but not at the others.
 LENGTHS_S = (0.5, 3.0, 12.0, 29.99, 31.0, 44.0)
 CLEAR = (CheckpointError, UnsupportedOption)  # errors that name the file or the option, and what to do
@@ -186,7 +186,7 @@ def _options(random: Random) -> DecodingOptions:
 
 class Outcome(StrEnum):
     SAME = "same"  # every text equals transformers'
-    REFUSED = "refused"  # by one of our errors, as it must be
+    REFUSED = "refused"  # one of our errors refuses it, as it must
     OURS_ONLY = "ours only"  # transformers raises an error or never ends; our texts are equal to each other
     DIFFERENT = "different"  # a text differs, or a value is not refused that must be
     RAW_ERROR = "raw error"  # an error of ours that is not one of its own

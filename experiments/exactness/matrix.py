@@ -83,7 +83,7 @@ class Result:
     attempts: int = 0  # decodings in all
     tokens: int = 0
     ties: int = 0  # tokens at which the reference was undecided; ours continues from its choice
-    acceptance_rate: float = 0.0  # of the first pair
+    acceptance_rate: float = 0.0  # the first pair's
     split_differences: list[str] = field(default_factory=list)  # pairs against target-only
     oracle_differences: list[str] = field(default_factory=list)  # both against transformers
 
@@ -115,7 +115,7 @@ class Reduced:
     name: str
     num_recordings: int = 0
     num_tokens: int = 0  # compared, over all pairs: up to where a recording's two texts part
-    margins: list[float] = field(default_factory=list)  # of the target alone, where a pair's text parts
+    margins: list[float] = field(default_factory=list)  # the target's margins where a pair's text differs
     num_from_float32: int = 0  # recordings that the target alone writes otherwise than in float32
 
 

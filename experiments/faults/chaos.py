@@ -69,7 +69,7 @@ class Kind:
     may_restart: bool = False  # clients may find no server before their first text
     lasts_s: tuple[float, ...] = (0.0,)  # durations, if it ends by itself
     spare_slots: int = NUM_SLOTS // 2
-    drain_timeout_s: float = 30.0  # of the first target and of draft servers
+    drain_timeout_s: float = 30.0  # drain timeout of the first target and of draft servers
     unnoticed_s: float = 0.0  # further time in which slots are freed, as pings without a reply time out
     is_quick: bool = True
 

@@ -83,7 +83,7 @@ class FileRequest:
 
     length_s: float
     audio_seed: int = 0
-    option: str = PLAIN  # of OPTIONS, or DEMO for speech that the demo pair transcribes
+    option: str = PLAIN  # a key of OPTIONS, or DEMO for speech that the demo pair transcribes
     mode: Mode | None = Mode.FULL
     gamma: int | None = None
     start_after_s: float = 0.0
@@ -140,14 +140,14 @@ Request = FileRequest | LiveRequest
 @dataclass(eq=False, slots=True)
 class Client:
     request: Request
-    folder: Path  # of the recordings
+    folder: Path  # holds the recordings
     restarts: bool = False  # it starts again if it finds no server before its first update, as people do
     resume_timeout_s: float = 60.0  # for which a recording looks for a server; 0 fails at the first refusal
     log: ClientLog = field(init=False)
     began_s: float = 0.0
-    mode: Mode | None = None  # in which a recording ended, as the server says
+    mode: Mode | None = None  # the mode in which the server says a recording ended
     num_restarts: int = 0
-    num_resumes: int = 0  # in another call, or attempts at it
+    num_resumes: int = 0  # sessions continued in another call, with attempts
 
     def __post_init__(self) -> None:
         self.log = ClientLog(str(self.request))

@@ -47,7 +47,7 @@ def weights_of(client: Client) -> Weights | None:
 
 
 def not_whole(clients: Iterable[Client]) -> list[str]:
-    """Describe each client that failed, or whose text is no target's."""
+    """Describe each client that failed, or whose text isn't any target's."""
     return [client.log.error or "text of no target" for client in clients if weights_of(client) is None]
 
 

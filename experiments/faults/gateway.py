@@ -28,7 +28,7 @@ from experiments.faults.servers import Peak, Servers
 SETTLE_S = 0.2  # the effects of a message may delay others too
 PROBE_EVERY_S = 0.005
 SIZES = (60_000, 1_000_000, 14_000_000)  # below the limit of control messages, of all, and far above
-MOST_ANSWERED_BYTES = 120_000  # of messages that are each answered: seconds of work
+MOST_ANSWERED_BYTES = 120_000  # each of these messages is answered: seconds of work
 REALTIME, LIVE = "/v1/realtime?intent=transcription", "/live"
 FORM = "multipart/form-data; boundary=x"
 SLOW_UPLOAD = (
@@ -157,7 +157,7 @@ def messages(sizes: Sequence[int]) -> Iterator[Message]:
             ("unknown keys within", REALTIME, _update({"audio": {"input": keys}})),
             ("wrong words", REALTIME, _update(words)),
             ("audio", REALTIME, append),
-            ("audio that is no base64", REALTIME, append | {"audio": f"{audio}#"}),
+            ("audio that isn't base64", REALTIME, append | {"audio": f"{audio}#"}),
             ("unknown keys for the page", LIVE, start | keys),
             ("wrong tokens", LIVE, start | position),
         )
@@ -282,7 +282,7 @@ async def _recordings_s(gateway: str, folder: Path, rounds: int) -> tuple[list[f
 
 @asynccontextmanager
 async def _running(attack: Callable[[], Awaitable[object]], num: int) -> AsyncIterator[None]:
-    """Run an attack so many times at once, and again when one ends."""
+    """Keep ``num`` attacks running: one that ends begins again."""
 
     async def repeat() -> None:
         while True:

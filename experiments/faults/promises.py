@@ -205,7 +205,7 @@ async def measure_slow_reader(run: Program) -> Result:
     Each runs for longer than the server waits for a client that does not read.
     """
     idle_timeout_s, rounds = run.choose(1.0, ServingOptions().idle_timeout_s), run.choose(2, 5)
-    stuck_s = 2.0  # by then all is taken that a client takes that reads nothing
+    stuck_s = 2.0  # by then a client that reads nothing has taken all it takes
     random = Random(run.seed)
     gaps_s: dict[bool, list[float]] = {False: [], True: []}  # beside it, or not
     statuses: list[str] = []

@@ -98,7 +98,7 @@ class WatchedModel(PacedModel):
         return scores
 
     def receives_with_little_memory(self, no_memory_every: int) -> None:
-        """Let the host have no memory for every so many-th piece of audio."""
+        """Let the host run out of memory at every ``no_memory_every``-th piece of audio."""
         receive, num_received = codec.audio_chunk_from_proto, 0
 
         def receive_or_fail(message: pb.Audio, **limits: int) -> AudioChunk:

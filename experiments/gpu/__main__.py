@@ -34,7 +34,7 @@ DTYPES = ("float16", "bfloat16", "float32")
 TOKENS_OF_A_REQUEST = 28  # 10 s of speech
 JUDGED = "large-v3"
 PASS_MS = {(1, 8): 1.0, (32, 5): 3.5}
-REQUESTS_PER_S, REQUEST_S = 80.0, 0.1  # of 32 clients; of one client, 95 of 100
+REQUESTS_PER_S, REQUEST_S = 80.0, 0.1  # 32 clients; 95th percentile of one client
 TITLES = {
     "checks": "equalities",
     "passes": "forward passes of sessions x tokens",

@@ -21,7 +21,7 @@ MORE = (
     *((1, 16), (1, 64), (1, 227), (8, 32), (32, 32), (3, 3), (9, 10), (33, 9)),
 )
 QUICK = ((1, 8), (2, 4))
-BATCHES, QUICK_BATCHES = (1, 2, 4, 8), (1, 2)  # of windows
+BATCHES, QUICK_BATCHES = (1, 2, 4, 8), (1, 2)  # windows at once
 MIN_MS = 200  # duration of a size's measurement
 
 
@@ -76,8 +76,8 @@ class Encoding:
 
     Attributes
     ----------
-    window_ms : of the server's backend, from features in memory to keys and values in the slots.
-    transformers_ms : of transformers' encoder launched kernel by kernel, from features on the device.
+    window_ms : the server's backend, from features in memory to keys and values in the slots.
+    transformers_ms : transformers' encoder launched kernel by kernel, from features on the device.
     """
 
     shape: str

@@ -127,9 +127,9 @@ class Run:
 
     Attributes
     ----------
-    wall_s : of each recording, samples in memory to the last token; of a batch, of all recordings.
-    tokens : of each recording, text and timestamps.
-    statistics : of ours, all recordings together.
+    wall_s : seconds from samples in memory to the last token, for each recording or batch.
+    tokens : text and timestamps of each recording.
+    statistics : counts of all recordings together, for our arms.
     """
 
     wall_s: tuple[float, ...]

@@ -39,7 +39,7 @@ NAMES = (
 )
 GGML_MAGIC = 0x67676D6C
 FLOAT32, FLOAT16, Q8_0 = 0, 1, 8  # ggml's types of tensors
-FLOAT16_FILE, Q8_0_FILE = 1, 2_007  # of files; the latter is mostly q8_0, second version
+FLOAT16_FILE, Q8_0_FILE = 1, 2_007  # types of files; the latter is mostly q8_0, second version
 BLOCK = 32  # numbers of q8_0 that share a scale
 
 

@@ -173,7 +173,7 @@ class _Multilingual:
 
 
 def max_new_tokens(num_tokens: int) -> int:
-    """Return the length to request for so many tokens: CTranslate2 halves its argument.
+    """Return the length to request for a number of tokens: CTranslate2 halves its argument.
 
     It writes min(length / 2, length - prompt) tokens, where length is the prompt and what is asked for.
     """

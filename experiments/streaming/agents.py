@@ -41,7 +41,7 @@ GAP_S = 3.0  # after each utterance; a text that comes later is counted as late 
 LEAD_S = 1.0
 MIN_PAUSE_S = 0.35  # between two utterances of a recording
 FRAME = SAMPLE_RATE // 100
-LOUD = 0.02  # of the loudest frame
+LOUD = 0.02  # loudness of speech over that of the loudest frame
 Samples = NDArray[np.int16]
 
 

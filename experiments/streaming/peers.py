@@ -18,7 +18,7 @@ from experiments.streaming.session import PIECE_S, SILENCE_MS, paced
 from specwhisper.types import SAMPLE_RATE
 
 STEP_S = 0.5  # least new audio between two interim texts
-MAX_S = 15.0  # of an utterance
+MAX_S = 15.0  # the longest utterance
 PAD_MS = 200
 Samples = NDArray[np.float32]
 

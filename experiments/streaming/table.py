@@ -41,10 +41,10 @@ class Row:
 
     shown_s: tuple[float, ...]  # from each word's end until it is seen
     final_s: tuple[float, ...]  # from each utterance's end until it is final
-    erased_stable: float  # words per final word, of the stable part
-    erased: float  # and of all that is shown
+    erased_stable: float  # words of the stable part per final word
+    erased: float  # all shown words per final word
     differing: float  # edits between the last open text and the final text, per final word
-    word_error_rate: float  # of the final text against the offline text
+    word_error_rate: float  # final text against offline text
     target_cpu: float  # seconds per second of speech
     draft_cpu: float
     num_repeating: int  # updates that repeat a phrase

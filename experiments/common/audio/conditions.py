@@ -21,7 +21,7 @@ from specwhisper.types import SAMPLE_RATE
 SOUND = VadOptions(min_silence_duration_ms=200, min_speech_duration_ms=100, speech_pad_ms=0)
 SNR_DB = 10.0
 TELEPHONE_RATE = 8_000
-NUM_TALKERS = 6  # in the babble
+NUM_TALKERS = 6  # talkers in the babble
 Samples = NDArray[np.float64]
 
 

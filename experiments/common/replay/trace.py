@@ -24,10 +24,10 @@ class Decoding:
     tokens : the target's tokens, with end-of-text.
     log_probs, margins : per token, as in :class:`specwhisper.model.choosing.Scores`.
     no_speech_prob : probability of no speech.
-    divergences : by position: the tokens that the draft writes from there on, where, given ``tokens`` up
-        to there, it does not choose the target's next token. At every other position it agrees.
-    draft_log_probs, continuation_log_probs : of the draft's choice at each position, and of the tokens of
-        each divergence; empty where they were not recorded: every choice then counts as certain.
+    divergences : the tokens that the draft writes after ``tokens`` up to a position, by position, where its
+        first choice differs from the target's. At every other position it agrees.
+    draft_log_probs, continuation_log_probs : log-probabilities of the draft's choice at each position, and
+        of the tokens of each divergence. Without them every choice counts as certain.
     """
 
     recording: str

@@ -12,7 +12,7 @@ from specwhisper.errors import UnsupportedOption
 
 LIBRARY = ctypes.CDLL(None)
 MAX_COLLECTIONS = 8  # a working server creates new garbage all the time
-TURNS = 10  # of the event loop, which closes generators in tasks of 100 KiB each
+TURNS = 10  # turns of the event loop, which closes generators in tasks of 100 KiB each
 
 
 class _Mallinfo(ctypes.Structure):
