@@ -27,7 +27,7 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.model.backends import open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.onnx.rounding import sums_bytes_exactly
-from specwhisper.model.threads import limit_threads, num_threads
+from specwhisper.model.threads import num_threads
 
 HELD = 60  # tokens in each slot: the middle of a window of speech
 ALONE = ((1, 1), (1, 5), (1, 17))
@@ -110,7 +110,6 @@ def steps(
         typer.Option(help=f"Of {', '.join(PUBLISHED)}; repeat for more. [default: tiny, small]"),
     ] = None,
     rounds: Rounds = 7,
-    threads: Annotated[int | None, typer.Option(min=1, help="Of every pass. [default: all cores]")] = None,
 ) -> None:
     """Time passes of decoders with random weights of true shape, in turns, in every precision.
 
@@ -120,8 +119,6 @@ def steps(
     """
     if unknown := set(shape or ()) - set(PUBLISHED):
         raise InvalidRequest(f"There is no shape '{min(unknown)}': choose from {', '.join(PUBLISHED)}.")
-    if threads is not None:
-        limit_threads(threads)
     rounds, machine = given.choose(3, rounds), measure_machine()
     given.print(
         f"{num_threads()} threads read {machine.bytes_per_s / 1e9:.1f} GB/s and do "

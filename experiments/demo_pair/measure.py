@@ -44,23 +44,18 @@ def measure(
         Path | None,
         typer.Option(exists=True, file_okay=False, help="Work folder of a training: its test recordings."),
     ] = None,
-    language: Annotated[str, typer.Option(help="Language code of the recordings.")] = "en",
-    threads: Annotated[int, typer.Option(min=1, help="Threads of the models.")] = 1,
-    cut_windows: Annotated[
-        bool, typer.Option(help="Drafts encode only a window's audio and 6 s of silence.")
-    ] = False,
 ) -> None:
     """Measure how a pair errs.
 
     Each model transcribes alone; then each draft chooses after every prefix of the target's text, and is
     followed where it is wrong.
     """
-    limit_threads(threads)
+    limit_threads(1)
     drafts = tuple(draft or BUNDLED_DRAFTS)
-    models = Pair.load(target, drafts, cut_windows=cut_windows)
+    models = Pair.load(target, drafts)
     results: dict[str, SetErrors] = {}
     for name, recordings in find_recordings(folder, work, given.seed, quick=given.quick).items():
-        results[name] = models.measure(recordings, language)
+        results[name] = models.measure(recordings)
         print_errors(name, results[name], given.console)
     step_ms = step_milliseconds({target: models.target, **models.drafts}, rounds=given.choose(50, 200))
     sizes = {name: bytes_on_disk(name) for name in (target, *drafts)}

@@ -47,16 +47,9 @@ def matrix(given: Program, only: Only = "") -> None:
 
 @app.command()
 @program
-def fuzz(
-    given: Program,
-    only: Only = "",
-    num: Annotated[
-        int | None, typer.Option(min=0, help="Checkpoints. [default: each value twice; quick: 30]")
-    ] = None,
-) -> None:
-    """Decode checkpoints with random values in their config.json and generation_config.json."""
-    if num is None:
-        num = given.choose(QUICK_FUZZED, 2 * len(all_values()))
+def fuzz(given: Program, only: Only = "") -> None:
+    """Decode checkpoints with random values in config.json and generation_config.json, each value twice."""
+    num = given.choose(QUICK_FUZZED, 2 * len(all_values()))
     cases = [each for each in drawn(num, given.seed) if only in each.name]
     results = decoded(run_drawn, cases, given.console)
     table = Table("outcome", "checkpoints", "tokens", title="Random configs, float32, CPU")
