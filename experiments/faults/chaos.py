@@ -20,10 +20,9 @@ from rich.console import Console
 from rich.progress import track
 
 from experiments.common.bench.report import Bar
-from experiments.common.network.bad_network import EditBlock, bad_network
-from experiments.common.network.proxy import Proxy
 from experiments.common.servers.clients import MODES
 from experiments.common.servers.forked import ForkedServer
+from experiments.common.servers.proxy import Proxy
 from experiments.faults import demo
 from experiments.faults.clients import DEMO, OPTIONS, Client, FileRequest, LiveRequest, Request, all_begun
 from experiments.faults.oracle import Violation, ViolationKind, longest_pause_s
@@ -247,10 +246,6 @@ class World(Servers):
         self.draining.append(server)
         server.signal(signal.SIGTERM)
         await server.ended()
-
-    async def edit_candidates(self, edit: Callable[[], EditBlock]) -> None:
-        between = await self.stack.enter_async_context(bad_network(self.victim.address, edit))
-        self.target_places[0].upstream = between.address
 
     async def run(self, fault: Fault) -> None:
         running = [asyncio.create_task(client.run(self._name)) for client in self.clients]

@@ -15,7 +15,6 @@ from typing import Any, Self
 
 import torch
 
-from experiments.common.network.proxy import Proxy
 from experiments.common.serve_scripted import (
     ERROR_RATE,
     DraftSettings,
@@ -25,6 +24,7 @@ from experiments.common.serve_scripted import (
 from experiments.common.serve_scripted import serve_draft as serve_scripted_draft
 from experiments.common.serve_scripted import serve_target as serve_scripted_target
 from experiments.common.servers.forked import ForkedServer, Probes, Serve
+from experiments.common.servers.proxy import Proxy
 from specwhisper.audio.recording import Recording
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.types import AudioChunk

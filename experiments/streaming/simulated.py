@@ -26,7 +26,7 @@ LAST_WORD_S = 0.3  # in noise, a piece's last word may seem to end this long aft
 ENDS = ("cut", "end")  # events of voice activity
 NUM_SESSIONS = (1, 16, 64, 192)
 NUM_ROUNDS, COUNTED_ROUND = 3, 1  # rounds of all takes in a session; all sessions speak during the second
-COSTS_S = {  # large-v3 on a GPU as in `experiments.latency simulate`, tiny.en on a core
+COSTS_S = {  # large-v3 on a GPU as in `experiments.latency expect`, tiny.en on a core
     "confirm": 0.012 + 6 * 0.001,  # a window, and six forward passes over a drafted text
     "one_way": 0.020,  # between draft and target server
     "draft": 0.100,  # a cut window

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from experiments.common.network.bad_network import bad_network
 from specwhisper.errors import SlowReader, TargetUnavailable
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import Candidates
@@ -17,6 +16,7 @@ from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper_draft_server.link import sharing
 from specwhisper_target_server import sharing as serving_side
 from specwhisper_target_server.sharing import SharedStream
+from tests.rpc.bad_network import bad_network
 from tests.rpc.hostile import hello, session, whole
 from tests.rpc.network import cut_network
 from tests.rpc.services import (

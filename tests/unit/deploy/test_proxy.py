@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from experiments.common.network.proxy import CHUNK_BYTES, Proxy
+from experiments.common.servers.proxy import CHUNK_BYTES, Proxy
 
 SENT = bytes(range(256)) * 512
 
