@@ -59,7 +59,6 @@ class BadNetwork(verification_pb2_grpc.VerificationServicer):
                 yield response
 
     async def _relay(self, requests: Any, call: Any, context: Any) -> AsyncGenerator[Any, None]:
-        """Forward both directions, with edited candidates."""
         call = with_true_status(call)
         commits: dict[int, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(0))
         sending = asyncio.create_task(self._pass_on(requests, call, commits))
@@ -120,7 +119,6 @@ def _has_failed(sending: asyncio.Task[None]) -> bool:
 async def bad_network(
     target: str, edit_block: Callable[[], EditBlock] | None = None, *, hold_commits: int = 0
 ) -> AsyncIterator[RunningServer]:
-    """Serve a faulty network to ``target``."""
     async with open_channel(target) as channel:
         servicer = BadNetwork(channel, edit_block, hold_commits)
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, servicer)
