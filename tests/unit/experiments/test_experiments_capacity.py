@@ -13,7 +13,7 @@ from transformers import WhisperConfig, WhisperForConditionalGeneration
 
 from experiments.capacity import steps
 from experiments.capacity.clients import Counts
-from experiments.capacity.crowd import NUM_SHARED, measure
+from experiments.capacity.crowd import NUM_DRAFT_SERVERS, measure
 from experiments.capacity.floor import Machine, floor_s
 from experiments.capacity.ladder import (
     Outcome,
@@ -87,7 +87,7 @@ def test_a_recited_window_has_its_text_whatever_the_draft_says():
     assert 0.3 * verified < accepted < verified, "the draft errs now and then"
 
 
-@pytest.mark.parametrize("where", NUM_SHARED)
+@pytest.mark.parametrize("where", NUM_DRAFT_SERVERS)
 async def test_a_crowd_and_its_messages_are_measured(where):
     figures = await measure(where, 2, pass_ms=1.0, period_s=0.3)
     assert figures.num_passes > 10 and figures.batch_size > 1 and figures.num_tokens >= 1
