@@ -69,5 +69,4 @@ async def load_voice_activity() -> None:
 
 @cache
 def _model() -> SileroVad:
-    """Return the model, loaded once."""
     return SileroVad("Live audio on the draft server", "draft", "or ask for no endpointing")

@@ -19,7 +19,7 @@ MORE = (
     *((1, 16), (1, 64), (1, 227), (8, 32), (32, 32), (3, 3), (9, 10), (33, 9)),
 )
 QUICK = ((1, 8), (2, 4))
-BATCHES, QUICK_BATCHES = (1, 2, 4, 8), (1, 2)  # of windows
+BATCHES, QUICK_BATCHES = (1, 2, 4, 8), (1, 2)  # windows at once
 MIN_MS = 200  # duration of a size's measurement
 
 
@@ -54,7 +54,6 @@ def filled(weights: Weights, num_slots: int, *, dtype: str) -> CachedDecoder:
 
 
 def step(decoder: CachedDecoder, rows: int, width: int) -> Callable[[], object]:
-    """Return a pass that appends to the first slots, chooses after each token, and rolls back."""
     slots, tokens = range(rows), [[7 + i for i in range(width)]] * rows
 
     def run() -> None:
@@ -71,8 +70,8 @@ class Encoding:
 
     Attributes
     ----------
-    window_ms : of the server's backend, from features in memory to keys and values in the slots.
-    transformers_ms : of transformers' encoder launched kernel by kernel, from features on the device.
+    window_ms : the server's backend, from features in memory to keys and values in the slots.
+    transformers_ms : transformers' encoder launched kernel by kernel, from features on the device.
     """
 
     shape: str
