@@ -181,6 +181,20 @@ async def test_a_client_that_reads_nothing_is_cut_off(path, monkeypatch):
             await eventually(lambda: not gateway.server.server_state.connections)
 
 
+async def test_a_client_that_reads_slowly_is_not_cut_off(draft, monkeypatch):
+    async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):
+        whole = len((await gateway.http.get(BIG)).content)
+        monkeypatch.setattr(http_server, "HEAD_S", 0.05)
+        monkeypatch.setattr(http_server, "KEEP_ALIVE_S", 0.0)
+        writer.write(f"GET {BIG} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n".encode())
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.pause_reading()
+        await eventually(lambda: not gateway.server.server_state.tasks)
+        await asyncio.sleep(0.5)
+        writer.transport.resume_reading()
+        assert len(await ends(reader)) == whole
+
+
 async def test_connections_are_limited(draft):
     async with running_gateway(draft, max_connections=2) as gateway:
         async with connected(gateway), connected(gateway):
