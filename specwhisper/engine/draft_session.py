@@ -155,12 +155,7 @@ class DraftSession:
             self.block_size.observe_step(forward_ns)
 
     def apply_commit(self, belief: Belief, commit: Commit, now_ns: int) -> int:
-        """Apply a commit of the open window.
-
-        Returns
-        -------
-        The position up to which the old belief agrees with the commit.
-        """
+        """Apply a commit; return the position up to which the old belief agrees with it."""
         timing = commit.timing
         sent_ns = belief.pop_sent_ns(commit.answered_block)
         if sent_ns is not None and timing.block_age_ns != UNKNOWN_AGE_NS:

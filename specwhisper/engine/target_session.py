@@ -214,12 +214,7 @@ class TargetSession:
             self.recording.discard_before(self.windows.next_frame * HOP_SAMPLES)
 
     def offer_block(self, block: Candidates, received_ns: int, now_ns: int) -> Commit | None:
-        """Take candidates for the next forward passes.
-
-        Returns
-        -------
-        An empty commit if the block is answered at once: it reports the state of the window to the draft.
-        """
+        """Take candidates; return an empty commit, the window's state, for a block that is not used."""
         window, ledger = self.window, self.ledger
         if window is None or block.window_id != window.id:
             # Of blocks for the next window, wherever the draft predicts it, the newest are kept.
@@ -268,12 +263,7 @@ class TargetSession:
         self.candidates = None
 
     def resume_window(self, resume: Resume, vocabulary: Vocabulary, num_mel_bins: int) -> None:
-        """Continue a window that another target opened.
-
-        Raises
-        ------
-        InvalidRequest : the session has begun, or the window is not open or does not fit this target.
-        """
+        """Continue a window that another target opened, if it fits and the session has not begun."""
         if self.windows.is_live:
             raise InvalidRequest("Live audio is not resumed in a window: send where it continues.")
         self._check_has_not_begun()
@@ -364,10 +354,7 @@ class TargetSession:
     def commit_tokens(
         self, verdict: Verdict, scores: Scores, num_verified: int, timing: Timing, now_ns: int
     ) -> Commit:
-        """Commit the tokens of a forward pass, which verified the first candidates; return the message.
-
-        A window that ends is closed.
-        """
+        """Commit a forward pass's tokens, and close a window that ends; return the message."""
         window, ledger, probe_result = self.window, self.ledger, scores.probe_result
         if window is None:
             raise RuntimeError(f"Session '{self.id}' has no open window.")

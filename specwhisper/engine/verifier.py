@@ -149,13 +149,7 @@ class Verifier:
         return session.awaits_candidates and now_ns - session.ready_ns >= CANDIDATES_TIMEOUT_NS
 
     def check_room(self) -> int:
-        """Return the number of free slots.
-
-        Raises
-        ------
-        ServerFull
-            if no slot is free, or one more session would exceed the latency budget.
-        """
+        """Return the number of free slots; raise ``ServerFull`` if one more session does not fit."""
         self._slots.check_free()
         num_sessions, response_time = len(self._sessions), self._response_time
         if not response_time.has_room(num_sessions):

@@ -91,10 +91,7 @@ class SharedHints:
             hint.open_window(num_kept, start_sample)
 
     def open_later(self, previous: Sequence[int], start_sample: int) -> None:
-        """Turn to the first window of a session that continues another one.
-
-        See :meth:`ScriptHint.open_later`.
-        """
+        """Turn to the first window of a session that continues another one."""
         if self.script is not None:
             self.script.open_later(previous)
         if self.live is not None:

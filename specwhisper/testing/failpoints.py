@@ -200,12 +200,7 @@ class _FailingTargetStream:
 
 
 def read_failpoints(environment: Mapping[str, str], known: Collection[str]) -> Failpoints | None:
-    """Return the failpoints in the variable; ``None`` if it is not set.
-
-    Parameters
-    ----------
-    known : the points of this server.
-    """
+    """Return the failpoints in the variable, of those ``known``; ``None`` if it is not set."""
     text = environment.get(VARIABLE, "").strip()
     if not text:
         return None

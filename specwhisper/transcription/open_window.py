@@ -30,12 +30,7 @@ class OpenWindow:
         self.is_complete = False
 
     def append(self, commit: Commit) -> Commit:
-        """Append a commit and return it without the tokens that were known before.
-
-        Raises
-        ------
-        InvalidCandidates : if the commit leaves a gap after the known tokens.
-        """
+        """Append a commit without the tokens that are known, and return it so; it may leave no gap."""
         known = len(self.tokens)
         if commit.base > known:
             raise InvalidCandidates(f"A commit at position {commit.base} leaves a gap after {known}.")
@@ -50,13 +45,7 @@ class OpenWindow:
     def with_scores(
         self, segment: Segment, start: int, end: int, words: Sequence[WordAlignment], vocabulary: Vocabulary
     ) -> Segment:
-        """Return a segment with its words, its confidence and the scores of its window.
-
-        Parameters
-        ----------
-        start, end : the segment is made of the tokens between these positions.
-        words : where the words of the segment lie.
-        """
+        """Return the segment of some tokens with words, confidence and its window's scores."""
         num_given = len(self.window.prefix)
         return replace(
             segment,

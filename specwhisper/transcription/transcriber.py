@@ -112,10 +112,7 @@ class TargetStream(Protocol):
         """The most audio in a message now."""
 
     def resume(self, resume: Resume | LivePosition) -> None:
-        """Send where to continue, before anything else.
-
-        Without it the session begins at the start.
-        """
+        """Send where to continue, before anything else; without it the session begins at the start."""
 
     def propose(self, block: Candidates) -> None:
         """Send candidates; they overtake audio."""

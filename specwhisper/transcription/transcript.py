@@ -122,10 +122,7 @@ class TranscriptBuilder:
         return segments
 
     def _segments(self, complete: OpenWindow, commit: Commit) -> list[Segment]:
-        """Cut a window into segments, which are consecutive cuts of its tokens.
-
-        Those after the transcribed tokens are left out.
-        """
+        """Cut a window into segments, and leave out those after the transcribed tokens."""
         num_transcribed = len(complete.tokens) if commit.num_transcribed is None else commit.num_transcribed
         segments, start = [], 0
         # transformers lets the last window end after 30 s, whatever it holds; openai/whisper cuts it as here.

@@ -126,12 +126,7 @@ class ScriptHint(GivenHint):
         self._extend_to(MIN_AHEAD)
 
     def open_later(self, previous: Sequence[int]) -> None:
-        """Turn to the first window of a session that continues another one's audio.
-
-        Parameters
-        ----------
-        previous : the last tokens before the window, by which its place is found; maybe none.
-        """
+        """Turn to the first window of a session that continues another; ``previous`` shows the place."""
         self._begin(None)
         for token in previous:
             self.follow(token)
