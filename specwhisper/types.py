@@ -20,7 +20,6 @@ DeviceMap: TypeAlias = dict[str, int | str] | Literal["auto"]
 # Only float32 is identical to transformers. int8 is for CPUs; keys, values and states between layers are
 # float32 then.
 DTYPES = ("float32", "bfloat16", "float16", "int8")
-CROSS_CACHES = ("int8", "float8")  # for the cross-attention cache on a GPU
 
 
 class Keyed(Mapping[str, Any]):
