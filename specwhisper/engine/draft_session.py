@@ -26,8 +26,6 @@ class Drafted:
 
     Attributes
     ----------
-    candidates : a block to send, if there is one.
-    report : the draft's work since the last report.
     hypothesis : text of live audio, to be shown.
     knows_language : whether it knows the language that is spoken now, where that has changed.
     hint : text of a recogniser that has other tokens than the target.
@@ -51,8 +49,6 @@ class DraftSession:
     belief : about the open window; before the target opens the first one, about its prediction.
     is_known : whether the draft knows the window's language and task; without, it has no candidates.
     encoding : the slot's last one, queued, running or done; ``encoded`` is its audio.
-    report : work that was not reported yet.
-    newest_block : window and number of the last block that was sent.
     """
 
     length: DraftLength

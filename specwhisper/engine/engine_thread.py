@@ -49,10 +49,6 @@ class EngineThread(Generic[Event]):
     on_fault : called with the fault that ends the thread; no step follows. A thread that does not end after
         :meth:`stop` is such a fault.
     observe : called with the events of each step, in the event loop.
-
-    Attributes
-    ----------
-    busy : measures the current action or step.
     """
 
     def __init__(

@@ -91,7 +91,6 @@ class TargetSession:
     Attributes
     ----------
     hints : those that all windows share, and how often the draft is right.
-    resumed : the window to resume, until it is opened.
     early_blocks : blocks for the next window, and when they arrived.
     window : the open window; what follows about it is kept until the next one is opened.
     ledger, log_probs : its candidates and committed tokens, and these tokens' log-probabilities.
@@ -100,8 +99,6 @@ class TargetSession:
     candidates : for the next forward pass; ``None`` while they are not chosen.
     may_self_decode : whether the target may append one token without candidates, in a mode that waits for
         them.
-    closed : the result of the last window.
-    opened_ns : when the last window was opened.
     encoding : the slot's, while it is queued or running; ``encoded`` is the audio in the slot.
     encode_ns : time of the last encoding, until it is reported.
     language_probs, detect_ns : a detected language, and the time of its forward passes, until they are
@@ -109,7 +106,6 @@ class TargetSession:
     aligning : the last commit of a window, which waits for an alignment on the executor.
     ready_ns : since when the session is runnable, or waits for candidates.
     num_missed : forward passes in which it was runnable and took no part, since its last one.
-    is_runnable : whether the session can take part in a forward pass.
     can_open : whether it waits for a window, and its audio, or the end, has arrived.
     """
 

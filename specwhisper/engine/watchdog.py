@@ -61,13 +61,8 @@ class Watchdog:
 
     Parameters
     ----------
-    busy_s : returns how long the current work has taken.
     error : makes the error of sessions while it hangs.
     on_hang, on_return : called in the event loop when it hangs, and when it has ended.
-
-    Attributes
-    ----------
-    hangs : whether it takes longer now.
     """
 
     def __init__(

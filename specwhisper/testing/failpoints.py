@@ -54,12 +54,6 @@ class Failpoints:
     Parameters
     ----------
     points : faults by the name of their point.
-    send_signal : sends a signal to this process.
-    hang : blocks the thread that calls it.
-
-    Attributes
-    ----------
-    num_hanging : threads that hang at a point.
     """
 
     def __init__(

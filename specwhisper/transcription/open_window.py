@@ -19,7 +19,6 @@ class OpenWindow:
     ----------
     tokens, log_probs : committed so far; natural log-probabilities, one per token.
     no_speech_prob : probability that the window holds no speech; ``None`` until the target has sent it.
-    is_complete : whether the final commit has been appended.
     """
 
     def __init__(self, window: Window, tokens: Sequence[int] = (), log_probs: Sequence[float] = ()) -> None:

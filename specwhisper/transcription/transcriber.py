@@ -91,7 +91,6 @@ class TargetStream(Protocol):
 
     Attributes
     ----------
-    address : names the target in messages.
     target, limits : the target's description, and this session's limits.
     going_away : set once the target has announced that it is stopping.
     on_answer : called with the timing of each commit.

@@ -29,8 +29,6 @@ class TranscriptBuilder:
     ----------
     segments : the segments of all windows that were kept.
     num_samples : length of the recording so far, set by the caller; no segment ends after it.
-    language, language_probs : as :class:`Transcription` has them.
-    statistics : how the draft has done so far.
     """
 
     is_unverified = False

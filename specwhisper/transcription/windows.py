@@ -56,7 +56,6 @@ class ClosedWindow:
     opening : tokens of this decoding with which the next window will likely begin.
     num_kept : tokens of the window whose audio is not decoded again.
     num_transcribed : first tokens that are part of the transcript; ``None`` for those of all ``segments``.
-    step : what a window of live audio has made final.
     ending : tokens that follow ``opening`` if the next window holds no more speech.
     """
 
@@ -95,15 +94,12 @@ class Windows(ABC):
 
     Parameters
     ----------
-    max_length : most tokens of a window, prompt included.
     max_new_tokens : limit of a window's tokens where the options name none.
 
     Attributes
     ----------
-    next_frame : first mel frame of the next window.
     language : the language spoken; ``None`` until it is detected.
     needs_speech : whether :meth:`find_speech` must be called before the next window is opened.
-    is_live : whether windows are of live audio.
     is_clip : whether each window is encoded as a recording of its own, of its frames only.
     reviews : whether a window that is kept needs :meth:`review` after :meth:`close`.
     stops : tokens that end a window, besides those of the vocabulary.

@@ -113,10 +113,6 @@ class ScriptHint(GivenHint):
     """A text of the whole session, tokenized as the windows reach it.
 
     While it is lost, each committed token has one more chunk searched: an hour of speech takes fifty.
-
-    Parameters
-    ----------
-    tokenize : returns the tokens of a piece of text.
     """
 
     def __init__(self, text: str, tokenize: Tokenize, word_of: Callable[[int], str]) -> None:
@@ -165,12 +161,7 @@ class Piece(NamedTuple):
 
 
 class LiveHint(GivenHint):
-    """Pieces of text with times; the position lies among those of the window's time.
-
-    Parameters
-    ----------
-    tokenize : returns the tokens of a piece of text.
-    """
+    """Pieces of text with times; the position lies among those of the window's time."""
 
     def __init__(self, tokenize: Tokenize, word_of: Callable[[int], str]) -> None:
         super().__init__(word_of)

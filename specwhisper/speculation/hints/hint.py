@@ -120,7 +120,6 @@ class Alignment:
     ----------
     position : index of the hint's token that should come next.
     since : tokens since the difference, with their words.
-    has_matched : whether words match again.
     """
 
     def __init__(self, tokens: Sequence[int], words: Sequence[str], origin: int) -> None:
@@ -263,7 +262,6 @@ class Hint:
 
     Parameters
     ----------
-    tokens : the hint.
     word_of : see :meth:`HintTokens.word_of`.
     rate : how often its tokens are expected to be right, before any was committed.
     survival : how often each is expected to be right after one that was; by default the same.
