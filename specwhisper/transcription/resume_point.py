@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from specwhisper.errors import InvalidCandidates, InvalidRequest
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.open_window import OpenWindow
+from specwhisper.transcription.transcript import OpenWindow
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
     CONTEXT_SAMPLES,

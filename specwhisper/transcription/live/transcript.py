@@ -24,8 +24,8 @@ from itertools import pairwise
 from operator import itemgetter
 
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.open_window import OpenWindow
 from specwhisper.transcription.segments import FRAME_S, around_words
+from specwhisper.transcription.transcript import OpenWindow
 from specwhisper.transcription.vocabulary import UNSPACED, Vocabulary
 from specwhisper.types import (
     FRAMES_PER_TIMESTAMP,
