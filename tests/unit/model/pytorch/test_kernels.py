@@ -13,7 +13,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from specwhisper_target_server.command import serve
 from torch import Tensor, nn
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
