@@ -30,8 +30,8 @@ from experiments.common.servers.forked import ForkedServer
 from experiments.common.servers.processes import first_two_cores, on_cores
 from specwhisper.model.threads import limit_threads
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.comparison import Ratio
 from specwhisper.types import Mode
+from specwhisper_client.cli.tuning.advice import Ratio
 
 LEVELS, QUICK_LEVELS = "1,2,4,8,16,32,64", "4"
 MODES, QUICK_MODES = (Mode.TARGET_ONLY, Mode.FULL, Mode.SYNC), (Mode.TARGET_ONLY, Mode.FULL)

@@ -24,7 +24,7 @@ from experiments.common.models.checkpoints import build_checkpoint
 from experiments.common.models.published import PUBLISHED
 from specwhisper.model.backends import open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.onnx.rounding import sums_bytes_exactly
+from specwhisper.model.onnx.layers import sums_bytes_exactly
 from specwhisper.model.threads import num_threads
 
 HELD = 60  # tokens in each slot: the middle of a window of speech

@@ -26,8 +26,8 @@ from experiments.gpu import identity, passes
 from experiments.gpu.service import Texts, Throughput, measure_service
 from experiments.gpu.weights import Place, Weights
 from specwhisper.engine.process import check_device
-from specwhisper.model.pytorch.backend import add_in_float32
-from specwhisper.types import CROSS_CACHES, Mode
+from specwhisper.model.pytorch.backend import force_float32_accumulation
+from specwhisper.types import Mode
 
 DTYPES = ("float16", "bfloat16", "float32")  # for the logits
 DTYPE = DTYPES[0]  # of passes, encoding and service
@@ -93,7 +93,7 @@ def gpu(
     check_device(device, "--device")
     if torch.device(device).type == "cuda":
         torch.cuda.set_device(torch.empty(0, device=device).device)  # with its number
-        add_in_float32()
+        force_float32_accumulation()
     place = Place(torch.device(device), is_narrow=torch.device(device).type == "cpu", seed=given.seed)
     described = torch.cuda.get_device_name(place.device) if place.is_gpu else "a CPU, narrow shapes"
     given.print(described)
@@ -182,8 +182,6 @@ def profile(weights: Weights, figures: Figures, *, quick: bool) -> Iterator[Item
     yield timed("passes", few)
     yield item("encoding", figures.encodings, passes.measure_encoding, weights, batches, dtype=DTYPE)
     if weights.name == JUDGED:
-        for cache in CROSS_CACHES:
-            yield timed(f"passes, {cache} cache", few, cross_cache=cache)
         for kind in ("bfloat16", "float32"):
             yield timed(f"passes, {kind}", few, dtype=kind)
     yield timed("passes of other sizes", more)
@@ -201,7 +199,7 @@ def find_bars(figures: Figures) -> list[Bar]:
     for one in figures.passes:
         bound = PASS_MS.get((one.rows, one.width))
         is_half = one.dtype in ("float16", "bfloat16")
-        if bound is not None and one.shape == JUDGED and is_half and one.cross_cache is None:
+        if bound is not None and one.shape == JUDGED and is_half:
             name = f"{JUDGED}: forward pass of {one.rows} x {one.width} tokens, {one.dtype}, ms"
             bars.append(Bar(name, one.ms, bound, f"{one.ms:.2f}"))
     carried = [one for one in figures.carried if one.shape == JUDGED and one.requests_per_s]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from experiments.common.inline_pair import InlinePair
 from experiments.gpu.service import noise
 from experiments.gpu.weights import Weights
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode

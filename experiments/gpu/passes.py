@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import torch
 
 from experiments.gpu.weights import Weights
-from specwhisper.model.pytorch.backend import TorchBackend
+from specwhisper.model.pytorch.backend import TorchBackend, TorchEncoder
 from specwhisper.model.pytorch.decoder import CachedDecoder
-from specwhisper.model.pytorch.encoder import TorchEncoder
-from specwhisper.model.pytorch.kernels.packed_inputs import Following
 
 HELD = 60  # tokens in each slot: the middle of a window
 Sizes = Sequence[tuple[int, int]]  # sessions, tokens of each
@@ -31,27 +29,24 @@ class Timed:
 
     shape: str
     dtype: str
-    cross_cache: str | None
     rows: int
     width: int
     ms: float
 
 
-def measure_passes(
-    weights: Weights, sizes: Sizes, *, dtype: str, cross_cache: str | None = None
-) -> Iterator[Timed]:
+def measure_passes(weights: Weights, sizes: Sizes, *, dtype: str) -> Iterator[Timed]:
     """Time passes of each size with a choice after every token, as in verification."""
     place = weights.place
-    decoder = filled(weights, max(rows for rows, _ in sizes), dtype=dtype, cross_cache=cross_cache)
+    decoder = filled(weights, max(rows for rows, _ in sizes), dtype=dtype)
     for rows, width in sizes:
         run = step(decoder, rows, width)
         times = 2 if place.is_narrow else max(5, min(200, int(MIN_MS / place.median_ms(run, 3))))
-        yield Timed(weights.name, dtype, cross_cache, rows, width, place.median_ms(run, times))
+        yield Timed(weights.name, dtype, rows, width, place.median_ms(run, times))
 
 
-def filled(weights: Weights, num_slots: int, *, dtype: str, cross_cache: str | None = None) -> CachedDecoder:
+def filled(weights: Weights, num_slots: int, *, dtype: str) -> CachedDecoder:
     """Return a decoder with an encoded window and :data:`HELD` tokens in each slot."""
-    decoder = weights.decoder(dtype, num_slots, cross_cache=cross_cache)
+    decoder = weights.decoder(dtype, num_slots)
     for slot in range(num_slots):
         decoder.prefill_audio([slot], weights.encodings(1, dtype, seed=slot))
         decoder.append([slot], [weights.tokens(slot, HELD)], [1])
@@ -59,11 +54,10 @@ def filled(weights: Weights, num_slots: int, *, dtype: str, cross_cache: str | N
 
 
 def step(decoder: CachedDecoder, rows: int, width: int) -> Callable[[], object]:
-    slots, tokens, following = range(rows), [[7 + i for i in range(width)]] * rows, [Following()] * rows
+    slots, tokens = range(rows), [[7 + i for i in range(width)]] * rows
 
     def run() -> None:
-        for _ in decoder.choose(slots, tokens, following):
-            pass
+        decoder.append(slots, tokens, [width] * rows).argmax(dim=1).tolist()
         for slot in slots:
             decoder.rollback(slot, HELD)
 
@@ -94,7 +88,6 @@ def measure_encoding(weights: Weights, batches: Sequence[int], *, dtype: str) ->
     backend = TorchBackend(
         checkpoint, max(batches), encoder=encoder, device=place.device, has_static_shapes=True
     )
-    encoder.warm_up()
     plain, decoder = weights.model_of(dtype).model.encoder, weights.decoder(dtype, max(batches))
     there = weights.features(max(batches))
     features, there = there.cpu().numpy(), there.to(getattr(torch, dtype))

@@ -12,13 +12,13 @@ import numpy as np
 
 from experiments.common.audio.conditions import Condition, in_condition
 from experiments.common.audio.samples import Sample
+from experiments.common.inline_pair import InlinePair
 from experiments.common.replay.record import record
 from experiments.common.replay.trace import Trace
 from experiments.common.servers.processes import Worker, first_two_cores, on_cores, running_process
 from experiments.common.servers.timed_client import TimedClient, TimedTokens, TokenTimer
 from experiments.latency.cells import Arm
 from experiments.latency.link import FAR_HOST, Link
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.translated import open_draft

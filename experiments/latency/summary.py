@@ -20,8 +20,8 @@ from experiments.latency.prediction import (
     realigned_of,
 )
 from experiments.latency.store import Grid
-from specwhisper.speculation.comparison import Ratio
 from specwhisper.types import Mode
+from specwhisper_client.cli.tuning.advice import Ratio
 
 FULL = Arm(Mode.FULL)
 NEAR_MS, NEAR_BOUND, FAR_MS, FAR_BOUND = 100.0, 0.35, 400.0, 0.45  # full on clean speech, base and tiny.en

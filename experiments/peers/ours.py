@@ -8,12 +8,12 @@ from time import perf_counter
 from transformers.utils import logging
 
 from experiments.common.audio.samples import Sample
+from experiments.common.inline_pair import InlinePair
 from experiments.common.replay.model import ReplayDraft, ReplayTarget
 from experiments.common.replay.trace import Trace
 from experiments.peers.arms import INT8, NUM_BATCHED, Audio, Piece, Run, System, timed, without_specials
 from specwhisper.api.speculative import SpeculativeWhisper
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.backends import load_encoders
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.model import Model, WhisperModel

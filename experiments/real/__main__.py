@@ -29,8 +29,8 @@ from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER, resolve
 from specwhisper.model.threads import limit_threads
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.comparison import Ratio
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper_client.cli.tuning.advice import Ratio
 
 HUMAN = DEMO_FOLDER / "human"
 QUICK_ROUNDS = 2

@@ -13,7 +13,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from experiments.common.audio.samples import Sample
-from specwhisper.audio.g711 import G711, decode_g711
+from specwhisper.audio.decode import G711, decode_g711
 from specwhisper.audio.vad_filter import find_speech
 from specwhisper.selection import VadOptions
 from specwhisper.types import SAMPLE_RATE

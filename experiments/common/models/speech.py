@@ -18,9 +18,8 @@ from experiments.common.models.scripted import (
     VOCABULARY,
     ScriptedModel,
 )
-from specwhisper.audio.endpointing import Endpointer
+from specwhisper.audio.endpointing import Endpointer, VoiceMarker
 from specwhisper.audio.recording import Recording
-from specwhisper.audio.voice import VoiceMarker
 from specwhisper.live import EndpointingOptions
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.sampling import Sampling

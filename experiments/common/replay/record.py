@@ -13,7 +13,6 @@ from experiments.common.audio.samples import Sample
 from experiments.common.replay.trace import Decoding, Trace, window_digest
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.recording import Recording
-from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.choosing import Row
@@ -121,7 +120,7 @@ def transcribe(
     longest = max(len(sample.pcm) // BYTES_PER_SAMPLE for sample, _ in jobs)
     limits = Limits(max_ahead_samples=max(longest, Limits().max_ahead_samples))
     plan = whisper_plan(target.vocabulary, target.tokenize, max_new_tokens)
-    verifier = Verifier(target, executor=InlineExecutor(), limits=limits, plan=plan)
+    verifier = Verifier(target, limits=limits, plan=plan)
     written: list[list[WrittenWindow]] = [[] for _ in jobs]
     waiting, open_sessions = list(range(len(jobs))), set[int]()
     while waiting or open_sessions:

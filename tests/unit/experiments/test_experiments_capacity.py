@@ -13,7 +13,7 @@ from transformers import WhisperConfig, WhisperForConditionalGeneration
 
 from experiments.capacity import steps
 from experiments.capacity.clients import Counts
-from experiments.capacity.crowd import NUM_SHARED, measure
+from experiments.capacity.crowd import NUM_DRAFT_SERVERS, measure
 from experiments.capacity.floor import Machine, floor_s
 from experiments.capacity.ladder import (
     Outcome,
@@ -28,7 +28,6 @@ from experiments.capacity.target import Usage
 from experiments.common.bench.report import ROOT
 from experiments.common.models.checkpoints import Shape, build_checkpoint, build_model
 from experiments.common.models.published import PUBLISHED
-from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
@@ -71,7 +70,7 @@ def test_the_ladder_counts_and_compares_every_text(more):
 
 
 def test_a_recited_window_has_its_text_whatever_the_draft_says():
-    verifier = Verifier(RecitedModel(1, pass_ms=0), executor=InlineExecutor())
+    verifier = Verifier(RecitedModel(1, pass_ms=0))
     verifier.open("one", Mode.FULL, DecodingOptions.greedy(language="en", timestamps=False))
     draft, commits = RecitedDraft(7, 8_000), []
     messages = draft.begin()
@@ -88,7 +87,7 @@ def test_a_recited_window_has_its_text_whatever_the_draft_says():
     assert 0.3 * verified < accepted < verified, "the draft errs now and then"
 
 
-@pytest.mark.parametrize("where", NUM_SHARED)
+@pytest.mark.parametrize("where", NUM_DRAFT_SERVERS)
 async def test_a_crowd_and_its_messages_are_measured(where):
     figures = await measure(where, 2, pass_ms=1.0, period_s=0.3)
     assert figures.num_passes > 10 and figures.batch_size > 1 and figures.num_tokens >= 1
@@ -131,11 +130,10 @@ def test_weights_are_as_many_as_transformers_has(name):
     assert num_weights(shape) == sum(weight.numel() for weight in model.parameters())
 
 
-@pytest.mark.parametrize("cross_cache", [None, "int8"])
-def test_memory_of_a_slot_matches_the_model(cross_cache):
+def test_memory_of_a_slot_matches_the_model():
     shape = Shape()
-    model = WhisperModel(build_checkpoint(shape)[1], 2, has_static_shapes=True, cross_cache_dtype=cross_cache)
-    assert slot_bytes(shape, "float32", cross_cache) == model.bytes_per_slot
+    model = WhisperModel(build_checkpoint(shape)[1], 2, has_static_shapes=True)
+    assert slot_bytes(shape, "float32") == model.bytes_per_slot
 
 
 def test_the_largest_number_of_sessions_that_fit():

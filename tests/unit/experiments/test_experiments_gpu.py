@@ -47,7 +47,7 @@ def test_a_draft_has_the_requested_acceptance():
 
 
 def test_bars():
-    timed = Timed("large-v3", "float16", None, 1, 8, ms=0.9)
+    timed = Timed("large-v3", "float16", 1, 8, ms=0.9)
     carried = Throughput(
         "large-v3", "float16", Mode.FULL.value, 32, 81.0, 0.3, 900.0, 900.0, 4.0, 30.0, 99, 0
     )
@@ -56,7 +56,7 @@ def test_bars():
             timed,
             replace(timed, rows=32, width=5, ms=3.6),
             *(replace(timed, ms=9.0, **other) for other in ({"shape": "tiny"}, {"dtype": "float32"})),
-            *(replace(timed, ms=9.0, **other) for other in ({"cross_cache": "int8"}, {"width": 1})),
+            replace(timed, ms=9.0, width=1),
         ],
         checks=[Check("a, float32", True, ""), Check("b, float32", False, ""), Check("c", False, "")],
         carried=[

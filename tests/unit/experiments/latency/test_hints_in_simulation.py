@@ -10,7 +10,7 @@ import pytest
 from experiments.common.replay.trace import Decoding
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session
-from specwhisper.engine.draft_state import DraftState
+from specwhisper.engine.draft_session import DraftSession
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.ledger import Ledger
@@ -64,7 +64,7 @@ def test_realignment_makes_full_faster_at_every_round_trip(round_trip, monkeypat
     decodings = windows(0.85, 0.8)
     kept = time_per_step(decodings, round_trip)
     monkeypatch.setattr(Ledger, "_keep_sent", lambda self, tokens, position: None)
-    monkeypatch.setattr(DraftState, "stale_tokens", lambda self: ())
+    monkeypatch.setattr(DraftSession, "stale_tokens", lambda self, belief: ())
     assert kept < 0.85 * time_per_step(decodings, round_trip)
 
 
