@@ -111,6 +111,7 @@ def test_no_flag_holds_a_key():
     mostly_nightly(
         [
             (("--host", "0.0.0.0", "--tokens-file", "{folder}/tokens"), "without encryption to the network"),
+            (("--server", "nowhere"), "is not HOST:PORT"),
             (("--http-server-cert", "{folder}/server.pem"), "add --http-use-ssl"),
             (("--http-use-ssl",), "--http-use-ssl needs --http-server-cert and --http-server-key"),
             (("--server-root-cert", "{folder}/roots.pem"), "A certificate is set, but encryption is off"),

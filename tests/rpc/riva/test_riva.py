@@ -31,7 +31,6 @@ from tests.rpc.riva_clients import in_thread, live_config, pcm_config, pieces, r
 from tests.rpc.services import (
     RATE,
     all_free,
-    audio_requests,
     draft_server,
     eventually,
     finals,
@@ -297,17 +296,3 @@ async def test_health_and_reflection_list_the_service():
         reply = await stream.read()
         await stream.done_writing()
         assert reply.file_descriptor_response.file_descriptor_proto
-
-
-async def test_our_own_clients_are_served_beside_rivas():
-    async with running_pair() as (_, draft), riva_client(draft) as client:
-        pcm = recording(3.0)
-        config = pb.RecognitionConfig(encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=RATE)
-        requests = [
-            pb.StreamingRecognizeRequest(streaming_config=pb.StreamingRecognitionConfig(config=config)),
-            *audio_requests(pcm),
-        ]
-        ours = draft.stub.StreamingRecognize(iter(requests))
-        theirs = await client.recognize(pcm, pcm_config())
-        text = "".join(text for *_, text in finals([response async for response in ours]))
-        assert transcript(theirs.results) == text

@@ -37,14 +37,6 @@ def test_silence_has_no_name():
     assert names_of({0: np.zeros(3)}, {"Ann": ANN}, 0.5) == {}
 
 
-def test_speakers_are_named_in_the_order_in_which_they_speak():
-    assert named([(3.0, 4.0, 0), (0.0, 2.0, 7), (2.0, 3.0, 0)]) == (
-        Turn(0.0, 2.0, "A"),
-        Turn(2.0, 3.0, "B"),
-        Turn(3.0, 4.0, "B"),
-    )
-
-
 def test_letters_that_are_names_are_not_given_twice():
     turns = named([(0.0, 1.0, 0), (1.0, 2.0, 1), (2.0, 3.0, 2)], {1: "A"})
     assert [turn.speaker for turn in turns] == ["B", "A", "C"]
