@@ -21,12 +21,10 @@ class Piece(NamedTuple):
 
     @property
     def num_samples(self) -> int:
-        """Its length."""
         return len(self.pcm) // BYTES_PER_SAMPLE
 
     @property
     def end_sample(self) -> int:
-        """Sample after the last one."""
         return self.start_sample + self.num_samples
 
 
@@ -53,16 +51,13 @@ class WaitingAudio:
 
     @property
     def num_samples(self) -> int:
-        """Its length."""
         return len(self._pcm) // BYTES_PER_SAMPLE
 
     @property
     def end_sample(self) -> int:
-        """Sample after the last one."""
         return self.start_sample + self.num_samples
 
     def append(self, chunk: AudioChunk) -> None:
-        """Add the next audio."""
         if not self._pcm:
             self.start_sample = chunk.start_sample
         self._pcm += chunk.pcm

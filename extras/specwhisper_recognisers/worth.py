@@ -79,11 +79,9 @@ class Worth:
         self._trial.num_late += num_samples * is_late
 
     def observe_window(self, opened: WindowOpened) -> None:
-        """Turn to a window that the target has opened."""
         self._num_prompt, self._num_known = len(opened.window.prompt), len(opened.opening)
 
     def observe_commit(self, commit: Commit) -> None:
-        """Add a forward pass of the target."""
         if not commit.tokens:
             return
         timing = commit.timing

@@ -65,7 +65,6 @@ def recognition_config(
 
 
 def set_samples(message: pb.RecognitionConfig, samples: Samples) -> None:
-    """Set the format of samples that are decoded to 16 bits."""
     message.encoding = decoding_pb2.AUDIO_ENCODING_LINEAR16
     message.sample_rate_hertz = samples.sample_rate
     message.audio_channel_count = samples.num_channels

@@ -187,7 +187,6 @@ class TextModel:
             self._caches[slot] = []
 
     def length(self, slot: int) -> int:
-        """Return the number of tokens in a slot."""
         return len(self._tokens[slot])
 
     def can_continue(self, prompt: Sequence[int]) -> bool:
@@ -198,7 +197,6 @@ class TextModel:
         return all(token < self._size for token in prompt)
 
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
-        """Return a prompt's tokens, special ones included."""
         return tuple(self._tokenizer(text).input_ids)
 
     def align(

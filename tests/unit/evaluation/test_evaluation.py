@@ -73,7 +73,7 @@ def test_metadata_files_are_read(tmp_path, name, text):
     [
         ("a.txt", "déjà".encode("latin-1"), "a.txt is not UTF-8"),
         ("metadata.jsonl", b'{"file_name": "a.mp3", "text": "Yes."}\n{', "Line 2 of .* is not JSON"),
-        ("metadata.jsonl", b"[]", "Line 1 of .* is no JSON object"),
+        ("metadata.jsonl", b"[]", "Line 1 of .* is not a JSON object"),
         ("metadata.csv", b"file_name,text\na.mp3\n", "lacks"),
     ],
 )

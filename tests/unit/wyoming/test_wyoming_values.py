@@ -15,10 +15,9 @@ from wyoming.event import Event
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsafeBind
 from specwhisper.options import DecodingOptions, Padding
 from specwhisper.settings.command_line import config_from
-from specwhisper_wyoming.audio import PcmFormat, To16Bit, read_format
 from specwhisper_wyoming.config import StdioAddress, TcpAddress, UnixAddress, WyomingConfig, read_uri
 from specwhisper_wyoming.connection import options_of
-from specwhisper_wyoming.transcript import TranscriptText
+from specwhisper_wyoming.utterance import PcmFormat, To16Bit, TranscriptText, read_format
 
 
 @given(st.sampled_from([1, 2, 4]), st.binary(max_size=64), st.lists(st.integers(0, 64)))
