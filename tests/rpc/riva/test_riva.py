@@ -177,17 +177,6 @@ async def test_live_audio_becomes_utterances(name):
     assert final[-1].audio_processed == pytest.approx(len(pcm) / 2 / RATE, abs=0.01)
 
 
-async def test_output_of_rivas_own_client():
-    shown = io.StringIO()
-    async with demo_pair() as (_, draft), riva_client(draft) as client:
-        responses = await client.stream(pieces(demo_pcm(PHONE_CALL)), live_config(language_code="en"))
-        riva.client.print_streaming(iter(responses), output_file=shown, show_intermediate=True)
-    lines = shown.getvalue().replace("\r", "\n").splitlines()
-    assert any(line.startswith(">> Hello") for line in lines)
-    final = [line.removeprefix("## ") for line in lines if line.startswith("## ")]
-    assert word_errors(PHONE_CALL, " ".join(final)) < 0.15
-
-
 @pytest.mark.nightly
 async def test_a_file_streamed_as_rivas_own_scripts_do(tmp_path):
     """They send the file with its header, without encoding, rate and channels."""

@@ -118,14 +118,6 @@ async def test_a_full_server_refuses_the_call():
         assert "try again later" in details
 
 
-async def test_a_draining_server_refuses_new_calls():
-    async with running_pair() as (_, draft), riva_client(draft) as client:
-        draft.server.calls.drain()
-        status, details = await refusal(client.recognize(recording(1.0), pcm_config()))
-        assert status is grpc.StatusCode.UNAVAILABLE
-        assert "stopping" in details
-
-
 async def test_a_server_without_the_service():
     async with running_pair(**service_settings(is_wanted=False)) as (_, draft), riva_client(draft) as client:
         status, _ = await refusal(client.recognize(recording(1.0), pcm_config()))

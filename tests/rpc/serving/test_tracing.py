@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -150,17 +149,6 @@ async def test_a_request_to_the_gateway_begins_a_trace_or_continues_its_clients(
                 assert request.context.trace_id == int(HEX_TRACE, 16)
             else:
                 assert request.parent is None
-
-
-async def test_concurrent_requests_have_traces_of_their_own(exporter):
-    async with running_pair() as (_, draft), running_gateway(draft.address) as gateway:
-        ask = partial(gateway.http.post, "/v1/audio/transcriptions", files={"file": RECORDING}, data=FIELDS)
-        replies = await asyncio.gather(*(ask() for _ in range(4)))
-        assert {reply.status_code for reply in replies} == {200}
-    requests = named(exporter, "POST /v1/audio/transcriptions", SpanKind.SERVER)
-    asked = named(exporter, RECOGNIZE, SpanKind.CLIENT)
-    assert len({request.context.trace_id for request in requests}) == 4
-    assert {call.parent.span_id for call in asked} == {request.context.span_id for request in requests}
 
 
 async def test_a_websocket_is_a_span_around_its_calls(exporter):

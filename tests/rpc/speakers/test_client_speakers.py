@@ -26,15 +26,6 @@ def recording(tmp_path):
     return path
 
 
-async def test_lines_name_the_speaker(recording, folder):
-    service = ScriptedTranscription()
-    async with serving(service) as address:
-        arguments = ("transcribe", recording, "--server", address, "--diarize", folder)
-        status, out, err = await run_cli(*arguments)
-    assert (status, out) == (0, LINES), err
-    assert service.config.config.decoding.word_timestamps
-
-
 async def test_json_is_openais(recording, folder):
     async with serving(ScriptedTranscription()) as address:
         arguments = ("--server", address, "--diarize", folder, "--num-speakers", 2, "-f", "diarized_json")
@@ -80,11 +71,13 @@ async def test_a_speaker_with_a_sample_is_named(recording, folder, tmp_path):
 
 async def test_several_recordings_have_their_speakers(recording, folder, tmp_path):
     (tmp_path / "again.wav").write_bytes(recording.read_bytes())
-    async with serving(ScriptedTranscription()) as address:
+    service = ScriptedTranscription()
+    async with serving(service) as address:
         arguments = ("--server", address, "--diarize", folder, "-o", tmp_path / "out", "--batch-size", 2)
         status, _, err = await run_cli("transcribe", recording, tmp_path / "again.wav", *arguments)
     assert status == 0, err
     assert [path.read_text() for path in sorted((tmp_path / "out").iterdir())] == [LINES, LINES]
+    assert service.config.config.decoding.word_timestamps
 
 
 @pytest.mark.parametrize(

@@ -86,11 +86,6 @@ async def test_speakers_without_a_sample_have_letters(diarizer):
     assert [turn.speaker for turn in turns] == ["B", "A", "B", "A"], "no two have one name"
 
 
-def test_a_sample_of_another_voice_names_no_one(diarizer):
-    high_only = tones([(1.0, 4.0, HIGH_HZ)], 5.0)
-    assert [turn.speaker for turn in diarizer.knowing({"Bob": LOW}).turns(high_only)] == ["A"]
-
-
 def test_only_the_first_seconds_of_a_sample_are_used(diarizer):
     long = np.concatenate([np.tile(LOW, 10), np.tile(HIGH, 30)])
     turns = diarizer.knowing({"Bob": long}).turns(TALK)
