@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol, cast
 
 from specwhisper.errors import InvalidRequest, SpecWhisperError
 
-FORMER_NAME = "specwhisper_draft_server.recognisers"  # of this package, in factories and their imports
+FORMER_NAME = "specwhisper_draft_server.recognisers"  # what factories and their imports called this package
 
 
 class Recognised(NamedTuple):
@@ -99,7 +99,7 @@ def load_recogniser(factory: str, model: str) -> Recogniser:
         return cast(Callable[[str], Recogniser], function)(model)
     except SpecWhisperError:
         raise
-    except Exception as error:  # of any library
+    except Exception as error:  # any library's
         raise InvalidRequest(
             f"--draft-recogniser {factory} cannot use --draft-model '{model}' ({error})."
         ) from error

@@ -66,7 +66,7 @@ class RecogniserDrafting:
 
     check_mode = staticmethod(check_mode)
     num_mel_bins = None
-    num_free_slots = None  # it has no limit of sessions
+    num_free_slots = None  # it limits no sessions
 
     def __init__(
         self,
@@ -191,8 +191,8 @@ class RecognisedStream:
         self._on_drafted = on_drafted
         self._on_failure = on_failure
         self._stream: RecogniserStream | None = None
-        self._report = DraftReport()  # of its time, since the last text
-        self._first_sample = self._next_sample = 0  # of the stream
+        self._report = DraftReport()  # its time since the last text
+        self._first_sample = self._next_sample = 0  # where the stream begins, and where its audio ends
         self._is_live = is_live
         self._window_end = 0  # sample after the target's window
         self._done_to = 0  # sample before which the target needs no text
@@ -252,7 +252,7 @@ class RecognisedStream:
         try:
             await self._run()
         finally:
-            with suppress(RuntimeError):  # of an executor that has ended
+            with suppress(RuntimeError):  # the executor has ended
                 self._executor.submit(self._close)
 
     async def _run(self) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.types import SAMPLE_RATE, AudioChunk, VoiceEvent
 
-MAX_PIECE_SAMPLES = SAMPLE_RATE  # where it asks for no length, so that sessions take turns
+MAX_PIECE_SAMPLES = SAMPLE_RATE  # if it asks for no length, so that sessions take turns
 
 
 class Piece(NamedTuple):
@@ -33,7 +33,7 @@ class WaitingAudio:
 
     Parameters
     ----------
-    piece_s : length of a piece. It is shorter where speech pauses and where the audio ends. ``None`` gives
+    piece_s : length of a piece. It is shorter at a pause and at the end of the audio. ``None`` gives
         whatever has arrived, up to a second.
 
     Attributes

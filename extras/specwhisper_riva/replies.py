@@ -127,7 +127,7 @@ class LiveReplies:
 
     def __init__(self, *, interim_results: bool) -> None:
         self._interim_results = interim_results
-        self._pieces: list[pb.SpeechRecognitionResult] = []  # of the open utterance, final
+        self._pieces: list[pb.SpeechRecognitionResult] = []  # the open utterance's final results
         self._sent = ("", 0.0)  # its text and stability, as the client has them
         self._has_sent = False
         self._is_end_expected = False

@@ -106,7 +106,7 @@ def endpointing(config: riva_asr_pb2.RecognitionConfig) -> pb.Endpointing:
     silence_ms = _length_ms(asked, "stop_history", "stop_threshold", STOP_HISTORY_MS)
     if speech_ms is not None:
         message.min_speech_ms = speech_ms
-    if silence_ms is not None:  # of every utterance, however short
+    if silence_ms is not None:  # for every utterance, however short
         message.silence_duration_ms = message.short_silence_ms = silence_ms
     return message
 

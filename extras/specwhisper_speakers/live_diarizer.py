@@ -19,7 +19,7 @@ from specwhisper.tasks import retrieve_error
 from specwhisper_speakers.diarizer import failure, worker_command
 from specwhisper_speakers.voices import DEFAULT_THRESHOLD
 
-MAX_LINE_BYTES = 1024 * 1024  # of an answer: an embedding has a few hundred numbers
+MAX_LINE_BYTES = 1024 * 1024  # longest answer: an embedding has a few hundred numbers
 
 
 class VoicesOfPiece(NamedTuple):

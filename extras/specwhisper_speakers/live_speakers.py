@@ -37,7 +37,7 @@ class LiveSpeakers:
         self._diarizer = diarizer
         self._voices = Voices(diarizer.threshold, max_speakers)
         self._pcm = bytearray()
-        self._start_sample = start_sample  # of the audio that is kept
+        self._start_sample = start_sample  # where the kept audio begins
 
     def append(self, pcm: bytes) -> None:
         """Append canonical PCM."""

@@ -14,8 +14,8 @@ from specwhisper.errors import InvalidAudio, InvalidRequest
 from specwhisper.transcription.speakers import Turn, label
 from specwhisper.types import SAMPLE_RATE
 
-DEFAULT_THRESHOLD = 0.5  # of the cosine distance between two voices
-MIN_NEW_S = 1.0  # of a new speaker's speech: the embedding of less is unsure
+DEFAULT_THRESHOLD = 0.5  # cosine distance at which two voices are two speakers
+MIN_NEW_S = 1.0  # a new speaker's least speech: the embedding of less is unsure
 MIN_SAMPLE_S = 0.5  # embeddings of less are unsure; OpenAI asks for 2 to 10 s
 MAX_SAMPLE_S = 30.0  # more makes an embedding no better
 
@@ -36,7 +36,7 @@ class Voices:
             raise InvalidRequest(f"max_speakers is {max_speakers}: it must be at least 1, or left out.")
         self._threshold = threshold
         self._max_speakers = max_speakers
-        self._sums: list[NDArray[np.float64]] = []  # of unit embeddings, weighted by their speech
+        self._sums: list[NDArray[np.float64]] = []  # unit embeddings, weighted by their speech
 
     def name_of(self, embedding: NDArray[np.float64], speech_s: float) -> str:
         """Return the speaker of a voice, and learn from it; ``speech_s`` is how much speech it is from."""

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from specwhisper.types import SAMPLE_RATE
 
-MIN_SPEECH_S, MIN_PAUSE_S = 0.3, 0.5  # of a turn, and between two of the same speaker: sherpa-onnx's defaults
+MIN_SPEECH_S, MIN_PAUSE_S = 0.3, 0.5  # shortest turn, and pause within a turn: sherpa-onnx's defaults
 Turns = list[tuple[float, float, int]]
 
 

@@ -30,7 +30,7 @@ OPTION_NAMES = frozenset(
     "temperature temperatures top_k k top_p seed acceptance acceptance_threshold beam_size num_beams "
     "max_tokens".split()
 )
-PARAMETERS = {"gamma", "use_adaptive_gamma", "max_new_tokens", "stop_token_ids"}  # of ``generate`` itself
+PARAMETERS = {"gamma", "use_adaptive_gamma", "max_new_tokens", "stop_token_ids"}  # ``generate``'s own
 MAX_NEW_TOKENS = 256
 SILENCE = bytes(2)  # one sample: the engines need audio to begin
 Prompt: TypeAlias = str | Sequence[int]  # text or token ids

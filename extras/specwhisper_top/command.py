@@ -36,7 +36,7 @@ class Cluster:
         self._addresses = addresses
         self._locators = locators
         self._credentials = credentials
-        self._last: dict[str, Reading] = {}  # of each server that has answered
+        self._last: dict[str, Reading] = {}  # by server, if it has answered
         self.rows: list[Figures] = []
         self.totals: dict[str, Figures] = {}
 

@@ -59,7 +59,7 @@ class Connection:
         self._client = client
         self._idle_timeout_s = idle_timeout_s
         self._defaults = defaults
-        self._options = self._defaults  # of the next utterance
+        self._options = self._defaults  # for the next utterance
         self._utterance: WyomingUtterance | None = None  # the last one
         self._answering: asyncio.Task[None] | None = None
         self._reading: asyncio.Timeout | None = None
