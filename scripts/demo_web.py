@@ -1,8 +1,7 @@
 """Show live transcription in a browser: target server, draft server and gateway.
 
 They have the bundled pair, or with ``MODEL=real`` Whisper's base and tiny.en. ``make demo-web`` runs this
-until Ctrl-C; ``scripts/demo_web.py PORT`` chooses the gateway's port. The draft server also has Riva's service,
-for voice agents.
+until Ctrl-C. An argument is the gateway's port. The draft server also has Riva's service, for voice agents.
 """
 
 from __future__ import annotations
