@@ -21,15 +21,15 @@ from experiments.latency.prediction import (
     realigned_of,
 )
 from experiments.latency.store import Grid
-from specwhisper.speculation.comparison import Ratio
 from specwhisper.types import Mode
+from specwhisper_client.cli.tuning.advice import Ratio
 
 FULL = Arm(Mode.FULL)
-NEAR_MS, NEAR_BOUND, FAR_MS, FAR_BOUND = 100.0, 0.35, 400.0, 0.45  # of full on clean speech, base and tiny.en
-MOST = 1.02  # of full over target-only, in any condition
+NEAR_MS, NEAR_BOUND, FAR_MS, FAR_BOUND = 100.0, 0.35, 400.0, 0.45  # full on clean speech, base and tiny.en
+MOST = 1.02  # full over target-only, in any condition
 MOST_WAITS = 3.0  # round trips that a text waits for
 WAITS_FROM_MS = 50.0  # below, a round trip is within the spread of an utterance
-SIMULATION_BOUND, CLOSED_FORM_BOUND = 0.10, 0.15  # of the prediction's error
+SIMULATION_BOUND, CLOSED_FORM_BOUND = 0.10, 0.15  # errors of the predictions
 BUNDLED = "demo-"  # names of models that the bars of the real pair are not for
 DECODING, WHOLE = "decoding_s", "wall_s"
 
@@ -45,7 +45,6 @@ class Summary:
         return sorted({run.cell for run in self.grid.runs if run.counts})
 
     def times_s(self, cell: Cell, what: str) -> dict[int, float]:
-        """Return the seconds of all recordings together, by repeat; only of complete repeats."""
         found = self._times_s.get((cell, what), {})
         samples = set(self.grid.header["samples"][cell.condition])
         return {repeat: sum(each.values()) for repeat, each in found.items() if set(each) == samples}
@@ -111,10 +110,10 @@ class Summary:
         )
 
     def speech(self) -> dict[str, dict[str, float]]:
-        decodings = Trace.parse(self.grid.header["trace"], "The grid").decodings
+        trace: Trace = self.grid.header["trace"]
         found = {}
         for condition, names in self.grid.header["samples"].items():
-            here = [one for one in decodings if one.recording in names]
+            here = [one for one in trace.decodings if one.recording in names]
             found[condition] = {
                 "acceptance": acceptance_of(here),
                 "realigned": realigned_of(here),
@@ -125,9 +124,7 @@ class Summary:
 
     def facts(self) -> dict[str, Any]:
         return {
-            **{
-                name: self.grid.header[name] for name in ("pair", "samples", "network", "machine", "versions")
-            },
+            **{name: self.grid.header[name] for name in ("pair", "samples", "machine", "versions")},
             "speech": self.speech(),
             "costs": self.predictor.facts(),
             "num_runs": len(self.grid.runs),

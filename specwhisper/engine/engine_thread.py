@@ -28,11 +28,8 @@ T = TypeVar("T")
 
 
 class Engine(Protocol[Event_co]):
-    """The interface of an engine that a thread runs."""
-
     @property
-    def has_work(self) -> bool:
-        """Whether a step would do anything now."""
+    def has_work(self) -> bool: ...
 
     @property
     def wake_after_s(self) -> float:
@@ -87,6 +84,11 @@ class EngineThread(Generic[Event]):
         self._call_soon = call_soon or asyncio.get_running_loop().call_soon_threadsafe
         self._thread.start()
 
+    @property
+    def has_sessions(self) -> bool:
+        """Whether any session is subscribed."""
+        return bool(self._receivers)
+
     async def stop(self) -> None:
         """End the thread after its current step and all posted actions."""
         self.stop_soon()
@@ -97,7 +99,6 @@ class EngineThread(Generic[Event]):
             self._on_fault(DeviceFault(f"The engine has not ended within {ENDS_WITHIN_S:g} s: it hangs."))
 
     def stop_soon(self) -> None:
-        """Ask the thread to end, without waiting for it."""
         with self._condition:
             self._is_stopping = True
             self._condition.notify()
@@ -121,7 +122,6 @@ class EngineThread(Generic[Event]):
         self._receivers[session_id] = receive
 
     def unsubscribe(self, session_id: str) -> None:
-        """Stop delivering a session's events."""
         self._receivers.pop(session_id, None)
 
     def fail_sessions(self, error: Exception) -> None:
