@@ -24,7 +24,7 @@ def test_it_is_valid_and_adds_one_service():
 
 def test_its_flags_exist_and_lead_to_the_draft_server():
     service, base = read_compose(NAME)["services"]["wyoming"], read_compose("compose.yaml")["services"]
-    command = typer.main.get_command(app_of(WyomingConfig, lambda **_: None))
+    command = typer.main.get_command(app_of(WyomingConfig, lambda _: None))
     flags = command.make_context("specwhisper-wyoming", list(service["command"])).params
     assert service["entrypoint"] == [*INIT, "specwhisper-wyoming"]
     assert read_uri(flags["uri"]) == TcpAddress("0.0.0.0", 10300)
@@ -59,5 +59,5 @@ def test_the_pages_settings_are_those_of_the_file():
     page = (DEPLOY.parent / "docs" / "home-assistant.md").read_text()
     [block] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     shown = yaml.safe_load(block)["services"]["specwhisper"]
-    command = typer.main.get_command(app_of(WyomingConfig, lambda **_: None))
+    command = typer.main.get_command(app_of(WyomingConfig, lambda _: None))
     assert command.make_context("specwhisper-wyoming", list(shown["command"])).params["insecure"]

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.rpc.tokens import TARGET_TOKEN
+from specwhisper.validated import text, validate, whole
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
     """A remote target and a local draft; the fields are options of the draft server."""
 
-    target: str
-    draft_model: str
-    device: str = "cpu"
-    dtype: str = "float32"
-    threads: int | None = None
+    target: str = text(MISSING, "Address of the target server.", "HOST:PORT")
+    draft_model: str = text("demo-draft-tiny", "Draft model: a name, a hub id, a folder or a file.", "MODEL")
+    device: str = text("cpu", "Device of the draft model.", "DEVICE")
+    dtype: str = text("float32", "Precision of the draft model.", "TYPE")
+    threads: int | None = whole(
+        None, 1, math.inf, "CPU threads of the draft model. Default: as many as cores."
+    )
     credentials: Credentials = OPEN
+
+    def __post_init__(self) -> None:
+        validate(self)
 
     @property
     def command(self) -> list[str]:

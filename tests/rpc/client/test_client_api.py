@@ -129,6 +129,8 @@ async def test_the_request_has_the_callers_options(noise):
             mode="MODE_SYNC",
             gamma=3,
             decoding=decoding_options_to_proto(options),
+            channel="mix",
+            container_times=True,
             protocol_version=CLIENT_PROTOCOL_VERSION,
             software_version=__version__,
         ),
@@ -154,6 +156,8 @@ async def test_recognize_sends_the_file_as_it_is(noise):
     assert server.recognized.config == pb.RecognitionConfig(
         gamma=2,
         decoding=decoding_options_to_proto(DecodingOptions()),
+        channel="mix",
+        container_times=True,
         protocol_version=CLIENT_PROTOCOL_VERSION,
         software_version=__version__,
     )

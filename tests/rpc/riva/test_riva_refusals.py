@@ -137,7 +137,7 @@ async def test_a_draining_server_refuses_new_calls():
 
 
 async def test_a_server_without_the_service():
-    async with running_pair(**service_settings(is_wanted=False)) as (_, draft), riva_client(draft) as client:
+    async with running_pair(**service_settings(riva=False)) as (_, draft), riva_client(draft) as client:
         status, _ = await refusal(client.recognize(recording(1.0), pcm_config()))
         assert status is grpc.StatusCode.UNIMPLEMENTED
 
@@ -145,12 +145,12 @@ async def test_a_server_without_the_service():
 @pytest.mark.parametrize("is_wanted", [None, True])
 async def test_without_rivas_client_the_service_is_left_out_unless_required(monkeypatch, is_wanted):
     monkeypatch.setitem(sys.modules, "riva.client.proto.riva_asr_pb2_grpc", None)
-    async with running_pair(**service_settings(is_wanted=False)) as (_, draft):
+    async with running_pair(**service_settings(riva=False)) as (_, draft):
         if is_wanted:
             with pytest.raises(UnsupportedOption, match=r"--riva needs .* pip install"):
-                riva_services(draft.service, DraftConfig(**service_settings(is_wanted=is_wanted)))
+                riva_services(draft.service, DraftConfig(**service_settings(riva=is_wanted)))
         else:
-            assert not riva_services(draft.service, DraftConfig(**service_settings(is_wanted=is_wanted)))
+            assert not riva_services(draft.service, DraftConfig(**service_settings(riva=is_wanted)))
 
 
 def test_the_client_under_test_is_the_published_one():
