@@ -36,10 +36,9 @@ from specwhisper_client.cli.arguments import (
 from specwhisper_client.cli.display import clock, color_of, span
 from specwhisper_client.cli.redrawing import OpenText
 from specwhisper_client.cli.tables import transcript_table
-from specwhisper_client.live_transcription import LiveTranscription, with_speakers
+from specwhisper_client.live_transcription import LiveTranscription, Utterances, with_speakers
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import Update
-from specwhisper_client.utterances import Utterances
 
 DEMO_TARGET = "demo-target"  # its name, as servers report it
 

@@ -23,7 +23,7 @@ from specwhisper_client.cli.jobs import imported, report
 from specwhisper_client.cli.models_command import app as models
 from specwhisper_client.cli.openai_flags import OpenAICommand
 from specwhisper_client.cli.transcribe_command import transcribe
-from specwhisper_client.cli.tuning.command import tune
+from specwhisper_client.cli.tune_command import tune
 from specwhisper_client.servers import DEFAULT_SERVER
 
 TOKEN_VARIABLE = "SPECWHISPER_TOKEN"

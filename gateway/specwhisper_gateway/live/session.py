@@ -10,8 +10,8 @@ from specwhisper.errors import InvalidRequest, MessageTooLarge, SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.speakers import UtteranceSpeakers
 from specwhisper.types import Segment
+from specwhisper_client.live_transcription import Utterances
 from specwhisper_client.streaming import StreamingClient
-from specwhisper_client.utterances import Utterances
 from specwhisper_gateway.errors import ClientGone, InvalidEvent
 from specwhisper_gateway.live import reports
 from specwhisper_gateway.live.messages import Change, Finish, Start, read_message
