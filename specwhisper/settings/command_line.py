@@ -29,7 +29,6 @@ Options = TypeVar("Options")
 
 
 def show_version(is_wanted: bool) -> None:
-    """Print the version and exit."""
     if is_wanted:
         typer.echo(f"specwhisper {__version__}")
         raise typer.Exit

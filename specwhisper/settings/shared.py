@@ -57,7 +57,6 @@ def drain_timeout_option() -> Any:
 
 
 def parse_cores(cores: Any) -> tuple[int, ...]:
-    """Read a list of cores and ranges of cores."""
     if isinstance(cores, tuple):
         return cores
     found: list[int] = []

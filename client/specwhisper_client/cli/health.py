@@ -58,12 +58,9 @@ def _gateway_is_serving(url: str, credentials: Credentials, timeout_s: float) ->
 
 
 class _Https(HTTPSHandler):
-    """Opens URLs with the client's TLS settings."""
-
     def __init__(self, tls: ClientTls) -> None:
         super().__init__()
         self._connect = partial(NamedConnection, tls=tls)
 
     def https_open(self, request: Request) -> HTTPResponse:
-        """Open a URL."""
         return self.do_open(self._connect, request)

@@ -87,16 +87,13 @@ class Job:
     diarization: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, 1))
 
     def rendered(self, transcript: Transcription, recording: RecordingFile, form: OutputFormat) -> str:
-        """Return a transcript in a format."""
         return render(transcript, recording.path, form, self.layout, self.unsure_below)
 
     def options_of(self, recording: RecordingFile) -> DecodingOptions:
-        """Return the options of a recording, with its hint."""
         path = self.hint_of(recording)
         return self.options if path is None else replace(self.options, hint=read_hint(path))
 
     def hint_of(self, recording: RecordingFile) -> Path | None:
-        """Return the file of a recording's own hint, if there is one."""
         return None if self.hints is None else find_hint(self.hints / recording.folder, recording.path)
 
 
@@ -231,7 +228,6 @@ def report(error: SpecWhisperError, errors: Console, file: Path | None = None) -
 
 
 def warn(transcript: Transcription, errors: Console) -> None:
-    """Print what is missing of a recording."""
     for sentence in transcript.warnings:
         errors.print(Text.assemble(("warning: ", "bold yellow"), sentence), soft_wrap=True)
 

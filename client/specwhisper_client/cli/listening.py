@@ -45,8 +45,6 @@ DEMO_TARGET = "demo-target"  # its name, as servers report it
 
 @dataclass(frozen=True, kw_only=True)
 class ListenOptions:
-    """All options of the command."""
-
     server: str = server_option()
     simulate: Path | None = option(None, "Recording to send in real time instead of the microphone.", "FILE")
     device: str | None = text(
@@ -87,7 +85,6 @@ class ListenOptions:
         validate(self)
 
     def stream(self, credentials: Credentials, speakers: UtteranceSpeakers | None = None) -> StreamingClient:
-        """Return a stream with these options, whose audio ``speakers`` has too."""
         every_ms = None if self.confirm_every is None else round(1000 * self.confirm_every)
         hint = {} if self.hint is None else {"hint": read_hint(self.hint)}
         return StreamingClient(
@@ -117,7 +114,6 @@ def command(context: typer.Context, wanted: ListenOptions) -> None:
 async def listen(
     wanted: ListenOptions, console: Console, errors: Console, credentials: Credentials = OPEN
 ) -> None:
-    """Show live text until the audio ends."""
     is_noted = wanted.quiet
     async with (
         nullcontext() if wanted.speakers is None else wanted.speakers.opened() as speakers,
@@ -161,11 +157,9 @@ class LiveUtterances:
         self._open.__exit__()
 
     def show(self, update: Update) -> None:
-        """Print complete utterances and replace the open one."""
         self._open.draw(*self.lines(update))
 
     def lines(self, update: Update) -> tuple[list[Text], Text]:
-        """Return the utterances that an update completes, and the open one."""
         if update.speech is not None:
             self._is_speech = update.speech is VoiceEvent.BEGIN
             self._begins_s += [update.speech_at_s] if self._is_speech else []
@@ -182,7 +176,6 @@ class LiveUtterances:
 
 
 def complete_line(utterance: Segment) -> Text:
-    """Format a complete utterance, which will not change."""
     text = blanked(one_line(utterance.text))
     if not utterance.speaker:
         return Text.assemble((f"{span(utterance)} ", "cyan"), text)
@@ -228,7 +221,6 @@ class UtteranceLines:
         self._print(self._utterances.finish())
 
     def show(self, update: Update) -> None:
-        """Print the utterances that are complete."""
         self._print(self._utterances.add(update.segments))
 
     def _print(self, utterances: list[Segment]) -> None:

@@ -30,8 +30,6 @@ TOKEN_VARIABLE = "SPECWHISPER_TOKEN"
 
 
 class Commands(TyperGroup):
-    """Reports the errors of commands."""
-
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -50,7 +48,6 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command line."""
     configure_tracing("specwhisper-client")
     app()
 

@@ -49,7 +49,6 @@ def models(
 
 
 async def show_server(server: str, console: Console, credentials: Credentials = OPEN) -> None:
-    """Print a server's models and limits."""
     async with TranscriptionClient(server, credentials) as client:
         console.print(server_table(await client.get_model()))
 

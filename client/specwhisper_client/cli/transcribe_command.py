@@ -46,8 +46,6 @@ INTERRUPTED_STATUS = 130  # as of a shell's command that Ctrl-C ended
 
 @dataclass(frozen=True, kw_only=True)
 class TranscribeOptions:
-    """All options of the command."""
-
     files: tuple[Path, ...] = option(
         MISSING,
         "Recordings of any audio format, folders of them, and patterns such as '*/*.mp3'.",
@@ -204,7 +202,6 @@ def transcribe(context: typer.Context, wanted: TranscribeOptions) -> None:
 
 
 def parse_formats(name: str) -> tuple[OutputFormat, ...]:
-    """Read a format, or all of them."""
     if name == "all":  # one kind of JSON: all would be written to the same file; unsure needs word times
         apart = (OutputFormat.VERBOSE_JSON, OutputFormat.DIARIZED_JSON, OutputFormat.UNSURE)
         return tuple(each for each in OutputFormat if each not in apart)

@@ -54,7 +54,6 @@ class Pair:
 
     @property
     def command(self) -> list[str]:
-        """Return the command that starts the draft server."""
         arguments = ["--target", self.target, "--draft-model", self.draft_model, "--device", self.device]
         arguments += ["--dtype", self.dtype, "--port", "0", "--log-format", "json"]
         arguments += ["--threads", str(self.threads)] if self.threads else []
@@ -71,15 +70,12 @@ class Pair:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the variables to add to its environment."""
         token = self.credentials.token
         return {} if token is None else {TARGET_TOKEN: token}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TuneOptions:
-    """All options of the command."""
-
     pair: Pair = part(Pair)
     audio: tuple[Path, ...] = option(
         (), "Recordings of English speech. Default: the bundled ones.", "FILE", repeats=True

@@ -86,7 +86,6 @@ class AudioFields(OptionFields):
         }
 
     def options(self) -> DecodingOptions:
-        """Return the decoding options."""
         with spelled({"initial_prompt": "prompt"}):
             return options_from(DEFAULTS, self.given())
 

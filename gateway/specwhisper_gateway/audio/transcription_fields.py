@@ -128,7 +128,6 @@ class TranscriptionFields(AudioFields, LanguageFields):
 
     @property
     def has_speakers(self) -> bool:
-        """Whether the transcript names speakers."""
         return self.response_format == "diarized_json"
 
     @property
@@ -142,7 +141,6 @@ class TranscriptionFields(AudioFields, LanguageFields):
         return "word" in self.timestamp_granularities
 
     def given(self) -> dict[str, Any]:
-        """Return the decoding options that a request sets."""
         given = super().given() | {"word_timestamps": self.has_words or self.has_speakers}
         if self.chunking_strategy:
             given["vad_filter"] = True

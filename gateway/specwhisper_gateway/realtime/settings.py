@@ -115,7 +115,6 @@ class RealtimeSettings:
     eagerness: str | None = None
 
     def options(self) -> DecodingOptions:
-        """Return the decoding options."""
         names = ("languages", "prompt", "keywords", "hint", "padding")
         return options_from({}, {name: getattr(self, name) for name in names})
 
@@ -144,11 +143,9 @@ class RealtimeSettings:
         return settings
 
     def with_model(self, name: str) -> RealtimeSettings:
-        """Return the settings with a served name of the target."""
         return replace(self, model=name)
 
     def describe(self) -> dict[str, Any]:
-        """Return the session object."""
         transcription: dict[str, Any] = {
             "model": self.model,
             "language": self.languages[0] if len(self.languages) == 1 else None,
