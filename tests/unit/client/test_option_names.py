@@ -4,10 +4,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from scripts.command_line import PAGE, with_commands
 from specwhisper.errors import InvalidRequest
-from specwhisper.options import DecodingOptions
+from specwhisper.options import DecodingOptions, Padding, WordTimes
 from specwhisper.selection import VadOptions
 from specwhisper.settings.command_line import takes
+from specwhisper_client.cli.main import app
+from specwhisper_client.cli.openai_flags import OpenAICommand
 from specwhisper_client.cli.transcribe_command import TranscribeOptions
 
 
@@ -19,8 +22,8 @@ def read(*arguments: str) -> DecodingOptions:
     def command(context, wanted):
         found.append(wanted.options())
 
-    app = typer.Typer()
-    app.command()(command)
+    app = typer.Typer(context_settings={"token_normalize_func": lambda name: name.replace("_", "-")})
+    app.command(cls=OpenAICommand)(command)
     result = CliRunner().invoke(app, ["a.wav", *arguments])
     if result.exception is not None:
         raise result.exception
@@ -71,3 +74,80 @@ def test_names_are_those_of_the_command_line(arguments, sentence):
 )
 def test_a_command_line_is_read(arguments, expected):
     assert read(*arguments.split()) == expected
+
+
+def test_options_are_named_as_whispers():
+    options = (
+        "--temperature 0.2 --temperature_increment_on_fallback 0.4 --logprob_threshold -1 "
+        "--compression-ratio-threshold 2.4 --compression-ratio-of text --no_speech_threshold 0.6 "
+        "--word_timestamps --word-times model --condition-on-previous-text --seed 7 --top-k 40 --top-p 0.9 "
+        "--initial_prompt Ray --carry-initial-prompt --hotwords gamma --hallucination_silence_threshold 1.5 "
+        "--padding zero --max-initial-timestamp 0.5 --max_new_tokens 99"
+    )
+    assert read(*options.split()) == DecodingOptions.greedy(
+        temperatures=(0.2, 0.6, 1.0),
+        logprob_threshold=-1.0,
+        compression_ratio_threshold=2.4,
+        no_speech_threshold=0.6,
+        word_timestamps=True,
+        word_times=WordTimes.MODEL,
+        condition_on_previous_text=True,
+        seed=7,
+        top_k=40,
+        top_p=0.9,
+        initial_prompt="Ray",
+        carry_initial_prompt=True,
+        hotwords="gamma",
+        hallucination_silence_threshold=1.5,
+        padding=Padding.ZERO,
+        max_initial_timestamp_s=0.5,
+        max_new_tokens=99,
+    )
+
+
+def test_booleans_and_none_are_read_as_openais():
+    options = [
+        *"--word_timestamps True --condition_on_previous_text False --carry_initial_prompt=False".split(),
+        *"--temperature_increment_on_fallback None --logprob_threshold=None --beam_size None".split(),
+        *"--patience None --best_of 1 --suppress_tokens -1 --fp16 None --language None".split(),
+        *"--no-timestamps True --acceptance-threshold 0.5".split(),
+        *("--initial_prompt", "--fp16", "--hotwords", "--model"),  # texts, whatever they look like
+    ]
+    assert read(*options) == DecodingOptions(
+        temperatures=(0.0,),
+        logprob_threshold=None,
+        word_timestamps=True,
+        timestamps=False,
+        initial_prompt="--fp16",
+        hotwords="--model",
+        acceptance_threshold=0.5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ("--beam-size 5", "beam search"),
+        ("--beam_size 0", "beam search"),
+        ("--patience 2.0", "beam search"),
+        ("--best_of 5", "one text is sampled"),
+        ("--fp16 False", "fp16 is set at the server"),
+        ("--clip_timestamps 0,10", "clip_timestamps is not offered"),
+        ("--greedy --temperature_increment_on_fallback 0.2", "no window fails without a threshold"),
+        ("--max_line_width 20", "add --word-timestamps"),
+        ("--print_colors True", "add --word-timestamps"),
+        ("-f unsure", "add --word-timestamps"),
+        ("-f docx", "--output-format is 'docx': choose from txt, json"),
+        ("--mode one-process", "--mode is 'one-process': choose from target-only"),  # no server has it
+    ],
+)
+def test_what_cannot_be_is_one_sentence(options, sentence):
+    result = CliRunner().invoke(app, ["transcribe", "talk.mp3", *options.split()])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
+    assert sentence.lower() in result.stderr.lower()
+
+
+def test_the_page_of_all_commands_is_current():
+    page = PAGE.read_text()
+    assert page == with_commands(page), "run python -m scripts.command_line"
