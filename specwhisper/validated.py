@@ -71,7 +71,7 @@ def option(default: Any, help: str = "", metavar: str = "", **about: Any) -> Any
     return field(default=default, metadata=metadata)
 
 
-def text(default: str | None = "", help: str = "", metavar: str = "TEXT", **about: Any) -> Any:
+def text(default: Any = "", help: str = "", metavar: str = "TEXT", **about: Any) -> Any:
     return option(default, help, metavar, read=to_text, **about)
 
 

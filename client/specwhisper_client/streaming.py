@@ -110,7 +110,7 @@ class StreamingClient:
     ) -> None:
         self.options = replace(options_from(options or {}, named), live=live or LiveOptions())
         self._mode = _checked(mode)
-        self._settings = {
+        self._settings: dict[str, Any] = {
             "interim_results": interim_results,
             "continue_unverified": continue_unverified,
             "added_latency_ms": added_latency_ms,

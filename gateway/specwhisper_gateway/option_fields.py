@@ -51,7 +51,8 @@ def _type(annotation: Any) -> Any:
     if get_origin(annotation) is UnionType:
         annotation = next(each for each in get_args(annotation) if each is not NoneType)
     if isinstance(annotation, EnumType):
-        return Literal[tuple(each.value for each in annotation)]
+        members: Any = annotation.__members__.values()
+        return Literal[tuple(each.value for each in members)]
     if get_origin(annotation) is tuple:
         return list[str]
     return dict[str, float] if is_dataclass(annotation) else annotation

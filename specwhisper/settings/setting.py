@@ -59,7 +59,7 @@ class Part:
 
     Attributes
     ----------
-    kind : the class; ``None`` for a value that has no flags.
+    kind : a dataclass; ``None`` for a value that has no flags.
     then : called with an instance, makes the value; without it, that is the instance.
     only_written : the value is a mapping of the options that were written, by name.
     only, but : the options that the program offers, or does not offer; all by default.
@@ -69,7 +69,7 @@ class Part:
     words : replace ``{word}`` in their help.
     """
 
-    kind: type[Any] | None = None
+    kind: Any = None
     then: Callable[..., Any] | None = None
     only_written: bool = False
     only: Collection[str] = ()
@@ -104,19 +104,16 @@ class Part:
             elif "part" in each.metadata:
                 arguments[each.name] = each.metadata["part"].value(values, written)
             elif "group" in each.metadata:
-                made = {name: part.value(values, written) for name, part in parts.items()}
-                arguments[each.name] = (
-                    made if each.metadata["offer"] is None else next(iter(made.values()), None)
-                )
+                found = {name: part.value(values, written) for name, part in parts.items()}
+                is_one = each.metadata["offer"] is not None
+                arguments[each.name] = next(iter(found.values()), None) if is_one else found
             elif _types(self.kind)[each.name] is Given:
                 arguments[each.name] = written
         if self.only_written:
             return arguments
         with spelled(names):
-            made = None if self.kind is None else self.kind(**arguments)
-            if self.then is not None:
-                return self.then() if self.kind is None else self.then(made)
-        return made
+            made = [] if self.kind is None else [self.kind(**arguments)]
+            return made[0] if self.then is None else self.then(*made)
 
     def _fields(self) -> list[Field[Any]]:
         if self.kind is None:
@@ -180,7 +177,7 @@ def _parts(declared: Field[Any]) -> Mapping[str, Part]:
 
 
 @cache
-def _types(kind: type[Any]) -> dict[str, Any]:
+def _types(kind: Callable[..., Any]) -> dict[str, Any]:
     return get_type_hints(kind)
 
 

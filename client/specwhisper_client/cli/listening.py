@@ -89,7 +89,7 @@ class ListenOptions:
         hint = {} if self.hint is None else {"hint": read_hint(self.hint)}
         return StreamingClient(
             self.server,
-            **self.decoding | hint,
+            **{**self.decoding, **hint},
             live=replace(self.live, confirm_every_ms=every_ms),
             endpointing=self.endpointing,
             mode=self.mode,

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.message import Message
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption
@@ -30,7 +29,7 @@ def mode_to_proto(mode: Mode) -> pb.Mode:
         raise UnsupportedOption(
             f"Mode '{mode}' is not one of a server's; choose from: {', '.join(SERVER_MODES)}."
         )
-    return pb.Mode.ValueType(_number(pb.Mode.DESCRIPTOR, mode))
+    return cast("pb.Mode", _number(pb.Mode.DESCRIPTOR, mode))
 
 
 def mode_from_proto(number: int) -> Mode:
@@ -118,19 +117,19 @@ def _options_in(message: Message, kind: type[Any]) -> dict[str, Any]:
     return found
 
 
-def _prefix(enum: EnumDescriptor) -> str:
+def _prefix(enum: Any) -> str:
     return str(enum.values[0].name).removesuffix("UNSPECIFIED")
 
 
-def _number(enum: EnumDescriptor, choice: Enum) -> int:
+def _number(enum: Any, choice: Enum) -> int:
     return int(enum.values_by_name[_prefix(enum) + choice.name].number)
 
 
-def _name(enum: EnumDescriptor, number: int) -> str:
+def _name(enum: Any, number: int) -> str:
     """Return the name of a choice; raise :class:`InvalidRequest` for an unset or unknown number."""
     names = {each.number: each.name.removeprefix(_prefix(enum)) for each in enum.values[1:]}
     if number not in names:
         raise InvalidRequest(
             f"{enum.name} {number} is unset or unknown; choose from: {', '.join(names.values())}."
         )
-    return names[number]
+    return str(names[number])
