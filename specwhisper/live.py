@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specwhisper.errors import InvalidRequest, check_between
-from specwhisper.validated import number, validate, whole
+from specwhisper.validated import described, number, validate, whole
 
 PIECE_SAMPLES = 320  # pieces begin and end at multiples of it: one timestamp token is 20 ms
 MIN_SILENCE_MS = 32  # a frame of the voice activity detector
@@ -75,6 +75,7 @@ def check_sample(name: str, sample: int) -> None:
         )
 
 
+@described
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
     """How live audio is decoded: by pieces, each once.
@@ -95,6 +96,7 @@ class LiveOptions:
         validate(self)
 
 
+@described
 @dataclass(frozen=True, slots=True)
 class EndpointingOptions:
     """When an utterance begins, is cut and ends, by the probability of speech."""

@@ -19,6 +19,7 @@ from specwhisper.validated import (
     Rule,
     called,
     choice,
+    described,
     is_number,
     number,
     option,
@@ -103,9 +104,10 @@ def _to_words(value: Any) -> str | None:
     return to_text(", ".join(value) if isinstance(value, list | tuple) else value)
 
 
+@described
 @dataclass(frozen=True, slots=True)
 class DecodingOptions(Selection):
-    """Options of a transcription; each is described where it is declared.
+    """Options of a transcription.
 
     The same options and audio result in the same text in every mode. Only ``acceptance_threshold`` can make
     the text depend on the draft.
@@ -129,10 +131,7 @@ class DecodingOptions(Selection):
     multilingual: bool = switch(False, "Language detected in every window, not only in the first.")
     # Windows of recordings end where another language begins. A single one is the `language`.
     languages: tuple[str, ...] = option(
-        (),
-        "Languages that may be spoken, as en,fr,de: no other is detected.",
-        "CODES",
-        read=language_codes,
+        (), "Languages that may be spoken, as en,fr,de: no other is detected.", "CODES", read=language_codes
     )
     task: Task = choice(Task.TRANSCRIBE, "Task: transcribe, or translate into English.", "TASK")
     timestamps: bool = switch(True, "Times of segments; without them, a window always advances by 30 s.")

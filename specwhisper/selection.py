@@ -10,7 +10,18 @@ from types import MappingProxyType
 from typing import Any
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.validated import ABOVE_0, Rule, called, number, option, switch, to_text, validate, whole
+from specwhisper.validated import (
+    ABOVE_0,
+    Rule,
+    called,
+    described,
+    number,
+    option,
+    switch,
+    to_text,
+    validate,
+    whole,
+)
 
 MIX = "mix"
 MAX_MS = 86_400_000  # a day
@@ -57,6 +68,7 @@ class Selection:
 ALL_AUDIO = Selection()
 
 
+@described
 @dataclass(frozen=True, slots=True)
 class VadOptions:
     """Which parts of a recording are speech, as faster-whisper's ``VadOptions``."""

@@ -8,6 +8,7 @@ A dataclass that declares options calls :func:`validate` in its ``__post_init__`
 
 from __future__ import annotations
 
+import inspect
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,12 +17,13 @@ from contextvars import ContextVar
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import partial
 from numbers import Real
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from specwhisper.errors import InvalidRequest, within_floats
 
 ABOVE_0, LARGEST = math.ulp(0.0), sys.float_info.max  # bounds that leave out 0 and infinity
 MAX_SHOWN = 200  # characters of a value in an error
+Kind = TypeVar("Kind")
 
 _spelling: ContextVar[Mapping[str, str]] = ContextVar("spelling", default={})  # noqa: B039 (never changed)
 
@@ -130,6 +132,16 @@ def _between(lowest: float, highest: float) -> str:
     if lowest == ABOVE_0:
         return f"it must be {least} and at most {highest:.15g}"
     return f"it must lie between {lowest:.15g} and {highest:.15g}"
+
+
+def described(kind: type[Kind]) -> type[Kind]:
+    """Add the options of a dataclass to its docstring, for ``help()``."""
+    about = {declared.name: option_of(declared) for declared in fields(kind)}  # type: ignore[arg-type]
+    lines = [
+        f"{name} : {option.help}" for name, option in about.items() if option is not None and option.help
+    ]
+    kind.__doc__ = "\n".join([inspect.getdoc(kind) or "", "", "Attributes", "----------", *lines])
+    return kind
 
 
 def option_of(declared: Field[Any]) -> Option | None:

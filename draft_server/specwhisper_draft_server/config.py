@@ -137,9 +137,7 @@ class DraftConfig(ServingOptions):
         panel=OBSERVABILITY,
     )
     allow_latency_injection: bool = switch(
-        False,
-        "Permission for clients to inject latency before the target, for experiments.",
-        panel=SECURITY,
+        False, "Permission for clients to inject latency before the target, for experiments.", panel=SECURITY
     )
     max_audio_s: float = 4 * 3600.0  # longest recording that Recognize accepts
     failpoints: Any = part(None, None, then=partial(load_failpoints, os.environ, "draft"))

@@ -59,9 +59,7 @@ class Output:
     recordings: bool = switch(True, "Table of every recording.")
     json: Path | None = option(None, "File for all texts and figures, as JSON.", "FILE")
     plot: Path | None = option(
-        None,
-        "Picture of acceptance and speed-up of each recording: a name ending with .png or .svg.",
-        "FILE",
+        None, "Picture of acceptance and speed-up of each recording: a name ending with .png or .svg.", "FILE"
     )
 
 
@@ -71,8 +69,7 @@ class EvaluateOptions:
 
     source: Source = part(Source)
     server: str | None = server_option(
-        None,
-        ": compares a mode with target-only through them. Default: both models in this process",
+        None, ": compares a mode with target-only through them. Default: both models in this process"
     )
     mode: Mode | None = mode_option(
         SERVER_MODES,
@@ -95,11 +92,7 @@ class EvaluateOptions:
         "SECONDS",
     )
     stride_length_s: float | None = number(
-        None,
-        0,
-        30,
-        "Overlap of a chunk with each neighbour. Default: a sixth of the chunk.",
-        "SECONDS",
+        None, 0, 30, "Overlap of a chunk with each neighbour. Default: a sixth of the chunk.", "SECONDS"
     )
     output: Output = part(Output)
     given: Given

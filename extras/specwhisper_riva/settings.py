@@ -34,9 +34,7 @@ class RivaSettings:
     """
 
     riva: bool | None = switch(
-        None,
-        "NVIDIA Riva's service as well; default: if nvidia-riva-client is installed.",
-        panel=SERVING,
+        None, "NVIDIA Riva's service as well; default: if nvidia-riva-client is installed.", panel=SERVING
     )
     served_model_names: tuple[str, ...] = served_model_names_option("Riva's clients")
     strict_model_names: bool = strict_model_names_option()

@@ -56,10 +56,7 @@ class SpeakerOptions:
 
 DRAFT_SETTINGS, GATEWAY_SETTINGS = (
     Part(kind=SpeakerOptions, then=SpeakerOptions.speakers, words={"offer": offer})
-    for offer in (
-        "speaker tags in Riva's service",
-        "the format diarized_json, and speakers on the page",
-    )
+    for offer in ("speaker tags in Riva's service", "the format diarized_json, and speakers on the page")
 )
 
 

@@ -21,6 +21,7 @@ from specwhisper.validated import ABOVE_0, number, option, switch, text, whole
 from specwhisper_client.resolving import read_names
 from specwhisper_client.servers import DEFAULT_SERVER
 
+DEFAULT_PORT = 8000
 ANY_ORIGIN, ORIGIN = "*", re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9.:\[\]-]+")
 API_KEY = "SPECWHISPER_API_KEY"  # the variable that holds a single key
 ONLY_KEY = "api-key"  # the name of its callers
@@ -46,7 +47,7 @@ class GatewayConfig(ListenerOptions):
 
     server: str = text(DEFAULT_SERVER, SERVERS, "HOST:PORT,...", panel=SERVING)
     server_credentials: Credentials = credentials_part("draft servers", "server", SERVER_TOKEN)
-    port: int = port_option(8000)
+    port: int = port_option(DEFAULT_PORT)
     tls: ServerTls | None = part(TlsFlags, None, then=TlsFlags.tls, prefix="http")
     tokens: Tokens | None = part(KeysFlag, None, then=KeysFlag.tokens)
     served_model_names: tuple[str, ...] = served_model_names_option("OpenAI's clients")
@@ -75,11 +76,7 @@ class GatewayConfig(ListenerOptions):
         panel=SERVING,
     )
     max_connections: int = whole(  # half of the files that a process may have open on most systems
-        500,
-        1,
-        math.inf,
-        "Concurrent connections, idle ones and TLS handshakes included.",
-        panel=SERVING,
+        500, 1, math.inf, "Concurrent connections, idle ones and TLS handshakes included.", panel=SERVING
     )
     allow_origins: tuple[str, ...] = option(
         (),

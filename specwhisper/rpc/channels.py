@@ -65,10 +65,7 @@ class ClientFlags:
         panel=SECURITY,
     )
     token_file: Path | None = option(
-        None,
-        "File with the token for {peer}; default: the token in ${variable}.",
-        "FILE",
-        panel=SECURITY,
+        None, "File with the token for {peer}; default: the token in ${variable}.", "FILE", panel=SECURITY
     )
 
     def credentials(self, variable: str) -> Credentials:

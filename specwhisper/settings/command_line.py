@@ -148,8 +148,6 @@ def _parameter(flag: Flag) -> inspect.Parameter:
         metavar=about.metavar or None,
         parser=_number_or_none if about.takes_none else None,
         help=about.help,
-        file_okay=about.metavar != "FOLDER",
-        dir_okay=about.metavar != "FILE",
         show_envvar=False,
         rich_help_panel=about.panel or None,
         hidden=about.is_hidden,

@@ -31,7 +31,7 @@ from specwhisper.types import (
     Limits,
     default_num_batched_tokens,
 )
-from specwhisper.validated import ABOVE_0, choice, number, option, switch, text, validate, whole
+from specwhisper.validated import ABOVE_0, Rule, choice, number, option, switch, text, validate, whole
 
 DEFAULT_PORT = 50_052
 DEFAULT_IDLE_S = 30.0  # draft servers send heartbeats
@@ -100,7 +100,11 @@ class TargetConfig(ServingOptions):
         panel=MODEL,
     )
     offload_folder: Path | None = option(
-        None, 'Folder for "disk" entries of the device map.', "FOLDER", panel=MODEL
+        None,
+        'Folder for "disk" entries of the device map.',
+        "FOLDER",
+        rules=(Rule(lambda path: not Path(path).is_file(), "it must be a folder"),),
+        panel=MODEL,
     )
     cross_cache: str | None = choice(
         None,

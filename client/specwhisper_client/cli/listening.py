@@ -68,15 +68,10 @@ class ListenOptions:
         LIVE_MODES, "With the draft, full, or target-only. Default: the server's."
     )
     added_latency_ms: int = whole(
-        0,
-        0,
-        2_000,
-        "Latency injected into the round trip to the target, if the server allows it.",
-        "MS",
+        0, 0, 2_000, "Latency injected into the round trip to the target, if the server allows it.", "MS"
     )
     continue_unverified: bool = switch(
-        False,
-        "Unverified text of the draft while the target cannot be reached; it is verified later.",
+        False, "Unverified text of the draft while the target cannot be reached; it is verified later."
     )
     speakers: Any = offered("speaker_options", "listen")
     quiet: bool = quiet_option()
