@@ -37,7 +37,7 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """What a field says about its option, besides name, type and default.
+    """An option, as far as its field's name, type and default do not describe it.
 
     Attributes
     ----------

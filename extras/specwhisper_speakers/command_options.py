@@ -19,7 +19,7 @@ from specwhisper_speakers.voices import DEFAULT_THRESHOLD
 
 @dataclass(frozen=True, kw_only=True)
 class _SpeakerOptions:
-    """What both commands have."""
+    """Options of both commands."""
 
     speaker_threshold: float = number(
         DEFAULT_THRESHOLD, ABOVE_0, math.inf, "Distance from which two voices are two speakers.", "D"
