@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import Field, ValidationError, create_model
@@ -153,14 +153,9 @@ class RealtimeSettings:
         }
         if len(self.languages) > 1:
             transcription |= {"languages": list(self.languages)}
-        if self.keywords:
-            transcription |= {"keywords": list(self.keywords)}
-        if self.hint:
-            transcription |= {"hint": self.hint}
-        if self.padding != DecodingOptions().padding:
-            transcription |= {"padding": self.padding}
-        if self.interim_results:
-            transcription |= {"interim_results": True}
+        for name in ("keywords", "hint", "padding", "interim_results"):
+            if (value := getattr(self, name)) != _DEFAULTS[name]:
+                transcription[name] = list(value) if isinstance(value, tuple) else value
         return {
             "type": "transcription",
             "audio": {
@@ -192,13 +187,8 @@ class RealtimeSettings:
         if named.keys() & {"language", "languages"}:
             asked = changes.languages or [named.pop("language", None)]
             named["languages"] = tuple(filter(None, map(language_code, asked)))
-        texts = {"model": "", "prompt": "", "hint": ""}
-        defaults = texts | {"languages": (), "padding": DecodingOptions().padding, "interim_results": False}
-        named = {name: value or defaults.get(name) for name, value in named.items()}
-        return replace(
-            self,
-            **named | {"keywords": tuple(self.keywords if changes.keywords is None else changes.keywords)},
-        )
+        named["keywords"] = tuple(self.keywords if changes.keywords is None else changes.keywords)
+        return replace(self, **{name: value or _DEFAULTS[name] for name, value in named.items()})
 
     def _with_turn_detection(self, changes: _TurnDetection | None) -> RealtimeSettings:
         if changes is None:
@@ -221,6 +211,9 @@ class RealtimeSettings:
         if self.eagerness is not None:
             return {"type": "semantic_vad", "eagerness": self.eagerness}
         return {"type": "server_vad"} | {name: getattr(self.endpointing, name) for name in VAD_FIELDS}
+
+
+_DEFAULTS = {each.name: each.default for each in fields(RealtimeSettings)}
 
 
 def nested(session: Mapping[str, Any]) -> dict[str, Any]:
