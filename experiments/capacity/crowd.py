@@ -114,7 +114,6 @@ def crowd(
 
 
 async def measure(where: str, num_sessions: int, pass_ms: float, period_s: float) -> Figures:
-    """Run a server on a core of its own, and clients on another."""
     target_core, clients_core = first_two_cores()
     server = ForkedServer(serve_recited, RecitedSettings(num_sessions, pass_ms, target_core))
     try:
@@ -162,17 +161,14 @@ class Reciters:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def begin(self) -> None:
-        """Open all sessions."""
         self._tasks = [asyncio.create_task(self._recite(number)) for number in range(self._num_sessions)]
 
     async def run(self, duration_s: float) -> None:
-        """Wait; raise the error of a session that has ended."""
         done, _ = await asyncio.wait(self._tasks, timeout=duration_s, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
 
     async def close(self) -> None:
-        """End the sessions."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

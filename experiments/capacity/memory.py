@@ -9,11 +9,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Annotated
 
 import numpy as np
 import soundfile
-import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -28,7 +26,7 @@ from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper_client.api import TranscriptionClient
 
-QUICK_HOURS = 1 / 15
+HOURS, QUICK_HOURS = 2.0, 1 / 15
 SETTLED_S = 60.0  # after this much audio every buffer has been used
 BOUND = 0.05
 
@@ -44,7 +42,6 @@ class Process:
 
     @property
     def settled_mb(self) -> list[float]:
-        """Readings after the first minute of audio."""
         pairs = zip(self.at_s, self.resident_mb, strict=True)
         return [each_mb for at_s, each_mb in pairs if at_s >= SETTLED_S]
 
@@ -55,7 +52,6 @@ def memory(
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
     audio: Audio = None,
-    hours: Annotated[float, typer.Option(min=0.05, help="Length of the recording.")] = 2.0,
 ) -> None:
     """Transcribe one long file, made of the samples in random order, and watch the memory of each process.
 
@@ -64,7 +60,7 @@ def memory(
     alone transcribes the same file through the servers, and all texts are compared.
     """
     cores, path = available_cores(), given.folder / "long.flac"
-    length_s = write_long(path, load_samples(audio), 3600 * given.choose(QUICK_HOURS, hours), given.seed)
+    length_s = write_long(path, load_samples(audio), 3600 * given.choose(QUICK_HOURS, HOURS), given.seed)
     with ExitStack() as stack:
         served = stack.enter_context(
             running_process("specwhisper_target_server", "--model", target, cores=cores[:1])
@@ -127,7 +123,6 @@ def memory(
 
 
 def write_long(path: Path, samples: Sequence[Sample], length_s: float, seed: int) -> float:
-    """Write samples in random order, a second of silence between them; give how long it has become."""
     random = np.random.default_rng(seed)
     pause = np.zeros(SAMPLE_RATE, np.int16)
     num_samples = 0
@@ -141,7 +136,6 @@ def write_long(path: Path, samples: Sequence[Sample], length_s: float, seed: int
 
 
 async def through_servers(address: str, path: Path, mode: Mode, note: Callable[[float], None]) -> list[int]:
-    """Transcribe the file as a client does, note each final segment's end, and give every token."""
     async with TranscriptionClient(address) as client:
         transcription = client.stream_file(path, DecodingOptions.greedy(language="en"), mode=mode)
         async for update in transcription:
@@ -151,7 +145,6 @@ async def through_servers(address: str, path: Path, mode: Mode, note: Callable[[
 
 
 def in_one_process(target: str, draft: str, path: Path, note: Callable[[float], None]) -> list[int]:
-    """Transcribe the file with the Python API."""
     pair = SpeculativeWhisper(draft, target, device="cpu", batch_size=1)
     last_s = 0.0
 

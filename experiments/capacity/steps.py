@@ -5,11 +5,10 @@ from __future__ import annotations
 import gc
 import time
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
-import typer
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -23,18 +22,17 @@ from experiments.common.bench.report import Bar
 from experiments.common.bench.stats import ratio_of_medians, spread
 from experiments.common.models.checkpoints import build_checkpoint
 from experiments.common.models.published import PUBLISHED
-from specwhisper.errors import InvalidRequest
 from specwhisper.model.backends import open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.onnx.rounding import sums_bytes_exactly
-from specwhisper.model.threads import limit_threads, num_threads
+from specwhisper.model.onnx.layers import sums_bytes_exactly
+from specwhisper.model.threads import num_threads
 
 HELD = 60  # tokens in each slot: the middle of a window of speech
 ALONE = ((1, 1), (1, 5), (1, 17))
 TOGETHER = ((8, 1), (8, 5))
 PRECISIONS = ("float32", "bfloat16", *(("int8",) if sums_bytes_exactly() else ()))
 THEIRS = "transformers"
-STEPS = 8  # in a row: a server steps one model again and again
+STEPS = 8  # steps in a row: a server steps one model again and again
 
 
 class Subject(Protocol):
@@ -105,12 +103,7 @@ class Row:
 @program
 def steps(
     given: Program,
-    shape: Annotated[
-        list[str] | None,
-        typer.Option(help=f"Of {', '.join(PUBLISHED)}; repeat for more. [default: tiny, small]"),
-    ] = None,
     rounds: Rounds = 7,
-    threads: Annotated[int | None, typer.Option(min=1, help="Of every pass. [default: all cores]")] = None,
 ) -> None:
     """Time passes of decoders with random weights of true shape, in turns, in every precision.
 
@@ -118,17 +111,13 @@ def steps(
     floor is what must be read and computed at the speed that this machine reaches at best; the audio's
     encoder is not part of it.
     """
-    if unknown := set(shape or ()) - set(PUBLISHED):
-        raise InvalidRequest(f"There is no shape '{min(unknown)}': choose from {', '.join(PUBLISHED)}.")
-    if threads is not None:
-        limit_threads(threads)
     rounds, machine = given.choose(3, rounds), measure_machine()
     given.print(
         f"{num_threads()} threads read {machine.bytes_per_s / 1e9:.1f} GB/s and do "
         + ", ".join(f"{ops / 1e9:.0f} Gop/s in {dtype}" for dtype, ops in machine.ops_per_s.items())
     )
     table: list[Row] = []
-    for name in shape or ("tiny", "small"):
+    for name in ("tiny", "small"):
         table += measure_shape(name, machine, rounds, given.seed, given.console)
     print_table(table, given.seed, given.console)
     figures = {"threads": num_threads(), "floor": asdict(machine), "rows": [asdict(row) for row in table]}
@@ -136,7 +125,6 @@ def steps(
 
 
 def measure_shape(name: str, machine: Machine, rounds: int, seed: int, console: Console) -> list[Row]:
-    """Time every precision and size of one shape, in a new order each round."""
     model, checkpoint = build_checkpoint(replace(PUBLISHED[name], encoder_layers=1, seed=seed), name)
     subjects: dict[str, Subject] = {THEIRS: Transformers(model, held=HELD)}
     subjects |= {dtype: Ours(replace(checkpoint, dtype=dtype), slots=8, held=HELD) for dtype in PRECISIONS}
@@ -163,7 +151,6 @@ def measure_shape(name: str, machine: Machine, rounds: int, seed: int, console: 
 
 
 def find_bars(table: list[Row], seed: int) -> list[Bar]:
-    """Hold the figures against what the engine is to reach."""
     by_key = {(row.shape, row.name, row.rows, row.width): row for row in table}
     bars = []
     for shape, width, bound in (("tiny", 1, 0.4), ("small", 5, 0.5)):
@@ -181,7 +168,6 @@ def find_bars(table: list[Row], seed: int) -> list[Bar]:
 
 
 def print_table(table: list[Row], seed: int, console: Console) -> None:
-    """Print every row beside its floor and, where it has one, its counterpart in transformers."""
     theirs = {(row.shape, row.rows, row.width): row for row in table if row.name == THEIRS}
     shown = Table(
         "shape", "decoder", "sessions x tokens", "ms (quartiles)", "floor, ms", "times", "/ transformers"

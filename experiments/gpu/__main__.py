@@ -1,7 +1,7 @@
 """``python -m experiments.gpu STAGE``: the engine on a machine with a GPU, in three stages.
 
 Each stage begins with what matters most, writes its figures after each item, and begins no item after seven
-minutes. transformers comes last: nothing limits what it takes.
+minutes.
 """
 
 from __future__ import annotations
@@ -20,27 +20,26 @@ import torch
 import typer
 from rich.table import Table
 
-from experiments.common.bench.program import Program, parse_levels, program
+from experiments.common.bench.program import Program, program
 from experiments.common.bench.report import Bar
-from experiments.gpu import identity, passes, peers
+from experiments.gpu import identity, passes
 from experiments.gpu.service import Texts, Throughput, measure_service
-from experiments.gpu.weights import SHAPES, Place, Weights
+from experiments.gpu.weights import Place, Weights
 from specwhisper.engine.process import check_device
-from specwhisper.errors import InvalidRequest
 from specwhisper.model.pytorch.backend import force_float32_accumulation
 from specwhisper.types import Mode
 
-DTYPES = ("float16", "bfloat16", "float32")
+DTYPES = ("float16", "bfloat16", "float32")  # for the logits
+DTYPE = DTYPES[0]  # of passes, encoding and service
 TOKENS_OF_A_REQUEST = 28  # 10 s of speech
 JUDGED = "large-v3"
 PASS_MS = {(1, 8): 1.0, (32, 5): 3.5}
-REQUESTS_PER_S, REQUEST_S = 80.0, 0.1  # of 32 clients; of one client, 95 of 100
+REQUESTS_PER_S, REQUEST_S = 80.0, 0.1  # 32 clients; 95th percentile of one client
 TITLES = {
     "checks": "equalities",
     "passes": "forward passes of sessions x tokens",
     "encodings": "encoding a window",
     "carried": "sessions on one target, over gRPC, replay",
-    "peers": "transformers",
 }
 Item = tuple[str, Callable[[], None]]
 
@@ -61,7 +60,6 @@ class Figures:
     passes: list[passes.Timed] = field(default_factory=list)
     encodings: list[passes.Encoding] = field(default_factory=list)
     carried: list[Throughput] = field(default_factory=list)
-    peers: list[peers.Peer] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -80,15 +78,7 @@ class Figures:
 def gpu(
     given: Program,
     stage: Annotated[list[Stage] | None, typer.Argument(help="Stages. [default: all]")] = None,
-    shape: Annotated[
-        list[str] | None,
-        typer.Option(help=f"Shape of {', '.join(SHAPES)}; repeat for more. [default: large-v3, turbo]"),
-    ] = None,
     device: Annotated[str, typer.Option(help="Torch device; on a CPU, shapes are narrow.")] = "cuda",
-    dtype: Annotated[str, typer.Option(help="Data type of passes, encoding and service.")] = "float16",
-    sessions: Annotated[
-        str, typer.Option(metavar="N,N,...", help="Numbers of clients of the service.")
-    ] = "1,16,32,64,128",
     minutes: Annotated[
         float, typer.Option(min=0.1, help="Items of a stage that have not begun by then are left out.")
     ] = 7.0,
@@ -98,12 +88,8 @@ def gpu(
     The service is a replay with true costs, but random text, and drafts that are right in 85 %. Exits with 1
     if anything differs that must be equal.
     """
-    names = shape or given.choose([JUDGED], [JUDGED, "turbo"])
-    if unknown := set(names) - set(SHAPES):
-        raise InvalidRequest(f"Unknown shape '{min(unknown)}': choose from {', '.join(SHAPES)}.")
-    if dtype not in DTYPES:
-        raise InvalidRequest(f"Unknown dtype '{dtype}': choose from {', '.join(DTYPES)}.")
-    levels = given.choose((2,), parse_levels(sessions))
+    names = given.choose([JUDGED], [JUDGED, "turbo"])
+    levels = given.choose((2,), (1, 16, 32, 64, 128))
     check_device(device, "--device")
     if torch.device(device).type == "cuda":
         torch.cuda.set_device(torch.empty(0, device=device).device)  # with its number
@@ -114,7 +100,7 @@ def gpu(
     figures, left_out = Figures(), list[str]()
 
     def results() -> tuple[dict[str, Any], dict[str, Any], list[Bar], list[str]]:
-        models = {"weights": "random", "dtype": dtype, "device": device}
+        models = {"weights": "random", "dtype": DTYPE, "device": device}
         content = {"device": described, "left_out": left_out, **asdict(figures)}
         return models, content, find_bars(figures), figures.broken
 
@@ -126,7 +112,7 @@ def gpu(
             figures.carried.append(carried)
             given.save(*results())
 
-        settings: dict[str, Any] = {"dtype": dtype, "num_processes": num_processes, "modes": modes}
+        settings: dict[str, Any] = {"dtype": DTYPE, "num_processes": num_processes, "modes": modes}
         asyncio.run(measure_service(weights, texts, levels, record, **settings))
 
     def items_of(one: Stage, weights: Weights) -> Iterator[Item]:
@@ -134,9 +120,9 @@ def gpu(
             case Stage.CORRECTNESS:
                 return correctness(weights, figures, quick=given.quick)
             case Stage.PROFILE:
-                return profile(weights, dtype, figures, quick=given.quick)
+                return profile(weights, figures, quick=given.quick)
             case Stage.SERVICE:
-                return service(weights, dtype, figures, serve)
+                return service(weights, serve)
 
     for one in stage or list(Stage):
         ends_s = time.monotonic() + 60 * minutes
@@ -184,28 +170,27 @@ def correctness(weights: Weights, figures: Figures, *, quick: bool) -> Iterator[
     yield item("texts with a draft", figures.checks, identity.check_texts, weights)
 
 
-def profile(weights: Weights, dtype: str, figures: Figures, *, quick: bool) -> Iterator[Item]:
+def profile(weights: Weights, figures: Figures, *, quick: bool) -> Iterator[Item]:
     """Yield where the time goes."""
     few, more = (passes.QUICK, passes.QUICK) if quick else (passes.FEW, passes.MORE)
     batches = passes.QUICK_BATCHES if quick else passes.BATCHES
 
     def timed(title: str, sizes: passes.Sizes, **settings: Any) -> Item:
-        settings = {"dtype": dtype, **settings}
+        settings = {"dtype": DTYPE, **settings}
         return item(title, figures.passes, passes.measure_passes, weights, sizes, **settings)
 
     yield timed("passes", few)
-    yield item("encoding", figures.encodings, passes.measure_encoding, weights, batches, dtype=dtype)
+    yield item("encoding", figures.encodings, passes.measure_encoding, weights, batches, dtype=DTYPE)
     if weights.name == JUDGED:
         for kind in ("bfloat16", "float32"):
             yield timed(f"passes, {kind}", few, dtype=kind)
     yield timed("passes of other sizes", more)
 
 
-def service(weights: Weights, dtype: str, figures: Figures, serve: Callable[..., None]) -> Iterator[Item]:
-    """Yield what clients get, and what transformers does."""
+def service(weights: Weights, serve: Callable[..., None]) -> Iterator[Item]:
+    """Yield what clients get."""
     yield "requests", lambda: serve(weights, Mode.TARGET_ONLY, Mode.FULL)
     yield "sync", lambda: serve(weights, Mode.SYNC)
-    yield item("transformers", figures.peers, peers.measure_peers, weights, dtype=dtype)
 
 
 def find_bars(figures: Figures) -> list[Bar]:

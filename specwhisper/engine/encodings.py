@@ -60,10 +60,6 @@ class Encodings:
 
     A window of live audio does not wait for those of recordings, which may be many: it is the next one. Where
     both wait, they take turns, so that recordings do not starve either.
-
-    Parameters
-    ----------
-    wake : called, from any thread, when an encoding has ended.
     """
 
     def __init__(self, executor: Executor, wake: Callable[[], None]) -> None:
@@ -73,7 +69,7 @@ class Encodings:
         # By whether they are live.
         self._queues: dict[bool, deque[_Encoding]] = {True: deque(), False: deque()}
         self._is_live_next = True
-        self._lock = Lock()  # of the queues, which the executor's threads read
+        self._lock = Lock()  # guards the queues, which the executor's threads read
 
     @property
     def num_live(self) -> int:

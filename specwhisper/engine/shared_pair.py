@@ -38,7 +38,6 @@ class Prepared:
     Attributes
     ----------
     pcm : canonical PCM (s16le, 16 kHz, mono), whole or in pieces that are read as needed.
-    num_samples : 0 if it is unknown.
     """
 
     pcm: bytes | Iterable[bytes]
@@ -216,7 +215,6 @@ class _RunningEngine:
         self._thread.start(self._engine, call_soon=lambda deliver, *args: deliver(*args))
 
     def new_id(self) -> str:
-        """Return a session id that no other session has."""
         return str(next(self._ids))
 
     def open(self, session: PairSession, events: SimpleQueue[tuple[str, PairEvent]]) -> None:

@@ -47,9 +47,7 @@ class Belief:
     Attributes
     ----------
     tokens : the belief, committed tokens first.
-    num_committed : number of committed tokens.
     num_sent : position up to which the target has the tokens.
-    num_blocks : number of the newest block.
     credit : position up to which (exclusive) candidates may be sent.
     is_predicted : whether the target has not opened the window yet.
     has_sent_empty : whether the newest block was empty and is not answered.
@@ -74,10 +72,10 @@ class Belief:
         self.has_sent_empty = False
         self.stale: Hint | None = None
         self._word_of = word_of
-        self._log_probs: dict[int, float] = {}  # of drafted tokens, by position
+        self._log_probs: dict[int, float] = {}  # drafted tokens' log-probabilities, by position
         self._expected: tuple[int, int] | None = None  # position after the last contradiction, token drafted
         self._block_ends: dict[int, int] = {}  # by number, since the last contradiction and answer
-        self._sent_ns: deque[int] = deque()  # of blocks after the first `_num_timed` ones
+        self._sent_ns: deque[int] = deque()  # when the blocks after the first `_num_timed` ones were sent
         self._num_timed = num_blocks
 
     @property

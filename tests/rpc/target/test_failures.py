@@ -11,7 +11,6 @@ import grpc.aio
 import pytest
 
 from experiments.common.models.scripted import ScriptedModel
-from experiments.common.network.bad_network import bad_network
 from specwhisper.errors import TargetUnavailable
 from specwhisper.rpc.channels import open_channel, with_true_status
 from specwhisper.rpc.serving import start_server
@@ -22,6 +21,7 @@ from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2, verification_pb2_grpc
 from specwhisper_draft_server.link import grpc_target_stream
+from tests.rpc.bad_network import bad_network
 from tests.rpc.gated import Gated
 from tests.rpc.services import (
     MAX_SESSIONS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.common.network.proxy import Proxy
+from experiments.common.servers.proxy import Proxy
 from specwhisper.errors import TargetUnavailable
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.link import channels

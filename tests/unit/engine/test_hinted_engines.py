@@ -14,7 +14,7 @@ from experiments.common.models.scripted import VOCABULARY, ScriptedModel, record
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.forward_time import BatchTime
+from specwhisper.speculation.batching import BatchTime
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import (
     CONTEXT_SAMPLES,
@@ -102,15 +102,6 @@ def test_a_hint_of_another_text_costs_little():
     hinted = transcribe(Mode.FULL, corrupted(words_of(expected), 1.0))
     assert hinted.window_tokens == expected.window_tokens
     assert hinted.stats.num_hinted < 2 * expected.stats.num_committed
-
-
-def test_a_hint_needs_no_draft_model():
-    expected = own_text()
-    engine = InlinePair(ScriptedModel(seed=SEED))
-    hint = "".join(words_of(expected))
-    hinted = engine.transcribe([PCM], DecodingOptions.greedy(language="en", hint=hint))[0]
-    assert hinted.window_tokens == expected.window_tokens
-    assert hinted.stats.num_forwards < expected.stats.num_forwards / 2
 
 
 def test_a_hint_that_the_target_cannot_tokenize_is_ignored(monkeypatch):

@@ -13,7 +13,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from specwhisper_target_server.command import serve
 from torch import Tensor, nn
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
@@ -24,6 +23,7 @@ from specwhisper.model.pytorch.kernels import FusedOperations
 from specwhisper.model.pytorch.operations import PlainOperations
 from specwhisper.model.pytorch.packed import PackedInputs, bucket_for
 from specwhisper.model.pytorch.self_test import Check, compare, operations_for, table
+from specwhisper_target_server.__main__ import serve
 from specwhisper_target_server.config import TargetConfig
 
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -218,8 +218,10 @@ def test_kernels_in_the_interpreter():
 
 @pytest.mark.nightly
 @pytest.mark.skipif(IS_INTERPRETED, reason="the interpreter accepts more than the compiler")
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("architecture", SHARED_KIB)
+@pytest.mark.parametrize(
+    ("architecture", "dtype"),
+    [*((each, torch.float16) for each in SHARED_KIB), (89, torch.float32), (90, torch.bfloat16)],
+)
 def test_kernels_compile_for_an_architecture_and_fit_into_its_memory(
     monkeypatch, tmp_path, architecture, dtype
 ):
