@@ -13,7 +13,7 @@ from specwhisper.live import EndpointingOptions
 from specwhisper.options import DecodingOptions, Padding, Task, WordTimes
 from specwhisper.selection import VadOptions
 from specwhisper.settings.choices import one_of
-from specwhisper.transcription.hints.file import read_hint
+from specwhisper.transcription.hint_files import read_hint
 from specwhisper.types import LIVE_MODES, SERVER_MODES, Mode
 
 TOKEN_VARIABLE = "SPECWHISPER_TOKEN"

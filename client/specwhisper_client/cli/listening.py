@@ -15,7 +15,7 @@ from rich.text import Text
 from specwhisper.errors import MissingExtra, SpecWhisperError
 from specwhisper.printable import blanked
 from specwhisper.rpc.channels import OPEN, Credentials
-from specwhisper.transcription.subtitles import one_line
+from specwhisper.transcription.formats import one_line
 from specwhisper.types import Segment, VoiceEvent
 from specwhisper_client import sources
 from specwhisper_client.cli.display import clock, color_of, span

@@ -17,8 +17,8 @@ from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.options import DecodingOptions, Task, WordTimes, options_from
 from specwhisper.rpc.channels import Credentials
 from specwhisper.selection import MIX, VadOptions
+from specwhisper.transcription.formats import Layout
 from specwhisper.transcription.speakers import TurnFinder
-from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import UNSURE_BELOW
 from specwhisper_client.cli.arguments import (
     AudioTrack,

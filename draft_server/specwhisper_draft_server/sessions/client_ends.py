@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from specwhisper.transcription.live.pieces import LivePieces, Piece
+from specwhisper.transcription.live.windows import LivePieces, Piece
 
 
 class ClientEnd(NamedTuple):

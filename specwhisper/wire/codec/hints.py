@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specwhisper.transcription.hints.feed import check_hint
+from specwhisper.transcription.hints import check_hint
 from specwhisper.types import TimedHint
 from specwhisper.wire.v1 import decoding_pb2 as pb
 
