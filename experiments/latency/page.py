@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
+from experiments.capacity.laws import laws
 from experiments.common.bench.report import ROOT
 from experiments.latency.cells import CHOSEN
-from experiments.latency.laws import laws
 from specwhisper.types import Mode
 
 FOLDER = ROOT / "docs" / "figures"

@@ -133,7 +133,6 @@ def print_table(
     seed: int,
     console: Console,
 ) -> None:
-    """Print the arms with or without timestamps, slowest first."""
     table = Table(title=title, title_justify="left")
     table.add_column("system", no_wrap=True)
     for heading in ("precision", *COLUMNS):

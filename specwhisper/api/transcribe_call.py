@@ -12,7 +12,7 @@ from specwhisper.api.speculative_config import SpeculativeConfig
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.files.damage import Warnings
 from specwhisper.audio.inputs import Audio, Source, check_all, recordings_in
-from specwhisper.audio.speech_map import SpeechMap, placed
+from specwhisper.audio.speech import SpeechMap, placed
 from specwhisper.audio.vad_filter import find_speech, only_speech
 from specwhisper.engine.shared_pair import Prepared
 from specwhisper.errors import InvalidAudio, InvalidRequest, RecordingsFailed, UnsupportedOption

@@ -1,8 +1,8 @@
 """Transcribe a recording in real time with a service of Pipecat or a plugin of LiveKit.
 
 Run it as a script, with an interpreter that has ``pipecat-ai`` or ``livekit-agents``:
-``agent_client.py FRAMEWORK SERVICE ADDRESS RECORDING SETTINGS``. ``SETTINGS`` is a JSON object of the
-service's parameters. Every text is a JSON line: seconds since the audio began, kind, text.
+``agent_client.py FRAMEWORK SERVICE ADDRESS RECORDING``. Services have their defaults. Every text is a JSON
+line of its kind (interim, final or error) and the text.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 FRAME_S = 0.02
-Settings = dict[str, Any]
 
 
-async def with_livekit(name: str, address: str, pcm: bytes, rate: int, settings: Settings) -> None:
+async def with_livekit(name: str, address: str, pcm: bytes, rate: int) -> None:
     from livekit import rtc
     from livekit.agents.stt import SpeechEventType
     from livekit.agents.utils import http_context
@@ -29,18 +28,18 @@ async def with_livekit(name: str, address: str, pcm: bytes, rate: int, settings:
 
     def show(event: Any) -> None:
         if kind := kinds.get(event.type):
-            show_text(started_s, kind, event.alternatives[0].text)
+            show_text(kind, event.alternatives[0].text)
 
     def frame(piece: bytes) -> rtc.AudioFrame:
         return rtc.AudioFrame(piece, rate, 1, len(piece) // 2)
 
     async with http_context.open():
         if name == "nvidia":
-            plugin = nvidia.STT(server=address, use_ssl=False, **settings)
+            plugin = nvidia.STT(server=address, use_ssl=False)
         else:
-            settings = {"use_realtime": name == "openai-realtime"} | settings
-            plugin = openai.STT(base_url=f"http://{address}/v1", api_key="any", **settings)
-        started_s = time.monotonic()
+            plugin = openai.STT(
+                base_url=f"http://{address}/v1", api_key="any", use_realtime=name == "openai-realtime"
+            )
         if not plugin.capabilities.streaming:
             show(await plugin.recognize(frame(pcm)))
             return
@@ -51,7 +50,7 @@ async def with_livekit(name: str, address: str, pcm: bytes, rate: int, settings:
                 show(event)
 
         reading = asyncio.create_task(read())
-        async for piece in spoken(pcm, rate, started_s):
+        async for piece in spoken(pcm, rate):
             stream.push_frame(frame(piece))
         stream.end_input()
         if name == "nvidia":  # its stream ends by itself; that of the realtime API lasts until it is closed
@@ -60,7 +59,7 @@ async def with_livekit(name: str, address: str, pcm: bytes, rate: int, settings:
         await asyncio.gather(reading, return_exceptions=True)
 
 
-async def with_pipecat(name: str, address: str, pcm: bytes, rate: int, settings: Settings) -> None:
+async def with_pipecat(name: str, address: str, pcm: bytes, rate: int) -> None:
     from loguru import logger
     from pipecat.audio.vad.silero import SileroVADAnalyzer
     from pipecat.frames import frames
@@ -79,21 +78,20 @@ async def with_pipecat(name: str, address: str, pcm: bytes, rate: int, settings:
         frames.TranscriptionFrame: "final",
         frames.ErrorFrame: "error",
     }
-    started_s = 0.0
 
     class Printer(FrameProcessor):
         async def process_frame(self, frame: Any, direction: Any) -> None:
             await super().process_frame(frame, direction)
             if kind := kinds.get(type(frame)):
-                show_text(started_s, kind, frame.error if kind == "error" else frame.text)
+                show_text(kind, frame.error if kind == "error" else frame.text)
             await self.push_frame(frame, direction)
 
     if name == "nvidia":
-        service = NvidiaSTTService(server=address, use_ssl=False, **settings)
+        service = NvidiaSTTService(server=address, use_ssl=False)
     elif name == "openai":
-        service = OpenAISTTService(api_key="any", base_url=f"http://{address}/v1", **settings)
+        service = OpenAISTTService(api_key="any", base_url=f"http://{address}/v1")
     else:
-        service = OpenAIRealtimeSTTService(api_key="any", base_url=f"ws://{address}/v1/realtime", **settings)
+        service = OpenAIRealtimeSTTService(api_key="any", base_url=f"ws://{address}/v1/realtime")
     # The services over HTTP commit when Pipecat's own voice activity detection reports silence.
     vad = [] if name == "nvidia" else [VADProcessor(vad_analyzer=SileroVADAnalyzer())]
     pipeline = Pipeline([*vad, service, Printer()])
@@ -105,10 +103,8 @@ async def with_pipecat(name: str, address: str, pcm: bytes, rate: int, settings:
         started.set()
 
     async def feed() -> None:
-        nonlocal started_s
         await started.wait()
-        started_s = time.monotonic()
-        async for piece in spoken(pcm, rate, started_s):
+        async for piece in spoken(pcm, rate):
             frame = frames.InputAudioRawFrame(audio=piece, sample_rate=rate, num_channels=1)
             await worker.queue_frame(frame)
         await worker.queue_frame(frames.EndFrame())
@@ -118,23 +114,23 @@ async def with_pipecat(name: str, address: str, pcm: bytes, rate: int, settings:
     await asyncio.gather(runner.run(), feed())
 
 
-async def spoken(pcm: bytes, rate: int, started_s: float) -> AsyncIterator[bytes]:
+async def spoken(pcm: bytes, rate: int) -> AsyncIterator[bytes]:
     """Yield pieces at the speed of speech."""
-    size = round(rate * FRAME_S) * 2
+    size, started_s = round(rate * FRAME_S) * 2, time.monotonic()
     for index, start in enumerate(range(0, len(pcm), size)):
         await asyncio.sleep(max(0.0, started_s + index * FRAME_S - time.monotonic()))
         yield pcm[start : start + size]
 
 
-def show_text(started_s: float, kind: str, text: str) -> None:
-    print(json.dumps({"s": time.monotonic() - started_s, "kind": kind, "text": text}), flush=True)
+def show_text(kind: str, text: str) -> None:
+    print(json.dumps({"kind": kind, "text": text}), flush=True)
 
 
-async def main(framework: str, name: str, address: str, recording: str, settings: str) -> None:
+async def main(framework: str, name: str, address: str, recording: str) -> None:
     with wave.open(recording) as file:
         rate, pcm = file.getframerate(), file.readframes(file.getnframes())
     run = with_pipecat if framework == "pipecat" else with_livekit
-    await run(name, address, pcm, rate, json.loads(settings))
+    await run(name, address, pcm, rate)
 
 
 if __name__ == "__main__":

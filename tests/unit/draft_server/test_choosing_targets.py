@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper_draft_server.link.choosing import TargetOffer, choose
+from specwhisper_draft_server.link.targets import TargetOffer, choose
 
 ADDRESSES = st.sampled_from("abcdef")
 

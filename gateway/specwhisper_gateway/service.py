@@ -1,15 +1,16 @@
-"""``/health``, ``/health/live`` and ``/metrics``, for operators."""
+"""``/health``, ``/metrics`` and ``/v1/models``."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from fastapi import APIRouter, Request, Response
+from openai.types import Model
 from pydantic import BaseModel, Field
 
 from specwhisper.errors import SpecWhisperError, TargetUnavailable
 from specwhisper_gateway.access_log import LIVE_ROUTE, has_key
-from specwhisper_gateway.state import gateway_of
+from specwhisper_gateway.state import Gateway, gateway_of
 
 health_router = APIRouter(tags=["Service"])
 metrics_router = APIRouter(tags=["Service"])
@@ -72,3 +73,33 @@ async def metrics(request: Request) -> Response:
     """Return all metrics in Prometheus' format."""
     body, media_type = gateway_of(request).metrics.write(request.headers.get("accept", ""))
     return Response(body, headers={"Content-Type": media_type})
+
+
+models_router = APIRouter(prefix="/v1/models", tags=["Models"])
+
+
+class Models(BaseModel):
+    """A list in OpenAI's format."""
+
+    object: Literal["list"] = "list"
+    data: list[Model]
+
+
+@models_router.get("", response_model_exclude_none=True)
+async def models(request: Request) -> Models:
+    """List the names of the target, which stand for one model."""
+    gateway = gateway_of(request)
+    return Models(data=[_model(gateway, name) for name in await gateway.model_names.served()])
+
+
+@models_router.get("/{model:path}", response_model_exclude_none=True)
+async def model(request: Request, model: str) -> Model:
+    """Return a model by a name that is served; it may contain slashes, as on the hub."""
+    gateway = gateway_of(request)
+    await gateway.model_names.check(model)
+    return _model(gateway, model)
+
+
+def _model(gateway: Gateway, name: str) -> Model:
+    """Describe a model; its time of creation is the gateway's start."""
+    return Model(id=name, created=gateway.started_s, object="model", owned_by="specwhisper")

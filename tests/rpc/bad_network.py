@@ -22,38 +22,6 @@ from specwhisper.wire.v1 import verification_pb2_grpc
 EditBlock = Callable[[Candidates], Sequence[Candidates]]
 
 
-class _OneSession:
-    """The messages of a stream that has one session, number 0."""
-
-    @staticmethod
-    def blocks(request: pb.VerifyRequest) -> list[tuple[int, pb.Candidates]] | None:
-        return [(0, request.candidates)] if request.WhichOneof("message") == "candidates" else None
-
-    @staticmethod
-    def wrapped(number: int, block: pb.Candidates) -> pb.VerifyRequest:
-        return pb.VerifyRequest(candidates=block)
-
-    @staticmethod
-    def committed(response: pb.VerifyResponse) -> list[int]:
-        return [0] if response.WhichOneof("message") == "commit" else []
-
-
-class _ManySessions:
-    """The messages of a stream that sessions share."""
-
-    @staticmethod
-    def blocks(request: pb.ShareRequest) -> list[tuple[int, pb.Candidates]]:
-        return [(each.number, each.candidates) for each in request.candidates]
-
-    @staticmethod
-    def wrapped(number: int, block: pb.Candidates) -> pb.ShareRequest:
-        return pb.ShareRequest(candidates=[pb.SharedCandidates(number=number, candidates=block)])
-
-    @staticmethod
-    def committed(response: pb.ShareResponse) -> list[int]:
-        return [event.number for event in response.events if event.WhichOneof("message") == "commit"]
-
-
 class BadNetwork(verification_pb2_grpc.VerificationServicer):
     """Forwards calls of a draft server to a target.
 
@@ -78,30 +46,28 @@ class BadNetwork(verification_pb2_grpc.VerificationServicer):
 
     async def Verify(
         self, requests: AsyncIterator[pb.VerifyRequest], context: Any
-    ) -> AsyncIterator[pb.VerifyResponse]:
-        async with aclosing(self._relay(_OneSession, requests, self._stub.Verify(), context)) as responses:
+    ) -> AsyncGenerator[pb.VerifyResponse, None]:
+        async with aclosing(self._relay(requests, self._stub.Verify(), context)) as responses:
             async for response in responses:
                 yield response
 
     async def Share(
         self, requests: AsyncIterator[pb.ShareRequest], context: Any
-    ) -> AsyncIterator[pb.ShareResponse]:
-        async with aclosing(self._relay(_ManySessions, requests, self._stub.Share(), context)) as responses:
+    ) -> AsyncGenerator[pb.ShareResponse, None]:
+        async with aclosing(self._relay(requests, self._stub.Share(), context)) as responses:
             async for response in responses:
                 yield response
 
-    async def _relay(
-        self, messages: Any, requests: Any, call: Any, context: Any
-    ) -> AsyncGenerator[Any, None]:
-        """Forward both streams, with edited candidates."""
+    async def _relay(self, requests: Any, call: Any, context: Any) -> AsyncGenerator[Any, None]:
         call = with_true_status(call)
         commits: dict[int, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(0))
-        sending = asyncio.create_task(self._pass_on(messages, requests, call, commits))
+        sending = asyncio.create_task(self._pass_on(requests, call, commits))
         sending.add_done_callback(lambda _: call.cancel() if _has_failed(sending) else None)
         try:
             async for response in call:
-                for number in messages.committed(response):
-                    commits[number].release()
+                for event in getattr(response, "events", ()):
+                    if event.WhichOneof("message") == "commit":
+                        commits[event.number].release()
                 yield response
         except grpc.aio.AioRpcError as error:
             await context.abort(error.code(), error.details(), tuple(error.trailing_metadata() or ()))
@@ -109,22 +75,22 @@ class BadNetwork(verification_pb2_grpc.VerificationServicer):
             sending.cancel()
             call.cancel()
 
-    async def _pass_on(
-        self, messages: Any, requests: Any, call: Any, commits: dict[int, asyncio.Semaphore]
-    ) -> None:
+    async def _pass_on(self, requests: Any, call: Any, commits: dict[int, asyncio.Semaphore]) -> None:
         edits: dict[int, EditBlock] = defaultdict(self._edit_block)
         late: list[asyncio.Task[None]] = []
         turn = asyncio.Lock()  # a call takes one write at a time
         try:
             async for request in requests:
-                if (blocks := messages.blocks(request)) is None:
+                if not getattr(request, "candidates", ()):
                     async with turn:
                         await call.write(request)
                     continue
-                for number, block in blocks:
-                    for edited in edits[number](codec.candidates_from_proto(block)):
-                        message = messages.wrapped(number, codec.candidates_to_proto(edited))
-                        writing = self._write_late(message, call, turn, commits[number])
+                for each in request.candidates:
+                    for edited in edits[each.number](codec.candidates_from_proto(each.candidates)):
+                        block = pb.SharedCandidates(number=each.number)
+                        codec.candidates_to_proto(edited, block.candidates)
+                        message = pb.ShareRequest(candidates=[block])
+                        writing = self._write_late(message, call, turn, commits[each.number])
                         if self._hold_commits:
                             late.append(asyncio.create_task(writing))
                         else:
@@ -153,7 +119,6 @@ def _has_failed(sending: asyncio.Task[None]) -> bool:
 async def bad_network(
     target: str, edit_block: Callable[[], EditBlock] | None = None, *, hold_commits: int = 0
 ) -> AsyncIterator[RunningServer]:
-    """Serve a faulty network to ``target``."""
     async with open_channel(target) as channel:
         servicer = BadNetwork(channel, edit_block, hold_commits)
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, servicer)

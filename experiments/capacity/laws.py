@@ -36,7 +36,7 @@ class Law(NamedTuple):
 def laws(facts: Facts) -> dict[str, list[Law]]:
     """Return the gains that `ladder` and `crowd` of `experiments.capacity` have measured."""
     real = [
-        Law(each["num_sessions"], _predicted(facts["capacity"], each), each["decoding"]["value"])
+        Law(each["num_sessions"], predicted(facts["capacity"], each), each["decoding"]["value"])
         for each in facts["capacity"]["gains"]
         if each["arm"] == "full"
     ]
@@ -58,11 +58,12 @@ def laws(facts: Facts) -> dict[str, list[Law]]:
     return {"base and tiny.en, one core": real, f"scripted, {runs[0]['pass_ms']:g} ms a pass": scripted}
 
 
-def _predicted(capacity: Facts, gain: Facts) -> float:
+def predicted(capacity: Facts, gain: Facts) -> float:
+    """Return the gain over target-only that the law predicts, from the figures of the ladder."""
     here = [
         each
         for each in capacity["outcomes"]
-        if (each["load"]["arm"], each["load"]["num_sessions"]) == ("full", gain["num_sessions"])
+        if (each["load"]["arm"], each["load"]["num_sessions"]) == (gain["arm"], gain["num_sessions"])
     ]
     num_passes, num_verifying, num_tokens = (
         sum(each[name] for each in here) for name in ("num_passes", "num_verifying", "num_tokens")

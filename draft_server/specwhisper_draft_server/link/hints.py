@@ -1,4 +1,4 @@
-"""Hints on their way to a target, at a pace that it can keep."""
+"""Hints of a session, on their way to its targets at a pace that they can keep."""
 
 from __future__ import annotations
 
@@ -15,20 +15,33 @@ INTERVAL_S, INTERVAL_S_PER_BYTE = 0.025, 50e-6
 BURST_S = 16 * INTERVAL_S  # of intervals that are waited at once, after their hints
 
 
-class PacedHints(HintFeed):
-    """Hints that go to one target after another, however many there are."""
+class SessionHints(HintFeed):
+    """The client's texts; a recogniser's, as long as the client has sent none.
+
+    Each text replaces all text from its time on. One recognised word would replace the captions that a client
+    has sent ahead.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._has_new = asyncio.Event()
+        self._has_clients = False
 
     def put(self, hint: TimedHint) -> None:
-        """Add a hint, which replaces all text from its time on."""
+        """Add a text of the client."""
+        self._has_clients = True
+        self._put(hint)
+
+    def put_recognised(self, hint: TimedHint) -> None:
+        """Add a text of the recogniser, unless the client has sent one."""
+        if not self._has_clients:
+            self._put(hint)
+
+    def _put(self, hint: TimedHint) -> None:
         super().put(hint)
         self._has_new.set()
 
     async def send(self, receive: Callable[[TimedHint], None], start_sample: int = 0) -> None:
-        """Send a target the hints for the audio from a time on, until cancelled."""
         self.restart(start_sample)
         while True:
             interval_s = 0.0

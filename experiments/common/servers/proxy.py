@@ -14,7 +14,7 @@ CHUNK_BYTES = 16_384
 PACKET_BYTES, SLEEP_S = 1_448, 0.02  # a slow link's packet; sleeps are at least this long
 MAX_QUEUED = 64  # chunks in transit; then TCP makes the sender wait
 NO_FRAME = b"\xff" * 32  # start of an HTTP/2 frame longer than allowed
-HEADER_BYTES, LENGTH_BYTES = 9, 3  # of an HTTP/2 frame, which begins with its length (RFC 9113, 4.1)
+HEADER_BYTES, LENGTH_BYTES = 9, 3  # an HTTP/2 frame's header begins with its length (RFC 9113, 4.1)
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER that makes close() send RST
 
 
@@ -96,7 +96,7 @@ class Proxy:
             await asyncio.gather(*proxy._open, return_exceptions=True)
 
     def freeze(self) -> None:
-        """Stop all traffic, also ends of streams: both sides still see a connection."""
+        """Stop all traffic, ends of streams included: both sides still see a connection."""
         self._flows.clear()
 
     def unfreeze(self) -> None:

@@ -26,9 +26,7 @@ from specwhisper_gateway.audio.replies import reply
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
 from specwhisper_gateway.audio.uploads import Upload, errors_about, receive_upload
 from specwhisper_gateway.errors import InvalidField
-from specwhisper_gateway.state import admit, gateway_of
-from specwhisper_gateway.transport.deadline import within_time
-from specwhisper_gateway.transport.disconnect import cancel_on_disconnect
+from specwhisper_gateway.state import admit, cancel_on_disconnect, gateway_of, within_time
 from specwhisper_gateway.transport.sockets import check_origin_without_keys
 
 WARNINGS = "Specwhisper-Warnings"  # what is missing of the recording, in a header
