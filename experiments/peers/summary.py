@@ -25,7 +25,7 @@ from experiments.peers.arms import (
     precisions,
 )
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper_client.cli.tuning.advice import Ratio
+from specwhisper_client.cli.advice import Ratio
 from specwhisper_evaluation.references import from_folder
 from specwhisper_evaluation.scoring import error_rates
 

@@ -30,7 +30,7 @@ from specwhisper.model.checkpoints.names import DEMO_FOLDER, resolve
 from specwhisper.model.threads import limit_threads
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper_client.cli.tuning.advice import Ratio
+from specwhisper_client.cli.advice import Ratio
 
 HUMAN = DEMO_FOLDER / "human"
 QUICK_ROUNDS = 2

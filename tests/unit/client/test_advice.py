@@ -13,7 +13,7 @@ from scipy import stats
 
 from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper_client.cli.tuning.advice import COMPARED, Ratio, TimedTranscription, advise, compare
+from specwhisper_client.cli.advice import COMPARED, Ratio, TimedTranscription, advise, compare
 
 MS = 1_000_000
 TARGET_ONLY, SYNC, PIPELINED, FULL = COMPARED
