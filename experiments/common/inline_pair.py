@@ -80,7 +80,7 @@ class InlinePair:
         engine = PairEngine(
             self._target,
             self._draft,
-            max_width=max(DEFAULT_MAX_WIDTH, self._length.longest),
+            max_width=max(DEFAULT_MAX_WIDTH, self._length.gamma or 0),
             max_num_batched_tokens=self._max_num_batched_tokens,
             plan=self._plan,
             edit_block=self._edit_block,
