@@ -33,7 +33,7 @@ from specwhisper.observe import request_id
 from specwhisper.options import DecodingOptions, options_from
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.hints.feed import HintFeed, hint_at
+from specwhisper.transcription.hints import HintFeed, hint_at
 from specwhisper.transcription.segments import Borders
 from specwhisper.transcription.speakers import UtteranceSpeakers
 from specwhisper.transcription.transcription import ModelInfo

@@ -61,11 +61,6 @@ class DraftLength:
             raise InvalidRequest(f"gamma is {self.gamma}: it must be between 1 and {MAX_GAMMA} tokens.")
 
     @property
-    def longest(self) -> int:
-        """Most tokens of any block."""
-        return self.gamma or MAX_CHOSEN_GAMMA
-
-    @property
     def min_confidence(self) -> float:
         """Below it, the draft waits for the answer to its block."""
         return MIN_CONFIDENCE if self.mode.is_lock_step and self.gamma is None else 0.0

@@ -12,8 +12,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.text import Text
 
 from specwhisper.printable import blanked
+from specwhisper.transcription.formats import one_line
 from specwhisper.transcription.speakers import by_speaker
-from specwhisper.transcription.subtitles import one_line
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment
 from specwhisper_client.cli.redrawing import OpenText

@@ -22,9 +22,9 @@ from specwhisper.options import DecodingOptions
 from specwhisper.printable import escaped
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.tasks import beside
-from specwhisper.transcription.hints.file import find_hint, read_hint
+from specwhisper.transcription.formats import Layout
+from specwhisper.transcription.hint_files import find_hint, read_hint
 from specwhisper.transcription.speakers import Turn, TurnFinder
-from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import UNSURE_BELOW, Transcription
 from specwhisper.types import Mode
 from specwhisper_client import sources

@@ -19,9 +19,9 @@ from specwhisper.printable import blanked
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.settings.command_line import takes
 from specwhisper.settings.setting import offered, part
-from specwhisper.transcription.hints.file import read_hint
+from specwhisper.transcription.formats import one_line
+from specwhisper.transcription.hint_files import read_hint
 from specwhisper.transcription.speakers import UtteranceSpeakers
-from specwhisper.transcription.subtitles import one_line
 from specwhisper.types import LIVE_MODES, Mode, Segment, VoiceEvent
 from specwhisper.validated import number, option, switch, text, validate, whole
 from specwhisper_client import sources

@@ -21,9 +21,8 @@ from specwhisper.observe.window_spans import WindowSpans
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.live.pieces import LivePieces, Piece
 from specwhisper.transcription.live.transcript import LiveTranscript
-from specwhisper.transcription.live.windows import LiveWindows, follow_windows
+from specwhisper.transcription.live.windows import LivePieces, LiveWindows, Piece, follow_windows
 from specwhisper.transcription.resume_point import ResumePoint, ResumeTracker, audio_needed_from
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream, Transcriber
 from specwhisper.transcription.transcript import TranscriptBuilder
