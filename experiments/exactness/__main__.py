@@ -50,7 +50,7 @@ def matrix(given: Program, only: Only = "") -> None:
 def fuzz(given: Program) -> None:
     """Decode checkpoints with random values in config.json and generation_config.json, each value twice."""
     num = given.choose(QUICK_FUZZED, 2 * len(all_values()))
-    results = decoded(run_drawn, drawn(num, given.seed), given.console)
+    results = decoded(run_drawn, list(drawn(num, given.seed)), given.console)
     table = Table("outcome", "checkpoints", "tokens", title="Random configs, float32, CPU")
     for outcome in Outcome:
         found = [each for each in results if each.outcome is outcome]

@@ -11,7 +11,7 @@ from statistics import median
 from experiments.common.audio.samples import Sample
 from experiments.common.replay.trace import Decoding
 from experiments.common.servers.processes import Worker
-from experiments.latency.lab import Pair, cores_used
+from experiments.latency.lab import DRAFT_DTYPE, Pair, cores_used
 from specwhisper.audio.recording import Recording
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.choosing import Row
@@ -87,7 +87,7 @@ def measure_costs(pair: Pair, samples: Sequence[Sample], decoding: Decoding) -> 
     cores = cores_used()
     with Worker(partial(Timer, pair.target), cores=cores["target"]) as target:
         forward_s = target.call("forward_s", samples[0], decoding, WIDTHS)
-    draft = partial(Timer, pair.draft, dtype=pair.draft_dtype, cut_windows=True)
+    draft = partial(Timer, pair.draft, dtype=DRAFT_DTYPE, cut_windows=True)
     with Worker(draft, cores=cores["draft"]) as drafting:
         draft_encode_s = drafting.call("encode_s", samples)
     return PairCosts(list(zip(WIDTHS, forward_s, strict=True)), draft_encode_s)
