@@ -7,7 +7,7 @@ import io
 import json
 import re
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -60,6 +60,10 @@ class RunningGateway:
     @property
     def num_sessions(self) -> int:
         return self.server.app.state.gateway.limiter.num_sessions
+
+    def transcribe(self, **fields: Any) -> Awaitable[Any]:
+        """Transcribe the recording with OpenAI's client; fields may name another one."""
+        return self.api.audio.transcriptions.create(**({"file": RECORDING, "model": MODEL} | fields))
 
     async def in_thread(self, ask: Callable[[openai.OpenAI], T], **settings: Any) -> T:
         """Call OpenAI's synchronous client in a thread."""

@@ -215,6 +215,6 @@ async def test_a_draft_server_that_does_not_know_the_gateways_token():
     server = ScriptedTranscription([], error=Unauthenticated("This server does not know the token."))
     async with gateway_for(server) as gateway:
         with pytest.raises(openai.InternalServerError) as refused:
-            await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
+            await gateway.transcribe()
     assert refused.value.status_code == 500
     assert "does not know this gateway" in refused.value.body["message"]

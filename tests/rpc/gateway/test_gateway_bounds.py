@@ -238,9 +238,9 @@ async def test_by_default_no_address_takes_all_sessions_where_others_were_lately
     async with gateway_for(server, max_sessions=2) as gateway:
         url = f"ws://{gateway.server.address}/live"
         async with websockets.connect(url, local_addr=("127.0.0.2", 0)) as other:
-            stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+            stream = await gateway.transcribe(stream=True)
             with pytest.raises(openai.RateLimitError, match=r"1 sessions of '127.0.0.1'.*--max-sess"):
-                await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
+                await gateway.transcribe()
             await other.send(json.dumps({"type": "start", "sample_rate": 16_000}))
             await other.send(bytes(32))
             await eventually(lambda: gateway.num_sessions == 2)
@@ -280,9 +280,9 @@ async def test_idle_websockets_take_no_session(path):
 async def test_a_full_gateway_refuses_every_caller():
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
     async with gateway_for(server, max_sessions=1) as gateway:
-        stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+        stream = await gateway.transcribe(stream=True)
         with pytest.raises(openai.RateLimitError, match="This gateway holds its 1 "):
-            await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
+            await gateway.transcribe()
         await stream.close()
         await eventually(lambda: gateway.num_sessions == 0)
 

@@ -178,7 +178,7 @@ async def test_encrypted_connections_to_the_draft_server(folder):
     shown = ClientTls(folder / "roots.pem", folder / "client.pem", folder / "client.key")
     async with trusted_draft_server(folder) as address:
         async with running_gateway(address, server_credentials=Credentials(shown, TOKEN)) as gateway:
-            assert (await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)).text
+            assert (await gateway.transcribe()).text
             async with gateway.api.realtime.connect(extra_query={"intent": "transcription"}) as connection:
                 assert (await connection.recv()).type == "session.created"
             assert (await gateway.http.get("/health")).json()["target_model"] == "large"
