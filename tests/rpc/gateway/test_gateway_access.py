@@ -47,7 +47,6 @@ SHOWN = {
 
 
 def routes_of(router: Any) -> Iterator[Any]:
-    """Return all routes of an application and of its routers."""
     for route in router.routes:
         within = getattr(route, "original_router", None)
         yield from [route] if within is None else routes_of(within)
@@ -60,7 +59,6 @@ def paths_of(gateway: RunningGateway) -> dict[str, set[str]]:
 
 
 def filled(path: str) -> str:
-    """Return a path that a route answers."""
     values = {"{name}.wav": "01_phone_call.wav", "{name}": "main.js", "{model:path}": MODEL}
     for name, value in values.items():
         path = path.replace(name, value)

@@ -48,7 +48,6 @@ async def draft() -> AsyncIterator[str]:
 async def connected(
     gateway: RunningGateway,
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """Open a raw connection."""
     host, _, port = gateway.server.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:

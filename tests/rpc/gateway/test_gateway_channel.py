@@ -23,8 +23,6 @@ MANUAL = {"type": "transcription", "audio": {"input": {"turn_detection": None}}}
 
 
 class Peers(ScriptedTranscription):
-    """Records the peers that call."""
-
     def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
         self.peers: set[str] = set()

@@ -43,7 +43,6 @@ def end_now(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 def speaking() -> ScriptedTranscription:
-    """Return a draft server that sends some text and never ends."""
     return ScriptedTranscription(TWO_UTTERANCES[:3], reads_everything=False, hangs=True)
 
 

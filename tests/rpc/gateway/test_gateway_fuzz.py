@@ -34,7 +34,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:Unclosed file <.*SpooledTemporar
 
 
 def end_of(connection: sockets.socket) -> bytes:
-    """Return all bytes until the connection ends."""
     received = b""
     try:
         while piece := connection.recv(65_536):

@@ -29,7 +29,6 @@ def update(model: str | None) -> dict[str, Any]:
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return the unknown names that were logged."""
     return [record.model for record in caplog.records if record.getMessage() == "unknown model name"]
 
 

@@ -21,7 +21,6 @@ OPENAIS = {
 
 
 def with_words() -> list[pb.StreamingRecognizeResponse]:
-    """Return the scripted responses with words."""
     responses = [pb.StreamingRecognizeResponse.FromString(r.SerializeToString()) for r in RESPONSES]
     responses[2].results[0].alternatives[0].words.append(
         pb.WordInfo(start_offset=duration(1.5), end_offset=duration(2.0), word=" Bye.", confidence=0.5)
