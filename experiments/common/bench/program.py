@@ -40,10 +40,6 @@ Audio = Annotated[
 Folder = Annotated[Path, typer.Option(exists=True, file_okay=False, help="Recordings and metadata.jsonl.")]
 Target = Annotated[str, typer.Option(help="Target model: bundled name, Whisper size, hub id or folder.")]
 Draft = Annotated[str, typer.Option(help="Draft model: bundled name, Whisper size, hub id or folder.")]
-Gamma = Annotated[
-    int | None,
-    typer.Option(min=1, max=64, help="Draft tokens per block. [default: each session chooses]"),
-]
 Rounds = Annotated[int, typer.Option(min=1, help="How often everything is repeated.")]
 
 
