@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 
 import openai
 import pytest
@@ -20,7 +20,16 @@ from specwhisper.rpc.tokens import Tokens
 from specwhisper_gateway.audio import uploads
 from specwhisper_gateway.audio.uploads import MAX_FIELD_BYTES, MAX_SAMPLE_BYTES
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
-from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, gateway_for, running_gateway, socket_refusal
+from tests.rpc.gateways import (
+    MODEL,
+    RECORDING,
+    connected,
+    ends,
+    gateway_for,
+    handshake,
+    running_gateway,
+    socket_refusal,
+)
 from tests.rpc.live_scripts import TWO_UTTERANCES
 from tests.rpc.services import eventually
 
@@ -29,42 +38,10 @@ TOKENS = Tokens({ANNA: "anna", BEN: "ben"})
 BIG = "/static-offline-docs/swagger-ui-bundle.js"  # more than the system buffers
 
 
-def handshake(path: str) -> str:
-    """Return the head of a WebSocket handshake, without the empty line at its end."""
-    return (
-        f"GET {path}?intent=transcription HTTP/1.1\r\nHost: here\r\n"
-        "Connection: upgrade\r\nUpgrade: websocket\r\n"
-        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n"
-    )
-
-
 @pytest.fixture
 async def draft() -> AsyncIterator[str]:
     async with serving(ScriptedTranscription()) as address:
         yield address
-
-
-@asynccontextmanager
-async def connected(
-    gateway: RunningGateway,
-) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    host, _, port = gateway.server.address.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    try:
-        yield reader, writer
-    finally:
-        writer.transport.abort()
-
-
-async def ends(reader: asyncio.StreamReader) -> bytes:
-    """Return all bytes until the connection is closed or cut."""
-    received = b""
-    try:
-        while piece := await reader.read(65_536):
-            received += piece
-    except ConnectionResetError:
-        pass
-    return received
 
 
 @pytest.mark.parametrize(
