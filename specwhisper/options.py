@@ -174,7 +174,7 @@ class DecodingOptions(Selection):
     padding: Padding = choice(
         Padding.SILENCE,
         "Content of windows after the end of the audio: silence, as in transformers, or features of 0, as in "
-        "OpenAI's and faster-whisper.",
+        "openai-whisper and faster-whisper.",
         "silence|zero",
     )
     strict: bool = switch(
