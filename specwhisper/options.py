@@ -387,7 +387,7 @@ def fallback_temperatures(temperature: float, increment: float | None) -> tuple[
 
     Raises
     ------
-    InvalidRequest : for a step below the smallest temperature, too many steps, or a value that is no number.
+    InvalidRequest : for a step below the smallest temperature, too many steps, or values other than numbers.
     """
     if increment is None:
         return (temperature,)
