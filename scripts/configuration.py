@@ -25,7 +25,6 @@ PROGRAMS: dict[str, type[Settings]] = {
 
 
 def with_tables(page: str) -> str:
-    """Return the page with the current tables, each below its program's heading."""
     for program, settings in PROGRAMS.items():
         section = re.compile(rf"(?<=^## {program}\n\n).*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
         page = section.sub(lambda _, settings=settings: tables_of(settings) + "\n", page, count=1)

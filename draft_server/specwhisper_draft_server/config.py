@@ -171,7 +171,6 @@ class DraftConfig(ServingOptions):
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The addresses in ``target``."""
         return tuple(address.strip() for address in self.target.split(","))
 
     @property

@@ -27,9 +27,9 @@ class DraftMetrics(ServerMetrics):
     ----------
     tokens : token counts of all sessions.
     audio_s, first_text_s, final_latency_s : set by :class:`SessionMetrics`.
-    round_trip_s, lost_heartbeats : of the streams to targets.
+    round_trip_s, lost_heartbeats : heartbeats between this server and its targets.
     failed_drafts : drafts that failed.
-    parity_checks, parity_differences, parity_skipped : of the parity check.
+    parity_checks, parity_differences, parity_skipped : counted by :class:`ParityChecker`.
     kept_audio : the audio that open sessions keep.
     """
 
@@ -84,7 +84,6 @@ class DraftMetrics(ServerMetrics):
         self.gauge("held_audio_bytes", "Audio that is kept until its text is final.", self._kept_bytes)
 
     def watch_engine(self, watchdog: Watchdog) -> None:
-        """Report whether the draft engine hangs."""
         self.gauge(
             "engine_hangs",
             "1 while the draft engine exceeds --draft-timeout, else 0.",

@@ -27,10 +27,10 @@ from specwhisper_draft_server.sessions.session import Session, SessionRequest
 
 logger = logging.getLogger(__name__)
 
-MAX_KEPT_BYTES = 64 * 1024 * 1024  # of all recordings that await their check: 35 minutes
+MAX_KEPT_BYTES = 64 * 1024 * 1024  # 35 minutes of recordings that await their check
 FULL, SIZE, FAILED = "full", "size", "failed"  # reasons why a check is skipped
 
-Tokens = Sequence[Sequence[int]]  # of each window
+Tokens = Sequence[Sequence[int]]  # by window
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class ParityChecker:
 
     Parameters
     ----------
-    every : check one recording in so many; ``None`` checks none.
+    every : check one recording in every N; ``None`` checks none.
     resume_timeout_s : see :class:`Session`.
     """
 
@@ -101,7 +101,6 @@ class ParityChecker:
             self._checking = self._checking or asyncio.create_task(self._check_all(), context=Context())
 
     async def stop(self) -> None:
-        """Cancel the check that runs, and those that wait."""
         if self._checking is not None:
             self._checking.cancel()
             await asyncio.gather(self._checking, return_exceptions=True)
@@ -201,7 +200,6 @@ def _tokens(session: Session) -> Tokens:
 
 
 def _token(tokens: Tokens, window: int, position: int) -> int | None:
-    """Return the token at a position, if there is one."""
     tokens_of_window = tokens[window] if window < len(tokens) else ()
     return tokens_of_window[position] if position < len(tokens_of_window) else None
 

@@ -6,25 +6,24 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from itertools import product
+from math import ceil, floor
 from random import Random
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
+from specwhisper_client.cli.advice import Ratio
 
 from experiments.capacity.clients import Counts, Load, Spoken, run_clients
-from experiments.capacity.conclusion import conclude
-from experiments.capacity.expectation import PassTimes, amdahl, predicted_gain, sizes_around
+from experiments.capacity.laws import predicted
 from experiments.capacity.target import TargetSettings, Usage, pass_times_s, serve_target
 from experiments.common.audio.samples import Sample, load_samples
-from experiments.common.bench.clock import sleep_until
-from experiments.common.bench.options import Audio, Check, Draft, JsonFile, Quick, Seed, Target, parse_levels
-from experiments.common.bench.report import Bar, open_console
+from experiments.common.bench.program import Audio, Draft, Program, Rounds, Target, parse_levels, program
+from experiments.common.bench.report import Bar
 from experiments.common.bench.stats import ratio_of_medians, spread
 from experiments.common.replay.record import record
 from experiments.common.replay.trace import Trace
@@ -32,7 +31,6 @@ from experiments.common.servers.forked import ForkedServer
 from experiments.common.servers.processes import first_two_cores, on_cores
 from specwhisper.model.threads import limit_threads
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.comparison import Ratio
 from specwhisper.types import Mode
 
 LEVELS, QUICK_LEVELS = "1,2,4,8,16,32,64", "4"
@@ -40,7 +38,7 @@ MODES, QUICK_MODES = (Mode.TARGET_ONLY, Mode.FULL, Mode.SYNC), (Mode.TARGET_ONLY
 OPTIONS = DecodingOptions.greedy(language="en")
 LEAD_S = 1.0  # from the command to the first client: the clients before are gone
 JUDGED_SESSIONS = 8
-OF_PREDICTED, OF_ALLOWED = 0.92, 0.9  # the bars
+OF_PREDICTED = 0.85  # the bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +60,6 @@ class Outcome:
         return self.tokens_per(self.period_s)
 
     @property
-    def num_yielded(self) -> float:
-        """Tokens of one session per forward pass with candidates: accepted ones and the correction."""
-        return 1 + self.counts.num_accepted / max(1, self.counts.num_verifying)
-
-    @property
     def width(self) -> float:
         """Candidates of one session per forward pass with candidates."""
         return self.counts.num_verified / max(1, self.counts.num_verifying)
@@ -79,7 +72,7 @@ class Outcome:
         return {"load": load, **asdict(self.counts), "usage": asdict(self.usage), **derived}
 
 
-Rounds = Mapping[tuple[Mode, int], Sequence[Outcome]]
+Outcomes = Mapping[tuple[Mode, int], Sequence[Outcome]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,36 +81,23 @@ class Gain:
 
     Attributes
     ----------
-    num_yielded, width : tokens of a session from a forward pass with candidates, and candidates in it.
+    width : candidates of a session in a forward pass that has some.
     batch_sizes : sessions in a forward pass of target-only and of the mode.
     decoding : tokens per processor second of the target without its encoder, relative to target-only.
-    predicted : the same by the law, with target-only's batch size.
-    encode_share : share of the encoder in target-only's processor time.
-    allowed : overall gain that ``decoding`` and ``encode_share`` allow.
     whole : tokens per second of wall time, relative to target-only.
     """
 
     arm: str
     num_sessions: int
-    num_yielded: float
     width: float
     batch_sizes: tuple[float, float]
     decoding: Ratio
-    predicted: float
-    encode_share: float
-    allowed: float
     whole: Ratio
 
-    def __str__(self) -> str:
-        return (
-            f"{self.arm}, {self.num_sessions} sessions: a forward pass with {self.width:.1f} candidates "
-            f"yields {self.num_yielded:.2f} tokens, which predicts {self.predicted:.2f}; decoding gained "
-            f"{self.decoding}. The encoder takes {self.encode_share:.0%} of target-only, which allows "
-            f"{self.allowed:.2f}; the whole service gained {self.whole}."
-        )
 
-
+@program
 def ladder(
+    given: Program,
     sessions: Annotated[
         str | None, typer.Option(metavar="N,N,...", help=f"Numbers of clients. [default: {LEVELS}]")
     ] = None,
@@ -135,12 +115,8 @@ def ladder(
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
     audio: Audio = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Measurements of each throughput.")] = 3,
+    rounds: Rounds = 3,
     period: Annotated[float, typer.Option(min=1, help="Duration of a measurement, in s.")] = 15.0,
-    quick: Quick = False,
-    seed: Seed = 0,
-    json: JsonFile = None,
-    check: Check = False,
 ) -> None:
     """Add clients to one target, each of which sends whole recordings one after the other.
 
@@ -148,35 +124,30 @@ def ladder(
     one would, so that only the target, on the first core, is measured. Every text is compared with what the
     target alone wrote.
     """
-    console = open_console()
-    levels = parse_levels(sessions or (QUICK_LEVELS if quick else LEVELS))
-    modes = tuple(dict.fromkeys(mode or (QUICK_MODES if quick else MODES)))
+    levels = parse_levels(sessions or given.choose(QUICK_LEVELS, LEVELS))
+    modes = tuple(dict.fromkeys(mode or given.choose(QUICK_MODES, MODES)))
     samples = load_samples(audio)
-    if quick:
+    if given.quick:
         samples, rounds, period = [sample for sample in samples if sample.fits_one_window][:2], 2, 5.0
     target_core, clients_core = first_two_cores()
-    console.print("Recording the pair's text ...")
+    given.print("Recording the pair's text ...")
     limit_threads(1)  # two threads on one core would wait for each other
     trace = record(samples, target=target, draft=draft, options=[OPTIONS])
-    with TemporaryDirectory() as folder, on_cores([clients_core]):
-        path = Path(folder) / "trace.json"
-        trace.save(path)
-        servers = [TargetSettings(path, decoding_only, number, target_core) for number in levels]
+    with on_cores([clients_core]):
+        servers = [TargetSettings(trace, decoding_only, number, target_core) for number in levels]
         recordings = spoken(trace, samples)
-        taken = asyncio.run(measure(servers, modes, trace, recordings, rounds, period, seed, console))
-    times: PassTimes = {}
+        taken = asyncio.run(measure(servers, modes, trace, recordings, rounds, period, given))
+    times: dict[tuple[int, int], float] = {}
     memory, gains = [memory_line(taken)], list[Gain]()
     if sizes := sizes_needed(taken):
         with on_cores([target_core]):
             times, slot_bytes = pass_times_s(trace, samples[0], sizes)
         memory.append(f"Memory of a slot, by its tensors: {slot_bytes / 1e6:.1f} MB")
-        gains = [gain_of(taken, *key, times, seed=seed) for key in split_of(taken)]
+        gains = [gain_of(taken, *key, seed=given.seed) for key in split_of(taken)]
     what = f"{target}{', decoding only' if decoding_only else ''}"
-    print_table(taken, f"{what}, one core for the target", console)
-    for line in [*filter(None, memory), *map(str, gains)]:
-        console.print(line, highlight=False, soft_wrap=True)
+    print_table(taken, f"{what}, one core for the target", given.console)
     every = [outcome for outcomes in taken.values() for outcome in outcomes]
-    figures = {
+    figures: dict[str, Any] = {
         "cores": {"target": target_core, "clients": clients_core},
         "samples": {sample.name: sample.duration_s for sample in samples},
         "memory": memory,
@@ -184,13 +155,26 @@ def ladder(
         "gains": [asdict(gain) for gain in gains],
         "outcomes": [outcome.facts for outcome in every],
     }
+    laws = [predicted(figures, gain) for gain in figures["gains"]]
+    for line in filter(None, memory):
+        given.print(line)
+    for gain, law in zip(gains, laws, strict=True):
+        given.print(
+            f"{gain.arm}, {gain.num_sessions} sessions: decoding gained {gain.decoding}, {law:.2f} by the "
+            f"law; the whole service gained {gain.whole}."
+        )
     wrong = sorted({line for each in every for line in (*each.counts.differences, *each.counts.failures)})
     models = {"target": what, "draft": "free", "text of": [target, draft]}
-    conclude(find_bars(gains), figures, models, console, json=json, check=check, wrong=wrong)
+    given.end(models, figures, find_bars(gains, laws), wrong)
+
+
+def sizes_around(batch_size: float, width: float) -> list[tuple[int, int]]:
+    """Return the sizes to time, from which others are interpolated."""
+    wholes = ([max(1, floor(value)), max(1, ceil(value))] for value in (batch_size, width))
+    return sorted(set(product(*wholes)))
 
 
 def spoken(trace: Trace, samples: Sequence[Sample]) -> list[Spoken]:
-    """Return the recordings with the text that the target alone writes."""
     windows: dict[str, list[tuple[int, ...]]] = {sample.name: [] for sample in samples}
     for decoding in sorted(trace.decodings, key=lambda decoding: decoding.start_frame):
         windows[decoding.recording].append(decoding.tokens)
@@ -212,11 +196,10 @@ async def measure(
     recordings: Sequence[Spoken],
     rounds: int,
     period_s: float,
-    seed: int,
-    console: Console,
-) -> Rounds:
+    given: Program,
+) -> Outcomes:
     """Measure each level on a server with as many slots, in rounds with the modes in random order."""
-    random = Random(seed)
+    random = Random(given.seed)
     taken: dict[tuple[Mode, int], list[Outcome]] = {
         (mode, settings.num_slots): [] for settings in servers for mode in modes
     }
@@ -226,11 +209,11 @@ async def measure(
         begin_s = start_s + period_s / 2
         end_s = begin_s + period_s
         numbers = range(num_sessions)
-        load = Load(server.address, mode, numbers, None, seed + number, start_s, begin_s, end_s)
+        load = Load(server.address, mode, numbers, None, given.seed + number, start_s, begin_s, end_s)
         running = asyncio.create_task(run_clients(load, trace, recordings))
-        await sleep_until(begin_s)
+        await asyncio.sleep(begin_s - time.monotonic())
         before = await server.probe(*Usage.__slots__)
-        await sleep_until(end_s)
+        await asyncio.sleep(end_s - time.monotonic())
         after = await server.probe(*Usage.__slots__, "resident_bytes")
         resident_mb = after.pop("resident_bytes") / 1e6
         usage = Usage(**after) - Usage(**before)
@@ -242,7 +225,7 @@ async def measure(
             await server.ready()
             for number in range(rounds):
                 for mode in random.sample(modes, len(modes)):
-                    console.print(f"{settings.num_slots} sessions, round {number + 1}: {mode}", style="dim")
+                    given.print(f"{settings.num_slots} sessions, round {number + 1}: {mode}", style="dim")
                     outcome = await run(server, mode, settings.num_slots, number)
                     taken[mode, settings.num_slots].append(outcome)
         finally:
@@ -250,12 +233,11 @@ async def measure(
     return taken
 
 
-def split_of(rounds: Rounds) -> list[tuple[Mode, int]]:
-    """Return the measured modes with drafts, where target-only was measured too."""
+def split_of(rounds: Outcomes) -> list[tuple[Mode, int]]:
     return [(mode, n) for mode, n in rounds if mode.drafts and (Mode.TARGET_ONLY, n) in rounds]
 
 
-def sizes_needed(rounds: Rounds) -> list[tuple[int, int]]:
+def sizes_needed(rounds: Outcomes) -> list[tuple[int, int]]:
     """Return the sizes, as (sessions, tokens of each), whose times predict the gains."""
     sizes: set[tuple[int, int]] = set()
     for mode, number in split_of(rounds):
@@ -267,51 +249,39 @@ def sizes_needed(rounds: Rounds) -> list[tuple[int, int]]:
     return sorted(sizes)
 
 
-def gain_of(rounds: Rounds, mode: Mode, num_sessions: int, times: PassTimes, *, seed: int) -> Gain:
-    """Compare a mode with target-only, round by round."""
+def gain_of(rounds: Outcomes, mode: Mode, num_sessions: int, *, seed: int) -> Gain:
     split, alone = rounds[mode, num_sessions], rounds[Mode.TARGET_ONLY, num_sessions]
 
     def ratio(value: Callable[[Outcome], float]) -> Ratio:
         return ratio_of_medians([value(one) for one in split], [value(one) for one in alone], seed=seed)
 
     alone_size, split_size = (_median(each, lambda one: one.usage.batch_size) for each in (alone, split))
-    num_yielded = _median(split, lambda one: one.num_yielded)
-    width = _median(split, lambda one: one.width)
-    decoding = ratio(lambda one: one.tokens_per(one.usage.decode_s))
-    encode_share = _median(alone, lambda one: one.usage.encode_share)
     return Gain(
         mode.value,
         num_sessions,
-        num_yielded=num_yielded,
-        width=width,
+        width=_median(split, lambda one: one.width),
         batch_sizes=(alone_size, split_size),
-        decoding=decoding,
-        predicted=predicted_gain(times, alone_size, num_yielded, width),
-        encode_share=encode_share,
-        allowed=amdahl(decoding.value, encode_share),
+        decoding=ratio(lambda one: one.tokens_per(one.usage.decode_s)),
         whole=ratio(lambda one: one.tokens_per_s),
     )
 
 
-def find_bars(gains: Sequence[Gain]) -> list[Bar]:
+def find_bars(gains: Sequence[Gain], laws: Sequence[float]) -> list[Bar]:
     """Hold the gains nearest to eight sessions, by the lower ends of their intervals, against the law."""
-    numbers = {gain.num_sessions for gain in gains}
-    judged = min(numbers, key=lambda number: abs(number - JUDGED_SESSIONS), default=0)
-    bars = []
-    for gain in gains:
-        if gain.num_sessions != judged:
-            continue
-        for what, expected, measured, share in (
-            ("decoding, predicted gain over the measured", gain.predicted, gain.decoding, OF_PREDICTED),
-            ("whole service, allowed gain over the measured", gain.allowed, gain.whole, OF_ALLOWED),
-        ):
-            name, shown = f"{gain.arm}, {judged} sessions: {what}", f"{expected:.2f} over {measured}"
-            bars.append(Bar(name, expected / measured.low, round(1 / share, 3), shown))
-    return bars
+    nearest = min((abs(gain.num_sessions - JUDGED_SESSIONS) for gain in gains), default=0)
+    return [
+        Bar(
+            f"{gain.arm}, {gain.num_sessions} sessions: decoding, predicted gain over the measured",
+            law / gain.decoding.low,
+            round(1 / OF_PREDICTED, 3),
+            f"{law:.2f} over {gain.decoding}",
+        )
+        for gain, law in zip(gains, laws, strict=True)
+        if abs(gain.num_sessions - JUDGED_SESSIONS) == nearest
+    ]
 
 
-def memory_line(rounds: Rounds) -> str:
-    """Describe the memory of one more session: the slope over all levels."""
+def memory_line(rounds: Outcomes) -> str:
     points = [(one.num_sessions, one.resident_mb) for outcomes in rounds.values() for one in outcomes]
     numbers, resident_mb = zip(*points, strict=True)
     if len(set(numbers)) < 2:
@@ -319,8 +289,7 @@ def memory_line(rounds: Rounds) -> str:
     return f"Memory of one more session: {np.polyfit(numbers, resident_mb, 1)[0]:.1f} MB"
 
 
-def print_table(rounds: Rounds, title: str, console: Console) -> None:
-    """Print the throughput, and where the time goes in the middle round."""
+def print_table(rounds: Outcomes, title: str, console: Console) -> None:
     columns = ("sessions", "tokens/s (quartiles)", "/ target-only", "tokens/pass", "sessions/forward")
     table = Table("mode", *columns, "target", "encoder", "clients", "MB", title=title)
     for (mode, number), outcomes in rounds.items():

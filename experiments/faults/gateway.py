@@ -18,16 +18,17 @@ from typing import Any
 import openai
 from websockets.frames import Frame, Opcode
 
+from experiments.common.bench.program import Program
 from experiments.common.bench.report import Bar
 from experiments.faults import silence
 from experiments.faults.clients import upload
-from experiments.faults.report import Result, Run, at_most
+from experiments.faults.report import Result, at_most
 from experiments.faults.servers import Peak, Servers
 
 SETTLE_S = 0.2  # the effects of a message may delay others too
 PROBE_EVERY_S = 0.005
 SIZES = (60_000, 1_000_000, 14_000_000)  # below the limit of control messages, of all, and far above
-MOST_ANSWERED_BYTES = 120_000  # of messages that are each answered: seconds of work
+MOST_ANSWERED_BYTES = 120_000  # each of these messages is answered: seconds of work
 REALTIME, LIVE = "/v1/realtime?intent=transcription", "/live"
 FORM = "multipart/form-data; boundary=x"
 SLOW_UPLOAD = (
@@ -42,7 +43,6 @@ async def opened(address: str, **options: Any) -> tuple[StreamReader, StreamWrit
 
 
 def upgrade(path: str) -> bytes:
-    """Return the request for a WebSocket."""
     return (
         f"GET {path} HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
         "sec-websocket-version: 13\r\nsec-websocket-key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
@@ -58,7 +58,7 @@ class Message:
     content: bytes
 
 
-async def measure_messages(run: Run) -> Result:
+async def measure_messages(run: Program) -> Result:
     """Send messages of every shape and size, each over its own connection, beside a client's GETs."""
     sizes, lead, rounds = run.choose((SIZES[-1:], 1, 3), (SIZES, 2, 9))
     alone_ms: dict[str, list[float]] = {}
@@ -101,7 +101,6 @@ async def measure_messages(run: Run) -> Result:
 
 
 def bound_ms(alone_ms: Sequence[float]) -> float:
-    """Return the bar of a delay beside GETs that take so long on this machine, now."""
     return 3 * median_high(alone_ms) + 50.0
 
 
@@ -127,7 +126,6 @@ async def longest_ms(address: str, meanwhile: Awaitable[None]) -> float:
 
 @asynccontextmanager
 async def timed(ask: Callable[[], Awaitable[object]], every_s: float) -> AsyncIterator[list[float]]:
-    """Ask again and again; give the times that it took."""
     took_s: list[float] = []
 
     async def repeat() -> None:
@@ -159,7 +157,7 @@ def messages(sizes: Sequence[int]) -> Iterator[Message]:
             ("unknown keys within", REALTIME, _update({"audio": {"input": keys}})),
             ("wrong words", REALTIME, _update(words)),
             ("audio", REALTIME, append),
-            ("audio that is no base64", REALTIME, append | {"audio": f"{audio}#"}),
+            ("audio that isn't base64", REALTIME, append | {"audio": f"{audio}#"}),
             ("unknown keys for the page", LIVE, start | keys),
             ("wrong tokens", LIVE, start | position),
         )
@@ -231,7 +229,7 @@ async def _take(reader: StreamReader, silent_s: float | None = None) -> None:
                     return
 
 
-async def measure_beside(run: Run) -> Result:
+async def measure_beside(run: Program) -> Result:
     """Transcribe recordings one after the other, alone and beside each kind of other clients."""
     rounds, upload_s, num_idle = run.choose(3, 9), 5 * 3600.0, 100
     hours = await asyncio.to_thread(silence.flac, upload_s)
@@ -266,7 +264,6 @@ async def measure_beside(run: Run) -> Result:
 
 
 async def _recordings_s(gateway: str, folder: Path, rounds: int) -> tuple[list[float], list[float]]:
-    """Transcribe recordings; return their times, and those of metrics meanwhile."""
     took_s = []
 
     async def ask() -> None:
@@ -285,7 +282,7 @@ async def _recordings_s(gateway: str, folder: Path, rounds: int) -> tuple[list[f
 
 @asynccontextmanager
 async def _running(attack: Callable[[], Awaitable[object]], num: int) -> AsyncIterator[None]:
-    """Run an attack so many times at once, and again when one ends."""
+    """Keep ``num`` attacks running: one that ends begins again."""
 
     async def repeat() -> None:
         while True:

@@ -14,17 +14,11 @@ from torch import Tensor
 from transformers import WhisperConfig, WhisperForConditionalGeneration
 
 from experiments.common.models.checkpoints import Shape, build_model, checkpoint_from_model, with_noise
-from experiments.common.models.published import LARGE_V3, PUBLISHED
+from experiments.common.models.published import PUBLISHED
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.checkpoints.sizes import read_sizes
 from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights
 from specwhisper.types import WINDOW_FRAMES
-
-SHAPES = {
-    "large-v3": LARGE_V3,
-    "turbo": PUBLISHED["turbo"],
-    "tiny": PUBLISHED["tiny"],
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +67,7 @@ class Weights:
     def __init__(self, name: str, place: Place) -> None:
         self.name = name
         self.place = place
-        shape = replace(SHAPES[name], words="made-up", seed=place.seed)
+        shape = replace(PUBLISHED[name], words="made-up", seed=place.seed)
         self._shape = _narrow(shape) if place.is_narrow else shape
         with place.device:
             model, self._tokens = build_model(self._shape)
@@ -84,7 +78,6 @@ class Weights:
         return self._models["float32"].config
 
     def model_of(self, dtype: str) -> WhisperForConditionalGeneration:
-        """Return a transformers model in a type."""
         if dtype not in self._models:
             self._models[dtype] = copy.deepcopy(self._models["float32"]).to(getattr(torch, dtype))
         return self._models[dtype]
@@ -97,19 +90,17 @@ class Weights:
             model = noisy.to(getattr(torch, dtype))
         return checkpoint_from_model(model, self._tokens, name=f"random {self.name}")
 
-    def decoder(self, dtype: str, num_slots: int, *, cross_cache: str | None = None) -> CachedDecoder:
-        """Return a decoder with slots."""
+    def decoder(self, dtype: str, num_slots: int) -> CachedDecoder:
         state: dict[str, Tensor] = self.model_of(dtype).state_dict()
         with torch.device("meta"):
             decoder = CachedDecoder(read_sizes(self.name, self.config.to_dict()), num_slots)
         load_decoder_weights(decoder, state)
         decoder.eval().requires_grad_(False)
         decoder.tie()
-        decoder.allocate(has_static_shapes=True, cross_cache_dtype=cross_cache)
+        decoder.allocate(has_static_shapes=True)
         return decoder
 
     def features(self, num_windows: int) -> Tensor:
-        """Return random log-mel features of windows, in float32."""
         return self._normal(num_windows, self.config.num_mel_bins, WINDOW_FRAMES)
 
     def encodings(self, num_windows: int, dtype: str, *, seed: int = 0) -> Tensor:
@@ -118,7 +109,6 @@ class Weights:
         return self._normal(*size, seed=seed).to(getattr(torch, dtype))
 
     def tokens(self, seed: int, length: int) -> list[int]:
-        """Return random tokens."""
         generator = torch.Generator().manual_seed(self.place.seed + seed)
         return torch.randint(self.config.vocab_size, (length,), generator=generator).tolist()
 

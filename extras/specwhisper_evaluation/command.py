@@ -116,5 +116,4 @@ def evaluate(context: typer.Context, options: EvaluateOptions) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to ``specwhisper``."""
     app.command()(evaluate)

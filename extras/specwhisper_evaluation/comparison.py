@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
+from specwhisper_client.cli.advice import Ratio
+
 from specwhisper.api.progress import ProgressBar
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.inputs import recordings_in
 from specwhisper.errors import InvalidAudio
 from specwhisper.options import Task
-from specwhisper.speculation.comparison import Ratio
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.types import SAMPLE_RATE
@@ -30,9 +31,8 @@ class Method:
 
     Attributes
     ----------
-    name : in tables.
-    transcribe : transcribes recordings at the same time; meanwhile it calls its second argument with the
-        number of one of them and the seconds of it that are done.
+    name : shown in tables.
+    transcribe : transcribes a batch concurrently, and reports progress as (index, seconds done).
     """
 
     name: str
@@ -49,17 +49,14 @@ class MethodResults:
 
     @property
     def texts(self) -> list[str]:
-        """The text of each recording."""
         return [result.text for result in self.results]
 
     @property
     def elapsed_s(self) -> float:
-        """Time of all batches."""
         return sum(self.seconds)
 
     @property
     def statistics(self) -> SpeculationStatistics:
-        """Totals of all recordings."""
         total = SpeculationStatistics()
         for result in self.results:
             if result.stats is not None:
@@ -85,7 +82,6 @@ class ComparedRecording:
 
     @property
     def statistics(self) -> SpeculationStatistics:
-        """Those of the pair."""
         return self.speculative.stats or SpeculationStatistics()
 
     @property
@@ -96,12 +92,7 @@ class ComparedRecording:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The results of both methods over the same recordings.
-
-    Attributes
-    ----------
-    names, references : of the recordings: their names and reference texts.
-    """
+    """The results of both methods over the same recordings."""
 
     names: list[str]
     references: list[str]
@@ -110,18 +101,16 @@ class Comparison:
 
     @property
     def recordings(self) -> list[ComparedRecording]:
-        """The recordings, each with both results."""
         columns = self.names, self.references, self.standard.results, self.speculative.results
         return [ComparedRecording(*row) for row in zip(*columns, strict=True)]
 
     @property
     def duration_s(self) -> float:
-        """Length of all recordings."""
         return sum(result.duration_s for result in self.speculative.results)
 
     @property
     def language(self) -> str:
-        """Code of the language of most texts; empty without recordings."""
+        """The code of the most frequent language; empty without recordings."""
         languages = Counter(
             "en" if result.options.task is Task.TRANSLATE else result.language
             for result in self.speculative.results
@@ -130,7 +119,6 @@ class Comparison:
 
     @property
     def model(self) -> ModelInfo:
-        """The pair."""
         return self.speculative.results[0].model
 
     @property
@@ -145,11 +133,9 @@ class Comparison:
 
     @property
     def num_identical(self) -> int:
-        """Recordings of which both wrote the same tokens."""
         return sum(recording.is_identical for recording in self.recordings)
 
     def rates(self, results: MethodResults) -> ErrorRates:
-        """Return the error rates of a method."""
         return error_rates(self.references, results.texts, self.language)
 
 
@@ -167,8 +153,7 @@ def compare(
 
     Parameters
     ----------
-    methods : that of the target alone, and that of the pair.
-    bar : shows how far it is.
+    methods : the target alone, and the pair.
     on_undecodable : called with each recording that cannot be decoded, which is left out; without it, the
         error is raised.
     """

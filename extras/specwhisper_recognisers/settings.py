@@ -41,7 +41,6 @@ def check_mode(mode: Mode) -> None:
 
 
 def recogniser_draft(config: DraftConfig) -> LoadDraft | None:
-    """Return what loads the recogniser, if the settings name one."""
     name = config.extras.get("recogniser")
     if name is None:
         return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from riva.client.proto import riva_asr_pb2, riva_audio_pb2
 
 from specwhisper.audio.canonical import MAX_CHANNELS, MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
-from specwhisper.audio.g711 import G711, decode_g711
+from specwhisper.audio.decode import G711, decode_g711
 from specwhisper.audio.wav import PCM_16, RIFF, RIFF_BYTES, WavHeader, is_wav, read_wav_header
 from specwhisper.errors import InvalidAudio, InvalidRequest, check_between
 
@@ -125,6 +125,5 @@ def linear_16(data: bytes, encoding: int) -> bytes:
 
 
 def encoding_name(number: int) -> str:
-    """Return the name of one of Riva's encodings."""
     known = riva_audio_pb2.AudioEncoding.values()
     return riva_audio_pb2.AudioEncoding.Name(number) if number in known else str(number)

@@ -76,7 +76,7 @@ class GatewayConfig(ListenerOptions):
         panel=SERVING,
     )
     max_connections: int = whole(  # half of the files that a process may have open on most systems
-        500, 1, math.inf, "Concurrent connections, idle ones and TLS handshakes included.", panel=SERVING
+        500, 1, math.inf, "Concurrent connections, idle ones included.", panel=SERVING
     )
     allow_origins: tuple[str, ...] = option(
         (),

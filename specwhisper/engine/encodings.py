@@ -12,6 +12,18 @@ from typing import Any, NamedTuple, TypeVar
 T = TypeVar("T")
 
 
+class InlineExecutor(Executor):
+    """Runs submitted calls at once, in the caller's thread."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
 class AudioSpan(NamedTuple):
     """The audio of a window: its first mel frame and its number of frames."""
 
@@ -48,10 +60,6 @@ class Encodings:
 
     A window of live audio does not wait for those of recordings, which may be many: it is the next one. Where
     both wait, they take turns, so that recordings do not starve either.
-
-    Parameters
-    ----------
-    wake : called, from any thread, when an encoding has ended.
     """
 
     def __init__(self, executor: Executor, wake: Callable[[], None]) -> None:
@@ -61,7 +69,7 @@ class Encodings:
         # By whether they are live.
         self._queues: dict[bool, deque[_Encoding]] = {True: deque(), False: deque()}
         self._is_live_next = True
-        self._lock = Lock()  # of the queues, which the executor's threads read
+        self._lock = Lock()  # guards the queues, which the executor's threads read
 
     @property
     def num_live(self) -> int:

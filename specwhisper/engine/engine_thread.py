@@ -28,11 +28,8 @@ T = TypeVar("T")
 
 
 class Engine(Protocol[Event_co]):
-    """The interface of an engine that a thread runs."""
-
     @property
-    def has_work(self) -> bool:
-        """Whether a step would do anything now."""
+    def has_work(self) -> bool: ...
 
     @property
     def wake_after_s(self) -> float:
@@ -52,10 +49,6 @@ class EngineThread(Generic[Event]):
     on_fault : called with the fault that ends the thread; no step follows. A thread that does not end after
         :meth:`stop` is such a fault.
     observe : called with the events of each step, in the event loop.
-
-    Attributes
-    ----------
-    busy : measures the current action or step.
     """
 
     def __init__(
@@ -87,6 +80,11 @@ class EngineThread(Generic[Event]):
         self._call_soon = call_soon or asyncio.get_running_loop().call_soon_threadsafe
         self._thread.start()
 
+    @property
+    def has_sessions(self) -> bool:
+        """Whether any session is subscribed."""
+        return bool(self._receivers)
+
     async def stop(self) -> None:
         """End the thread after its current step and all posted actions."""
         self.stop_soon()
@@ -97,7 +95,6 @@ class EngineThread(Generic[Event]):
             self._on_fault(DeviceFault(f"The engine has not ended within {ENDS_WITHIN_S:g} s: it hangs."))
 
     def stop_soon(self) -> None:
-        """Ask the thread to end, without waiting for it."""
         with self._condition:
             self._is_stopping = True
             self._condition.notify()
@@ -109,19 +106,12 @@ class EngineThread(Generic[Event]):
         self._deliver_to_all(Failed(error))
 
     def subscribe(self, session_id: str, receive: Callable[[Event | Failed], None]) -> None:
-        """Call ``receive`` with a session's events, in order, in the event loop.
-
-        Raises
-        ------
-        InvalidRequest
-            if another session has that id.
-        """
+        """Call ``receive`` with a session's events, in order, in the event loop; its id must be free."""
         if session_id in self._receivers:
             raise InvalidRequest(f"Session '{session_id}' exists already: choose another name.")
         self._receivers[session_id] = receive
 
     def unsubscribe(self, session_id: str) -> None:
-        """Stop delivering a session's events."""
         self._receivers.pop(session_id, None)
 
     def fail_sessions(self, error: Exception) -> None:
@@ -143,10 +133,7 @@ class EngineThread(Generic[Event]):
             return True
 
     async def call(self, action: Callable[[], T]) -> T:
-        """Run ``action`` in the thread; return its result or raise its error.
-
-        A cancelled call may still run.
-        """
+        """Run ``action`` in the thread and return its result; a cancelled call may still run."""
         future: Future[T] = Future()
 
         def run() -> None:

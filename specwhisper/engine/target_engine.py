@@ -69,28 +69,12 @@ class TargetEngine:
         self._watchdog.start()
 
     async def check_health(self) -> None:
-        """Return when the engine has run all earlier actions.
-
-        If the engine's thread hangs, this hangs too.
-
-        Raises
-        ------
-        TargetUnavailable
-            if an executor hangs.
-        """
+        """Return once the engine has run all earlier actions; raise while an executor hangs."""
         self._watchdog.check()
         await self.thread.call(lambda: None)
 
     async def check_room(self) -> int:
-        """Return how many sessions can still be opened, after all earlier actions.
-
-        Raises
-        ------
-        ServerFull
-            if none can be opened now.
-        TargetUnavailable
-            while the engine hangs.
-        """
+        """Return the number of free slots after all earlier actions; raise without room."""
         self._watchdog.check()
         return await self.thread.call(self.verifier.check_room)
 
@@ -119,7 +103,7 @@ class TargetEngine:
         try:
             await self.thread.call(lambda: self.verifier.open(session_id, mode, options))
             yield events
-        finally:  # also when the caller leaves while the session is being opened
+        finally:  # the caller may leave while the session is being opened
             self.thread.unsubscribe(session_id)
             self.thread.post(lambda: self.verifier.close(session_id))
 
@@ -133,7 +117,6 @@ class TargetEngine:
         self.thread.fail_sessions(error)
 
     async def stop(self) -> None:
-        """End the thread and the executors."""
         self._watchdog.stop()
         await self.thread.stop()
         self._encoder.shutdown(cancel_futures=True)

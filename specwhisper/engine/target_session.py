@@ -36,9 +36,8 @@ from specwhisper.model.sampling import window_sampling
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
 from specwhisper.speculation.hints.given import LiveHint
+from specwhisper.speculation.hints.hint import MAX_REACH
 from specwhisper.speculation.ledger import CandidateSource, Ledger, Pending, SharedHints
-from specwhisper.speculation.scheduling import Request
-from specwhisper.speculation.worthwhile import MAX_REACH
 from specwhisper.transcription.live.windows import LiveWindows
 from specwhisper.transcription.resume_point import check_resume
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -92,25 +91,21 @@ class TargetSession:
     Attributes
     ----------
     hints : those that all windows share, and how often the draft is right.
-    resumed : the window to resume, until it is opened.
     early_blocks : blocks for the next window, and when they arrived.
     window : the open window; what follows about it is kept until the next one is opened.
     ledger, log_probs : its candidates and committed tokens, and these tokens' log-probabilities.
     no_speech_prob : probability of silence at its start, once it is known.
     newest_block, newest_block_ns : number of the draft's newest block, and when it arrived; 0 without one.
-    candidates : of the next forward pass; ``None`` while they are not chosen.
+    candidates : for the next forward pass; ``None`` while they are not chosen.
     may_self_decode : whether the target may append one token without candidates, in a mode that waits for
         them.
-    closed : the result of the last window.
-    opened_ns : when the last window was opened.
-    encoding : of the slot, while it is queued or running; ``encoded`` is the audio in the slot.
+    encoding : the slot's, while it is queued or running; ``encoded`` is the audio in the slot.
     encode_ns : time of the last encoding, until it is reported.
     language_probs, detect_ns : a detected language, and the time of its forward passes, until they are
         reported.
     aligning : the last commit of a window, which waits for an alignment on the executor.
     ready_ns : since when the session is runnable, or waits for candidates.
     num_missed : forward passes in which it was runnable and took no part, since its last one.
-    is_runnable : whether the session can take part in a forward pass.
     can_open : whether it waits for a window, and its audio, or the end, has arrived.
     """
 
@@ -179,7 +174,6 @@ class TargetSession:
 
     @property
     def awaits_candidates(self) -> bool:
-        """Whether the session can do nothing until candidates arrive."""
         return self.phase is Phase.DECODE and not self.is_runnable
 
     @property
@@ -216,12 +210,7 @@ class TargetSession:
             self.recording.discard_before(self.windows.next_frame * HOP_SAMPLES)
 
     def offer_block(self, block: Candidates, received_ns: int, now_ns: int) -> Commit | None:
-        """Take candidates for the next forward passes.
-
-        Returns
-        -------
-        An empty commit if the block is answered at once: it reports the state of the window to the draft.
-        """
+        """Take candidates; return an empty commit, the window's state, for a block that is not used."""
         window, ledger = self.window, self.ledger
         if window is None or block.window_id != window.id:
             # Of blocks for the next window, wherever the draft predicts it, the newest are kept.
@@ -253,7 +242,7 @@ class TargetSession:
         return now_ns - self.newest_block_ns if self.newest_block else 0
 
     def add_timed_hint(self, hint: TimedHint, new_hint: Callable[[], LiveHint]) -> None:
-        """Take a text for the audio from a time on.
+        """Take a text for the audio that begins at a given time.
 
         Parameters
         ----------
@@ -270,12 +259,7 @@ class TargetSession:
         self.candidates = None
 
     def resume_window(self, resume: Resume, vocabulary: Vocabulary, num_mel_bins: int) -> None:
-        """Continue a window that another target opened.
-
-        Raises
-        ------
-        InvalidRequest : the session has begun, or the window is not open or does not fit this target.
-        """
+        """Continue a window that another target opened, if it fits and the session has not begun."""
         if self.windows.is_live:
             raise InvalidRequest("Live audio is not resumed in a window: send where it continues.")
         self._check_has_not_begun()
@@ -330,40 +314,31 @@ class TargetSession:
             self.recording.discard_before(window.start_sample)
         return window
 
-    def choose_candidates(self, slot_length: int, max_width: int) -> Request:
-        """Choose the candidates of the next forward pass, if they are not chosen yet.
+    def next_row(self, slot_length: int, max_width: int, vocabulary: Vocabulary) -> Row:
+        """Return the session's part of the next forward pass, with all candidates that it would verify.
 
-        Returns
-        -------
-        The number of tokens to append to the slot, which has ``slot_length`` of them.
+        Parameters
+        ----------
+        slot_length : tokens in the slot.
+        max_width : most candidates of the draft.
         """
-        window = self.window
-        if window is None:  # for the language
-            return Request(1, 0, self.num_missed)
-        num_committed = len(self.ledger.committed)
-        if self.candidates is None:
-            if self.windows.is_live:  # its draft sends a whole text at once
-                max_width = max(max_width, MAX_REACH)
-            room = window.max_new_tokens - num_committed - 1  # one is the target's own
-            self.candidates = self.ledger.next_candidates(max_width)[:room]
-        num_needed = len(window.prompt) + num_committed - slot_length
-        return Request(num_needed, len(self.candidates), self.num_missed)
-
-    def build_row(self, slot_length: int, num_candidates: int, vocabulary: Vocabulary) -> Row:
-        """Return the next forward pass's row, with the first ``num_candidates``."""
         window, committed, start = self.window, self.ledger.committed, vocabulary.start_of_transcript
         if window is None:  # for the language
             return Row(self.slot, [start], 0, (), timestamps=False, probe=0)
+        if self.candidates is None:
+            if self.windows.is_live:  # its draft sends a whole text at once
+                max_width = max(max_width, MAX_REACH)
+            room = window.max_new_tokens - len(committed) - 1  # one is the target's own
+            self.candidates = self.ledger.next_candidates(max_width)[:room]
         prompt = window.prompt
-        self.candidates = candidates = (self.candidates or [])[:num_candidates]
         if slot_length < len(prompt):
             missing = [*prompt[slot_length:], *committed]
         else:
             missing = committed[slot_length - len(prompt) :]
         return Row(
             slot=self.slot,
-            tokens=missing + [token for token, _ in candidates],
-            num_candidates=len(candidates),
+            tokens=missing + [token for token, _ in self.candidates],
+            num_candidates=len(self.candidates),
             generated=committed,
             timestamps=self.options.timestamps,
             max_initial_timestamp=max_initial_timestamp(self.options),
@@ -372,17 +347,16 @@ class TargetSession:
             probe=prompt.index(start) if slot_length == 0 and start in prompt else None,
         )
 
-    def commit_tokens(self, verdict: Verdict, scores: Scores, timing: Timing, now_ns: int) -> Commit:
-        """Commit the tokens of a forward pass; return the message about them.
-
-        A window that ends is closed.
-        """
+    def commit_tokens(
+        self, verdict: Verdict, scores: Scores, num_verified: int, timing: Timing, now_ns: int
+    ) -> Commit:
+        """Commit a forward pass's tokens, and close a window that ends; return the message."""
         window, ledger, probe_result = self.window, self.ledger, scores.probe_result
         if window is None:
             raise RuntimeError(f"Session '{self.id}' has no open window.")
         base, num_tokens = len(ledger.committed), len(verdict.tokens)
         log_probs = scores.log_probs[:num_tokens]
-        verified, self.candidates = self.candidates or [], None
+        verified, self.candidates = (self.candidates or [])[:num_verified], None
         sources = [source for _, source in verified]
         num_drafted = sources.count(CandidateSource.DRAFT)
         ledger.extend_committed(verdict.tokens, verified)

@@ -7,14 +7,14 @@ forward pass and returns the answers. One process calls it directly; the target 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
 from specwhisper.audio.trimming import trimmed
-from specwhisper.engine.encodings import AudioSpan, Encodings
+from specwhisper.engine.encodings import AudioSpan, Encodings, InlineExecutor
 from specwhisper.engine.target_session import LastCommit, TargetSession
 from specwhisper.errors import DeviceFault, InvalidRequest, OutOfMemory, ServerFull, UnsupportedOption
 from specwhisper.live import LivePosition
@@ -24,9 +24,7 @@ from specwhisper.model.forward import run_forward
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions, WordTimes
 from specwhisper.speculation.acceptance import accept
-from specwhisper.speculation.admission import FreeSlots, ResponseTime
-from specwhisper.speculation.forward_time import BatchTime
-from specwhisper.speculation.scheduling import next_batch
+from specwhisper.speculation.batching import BatchTime, FreeSlots, Request, ResponseTime, next_batch
 from specwhisper.transcription.hints.session import HintBuilder
 from specwhisper.transcription.live.windows import whisper_plan
 from specwhisper.transcription.windows import Plan
@@ -62,12 +60,12 @@ class Verifier:
 
     Parameters
     ----------
-    executor : runs encodings, and begins them in order.
-    aligner : aligns words beside the forward passes; by default ``executor`` does it too.
+    executor : runs encodings, begun in order; by default at once, in the caller's thread.
+    aligner : aligns words; by default ``executor`` does it too.
     clock : returns the time in nanoseconds, from any origin.
     wake : called, from any thread, when the executors are done and :meth:`step` has work.
     max_width : most draft tokens of a session in a forward pass; a hint may add ``MAX_REACH``.
-    max_num_batched_tokens : most tokens in a forward pass (:func:`speculation.scheduling.next_batch`).
+    max_num_batched_tokens : most tokens in a forward pass (:func:`speculation.batching.next_batch`).
     latency_budget_ms : sessions are refused while the mean response time would exceed it.
     plan : returns the windows of a session; by default Whisper's, sequential or live.
     """
@@ -76,7 +74,7 @@ class Verifier:
         self,
         model: Model,
         *,
-        executor: Executor,
+        executor: Executor | None = None,
         aligner: Executor | None = None,
         clock: Callable[[], int] = perf_counter_ns,
         wake: Callable[[], None] = lambda: None,
@@ -88,6 +86,7 @@ class Verifier:
     ) -> None:
         self.limits = limits or Limits()
         self._model = model
+        executor = executor or InlineExecutor()
         self._aligner = aligner or executor
         self._clock = clock
         self._wake = wake
@@ -105,12 +104,10 @@ class Verifier:
 
     @property
     def num_free_slots(self) -> int:
-        """Sessions that can still be opened."""
         return self._slots.num_free
 
     @property
     def num_slots(self) -> int:
-        """Sessions that can be open at once."""
         return self._slots.num_slots
 
     @property
@@ -130,7 +127,6 @@ class Verifier:
 
     @property
     def has_work(self) -> bool:
-        """Whether :meth:`step` would do anything now."""
         now_ns = self._clock()
         return bool(self._outbox) or any(
             session.is_runnable or self._can_advance(session) or self._has_timed_out(session, now_ns)
@@ -150,17 +146,10 @@ class Verifier:
 
     @staticmethod
     def _has_timed_out(session: TargetSession, now_ns: int) -> bool:
-        """Return whether a session has waited too long for candidates."""
         return session.awaits_candidates and now_ns - session.ready_ns >= CANDIDATES_TIMEOUT_NS
 
     def check_room(self) -> int:
-        """Return the number of free slots.
-
-        Raises
-        ------
-        ServerFull
-            if no slot is free, or one more session would exceed the latency budget.
-        """
+        """Return the number of free slots; raise ``ServerFull`` if one more session does not fit."""
         self._slots.check_free()
         num_sessions, response_time = len(self._sessions), self._response_time
         if not response_time.has_room(num_sessions):
@@ -268,8 +257,8 @@ class Verifier:
                 session.may_self_decode, session.ready_ns = True, now_ns
                 session.update_phase()
         self._last_step_only_answered = bool(self._outbox) and not self._last_step_only_answered
-        if not self._last_step_only_answered and (batch := self._choose_batch()):
-            self._run_forward(batch)
+        if not self._last_step_only_answered and (rows := self._next_rows()):
+            self._run_forward(rows)
         events, self._outbox = self._outbox, []
         return events
 
@@ -312,7 +301,7 @@ class Verifier:
     def _open_window(self, session: TargetSession, num_frames: int) -> None:
         """Open the next window, and let it take the blocks that came early."""
         window = session.begin_window(num_frames, self._clock())
-        span = AudioSpan(window.start_frame, window.num_frames)  # of one that is resumed, too
+        span = AudioSpan(window.start_frame, window.num_frames)  # the same for one that is resumed
         # Another replica cannot compute the log-mel maximum: it depends on earlier audio.
         log_mel_max = session.recording.log_mel_max(window.start_frame, self._model.num_mel_bins)
         # The slot may hold this audio: from the detection, a failed attempt, or a pause that was the end.
@@ -354,26 +343,26 @@ class Verifier:
         session.encoded = span
         session.encoding = self._encodings.submit(session.slot, encode, is_live=is_live)
 
-    def _choose_batch(self) -> dict[TargetSession, int]:
-        """Return the sessions of the next forward pass, with their numbers of candidates."""
+    def _next_rows(self) -> list[Row]:
+        """Return the rows of the next forward pass: one for each session that takes part."""
         runnable = [session for session in self._sessions.values() if session.is_runnable]
-        requests = [
-            session.choose_candidates(self._model.length(session.slot), self._max_width)
+        rows = [
+            session.next_row(self._model.length(session.slot), self._max_width, self._model.vocabulary)
             for session in runnable
         ]
-        parts = next_batch(requests, self._max_num_batched_tokens)
-        batch = {runnable[part.index]: part.num_candidates for part in parts}
-        for session in runnable:
-            session.num_missed = 0 if session in batch else session.num_missed + 1
-        return batch
-
-    def _run_forward(self, batch: Mapping[TargetSession, int]) -> None:
-        """Run a forward pass and commit its tokens."""
-        sessions = {session.slot: session for session in batch}
-        rows = [
-            session.build_row(self._model.length(session.slot), num_candidates, self._model.vocabulary)
-            for session, num_candidates in batch.items()
+        requests = [
+            Request(len(row.tokens) - row.num_candidates, row.num_candidates, session.num_missed)
+            for row, session in zip(rows, runnable, strict=True)
         ]
+        parts = next_batch(requests, self._max_num_batched_tokens)
+        for session in runnable:
+            session.num_missed += 1
+        for part in parts:
+            runnable[part.index].num_missed = 0
+        return [rows[part.index].with_candidates(part.num_candidates) for part in parts]
+
+    def _run_forward(self, rows: Sequence[Row]) -> None:
+        sessions = {session.slot: session for session in self._sessions.values()}
 
         def on_scores(
             rows: Sequence[Row], scores: Sequence[Scores], started_ns: int, forward_ns: int
@@ -422,7 +411,7 @@ class Verifier:
             budget=window.max_new_tokens - base,
         )
         self._model.rollback(session.slot, len(window.prompt) + base + verdict.num_accepted)
-        commit = session.commit_tokens(verdict, scores, timing, now_ns)
+        commit = session.commit_tokens(verdict, scores, row.num_candidates, timing, now_ns)
         if not verdict.is_final:
             self._reply(session, commit)
         elif span := session.words_span(window):
@@ -459,7 +448,6 @@ class Verifier:
             session.aligning.add_done_callback(lambda _: self._wake())
 
     def _complete_window(self, session: TargetSession, last: LastCommit) -> None:
-        """Send a window's last commit."""
         session.aligning = None
         commit = session.review_window(last)
         if session.windows.language is None:

@@ -44,16 +44,10 @@ class TimedExecutor(ThreadPoolExecutor):
         self.busy = Busy()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Queue a call."""
         return super().submit(self._call, fn, *args, **kwargs)
 
     async def end(self) -> None:
-        """Drop queued calls, and wait for running ones.
-
-        Raises
-        ------
-        TimeoutError : if they take longer than :data:`ENDS_WITHIN_S`.
-        """
+        """Drop queued calls, and wait up to :data:`ENDS_WITHIN_S` for running ones."""
         async with asyncio.timeout(ENDS_WITHIN_S):
             await asyncio.to_thread(self.shutdown, cancel_futures=True)
 
@@ -67,13 +61,8 @@ class Watchdog:
 
     Parameters
     ----------
-    busy_s : returns how long the current work has taken.
     error : makes the error of sessions while it hangs.
     on_hang, on_return : called in the event loop when it hangs, and when it has ended.
-
-    Attributes
-    ----------
-    hangs : whether it takes longer now.
     """
 
     def __init__(
@@ -103,7 +92,6 @@ class Watchdog:
         self._watching = self._watching or asyncio.create_task(self._watch())
 
     def stop(self) -> None:
-        """Watch no longer."""
         if self._watching is not None:
             self._watching.cancel()
 
@@ -114,6 +102,5 @@ class Watchdog:
                 self.note(hangs=not self.hangs)
 
     def note(self, *, hangs: bool) -> None:
-        """Note that it hangs, or no longer does."""
         self.hangs = hangs
         (self._on_hang if hangs else self._on_return)()

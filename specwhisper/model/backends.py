@@ -16,9 +16,10 @@ from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.extras import needs_extra
 from specwhisper.model.backend import Backend, Encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.onnx.support import unsupported
+from specwhisper.model.onnx.support import log_untried, unsupported
 from specwhisper.model.sharing import share
-from specwhisper.types import CROSS_CACHES, DeviceMap
+from specwhisper.model.threads import num_threads
+from specwhisper.types import DeviceMap
 
 Library = Literal["onnx", "pytorch"]
 INT8_MAPPED = (
@@ -38,13 +39,7 @@ def library_for(
     device_map: DeviceMap | None = None,
     has_static_shapes: bool | None = None,
 ) -> Library:
-    """Return the library that runs a checkpoint on a device.
-
-    Raises
-    ------
-    UnsupportedOption
-        for int8 weights that ONNX Runtime cannot run.
-    """
+    """Return the library that runs a checkpoint on a device."""
     is_int8 = checkpoint.dtype == "int8"
     if str(device) != "cpu" or device_map is not None or has_static_shapes:
         if is_int8:
@@ -61,13 +56,12 @@ def library_for(
 def load_encoder(
     checkpoint: Checkpoint, device: object = "cpu", *, library: Library | None = None
 ) -> Encoder:
-    """Load a checkpoint's encoder onto a device."""
     if (library or library_for(checkpoint, device)) == "onnx":
         from specwhisper.model.onnx.encoder import OnnxEncoder
 
         return OnnxEncoder(checkpoint)
     with needs_extra(f"'{checkpoint.name}' in {checkpoint.dtype} on {device}", "server"):
-        from specwhisper.model.pytorch.encoder import TorchEncoder
+        from specwhisper.model.pytorch.backend import TorchEncoder
 
     return TorchEncoder(checkpoint, str(device))
 
@@ -82,13 +76,7 @@ def load_encoders(
 ) -> tuple[Encoder, Encoder]:
     """Load the encoders of draft and target: a single one if they are equal.
 
-    Parameters
-    ----------
-    num_windows : most windows kept for the other model: one for each session that may be open.
-
-    Returns
-    -------
-    The encoder of the draft and that of the target.
+    ``num_windows``: most windows kept for the other model: one for each session that may be open.
     """
     devices = str(draft_device), str(target_device)
     libraries = library_for(draft, draft_device), library_for(target, target_device)
@@ -98,7 +86,6 @@ def load_encoders(
 
 
 def has_same_encoder(draft: Checkpoint, target: Checkpoint) -> bool:
-    """Return whether two checkpoints' encoders return the same results."""
     if draft.dtype != target.dtype:
         return False
     if any(getattr(draft.sizes, size) != getattr(target.sizes, size) for size in ENCODER_SIZES):
@@ -116,7 +103,6 @@ def open_backend(
     ids: Sequence[int | None] | None = None,
     device_map: DeviceMap | None = None,
     offload_folder: Path | None = None,
-    cross_cache_dtype: str | None = None,
     has_static_shapes: bool | None = None,
     library: Library | None = None,
 ) -> Backend:
@@ -124,6 +110,7 @@ def open_backend(
 
     Parameters
     ----------
+    device : where the whole model is, unless there is a device map.
     encoder : the checkpoint's, loaded before; by default it is loaded onto ``device``.
     ids : the checkpoint's id of each token of another vocabulary, ``None`` for those that it lacks. Then
         tokens and logits are in that vocabulary's order.
@@ -132,15 +119,8 @@ def open_backend(
         ``encoder`` and ``decoder`` stand for all modules of one, "" for all of both. An encoder that the map
         does not name is on ``device``.
     offload_folder : for weights on disk, which are written there first.
-    has_static_shapes : by default on a GPU without device map.
-    library : by default that of :func:`library_for`.
-
-    The others are those of :class:`specwhisper.model.pytorch.backend.TorchBackend`.
-
-    Raises
-    ------
-    UnsupportedOption, InvalidRequest
-        for settings that exclude each other.
+    has_static_shapes : whether batches are padded to a few shapes; by default on a GPU without device map.
+    library : what runs it; by default ONNX Runtime on a CPU, PyTorch elsewhere.
     """
     if device_map == "auto":
         with needs_extra("A device map", "server"):
@@ -153,7 +133,8 @@ def open_backend(
     encoder_map, decoder_map = split_device_map(device_map)
     if has_static_shapes is None:
         has_static_shapes = str(device).startswith("cuda") and device_map is None
-    _check(device_map, cross_cache_dtype, has_static_shapes=has_static_shapes)
+    if has_static_shapes and device_map is not None:
+        raise UnsupportedOption("Static shapes are for a model on one device: leave the device map out.")
     library = library or library_for(
         checkpoint, device, device_map=device_map, has_static_shapes=has_static_shapes
     )
@@ -161,7 +142,10 @@ def open_backend(
         weights, sizes = checkpoint.weights.reordered(ids), replace(checkpoint.sizes, vocab_size=len(ids))
         checkpoint = replace(checkpoint, weights=weights, sizes=sizes)
     if encoder is None and encoder_map is not None:
-        encoder = _mapped_encoder(checkpoint, device, encoder_map, offload_folder)
+        with needs_extra("A device map", "server"):
+            from specwhisper.model.pytorch.backend import TorchEncoder
+        folder = _inside(offload_folder, "encoder")
+        encoder = TorchEncoder(checkpoint, str(device), device_map=encoder_map, offload_folder=folder)
     encoder = encoder or load_encoder(checkpoint, device, library=library)
     if library == "pytorch":
         with needs_extra(f"'{checkpoint.name}' in {checkpoint.dtype} on {device}", "server"):
@@ -174,12 +158,20 @@ def open_backend(
             device=str(device),
             device_map=decoder_map,
             offload_folder=_inside(offload_folder, "decoder"),
-            cross_cache_dtype=cross_cache_dtype,
             has_static_shapes=has_static_shapes,
         )
-    from specwhisper.model.onnx.backend import OnnxBackend
+    from specwhisper.model.onnx.decoder import SlotDecoder
 
-    return OnnxBackend(checkpoint, num_slots, encoder=encoder)
+    log_untried()
+    return SlotDecoder(
+        checkpoint.sizes,
+        checkpoint.weights,
+        num_slots,
+        is_int8=checkpoint.dtype == "int8",
+        num_threads=num_threads(),
+        queried_layers={layer for layer, _ in checkpoint.alignment_heads},
+        encoder=encoder,
+    )
 
 
 def split_device_map(
@@ -202,37 +194,5 @@ def split_device_map(
     return (maps["encoder"] or whole or None), (maps["decoder"] or whole)
 
 
-def _mapped_encoder(
-    checkpoint: Checkpoint,
-    device: object,
-    device_map: Mapping[str, int | str],
-    offload_folder: Path | None,
-) -> Encoder:
-    with needs_extra("A device map", "server"):
-        from specwhisper.model.pytorch.encoder import TorchEncoder
-
-    folder = _inside(offload_folder, "encoder")
-    return TorchEncoder(checkpoint, str(device), device_map=device_map, offload_folder=folder)
-
-
 def _inside(folder: Path | None, name: str) -> Path | None:
     return None if folder is None else Path(folder) / name
-
-
-def _check(
-    device_map: Mapping[str, int | str] | None, cross_cache_dtype: str | None, *, has_static_shapes: bool
-) -> None:
-    """Refuse settings that exclude each other, and an unknown cross-attention cache."""
-    if has_static_shapes and device_map is not None:
-        raise UnsupportedOption("Static shapes are for a model on one device: leave the device map out.")
-    if cross_cache_dtype is None:
-        return
-    if cross_cache_dtype not in CROSS_CACHES:
-        raise InvalidRequest(
-            f"There is no cross-attention cache of '{cross_cache_dtype}': choose one of "
-            f"{', '.join(CROSS_CACHES)}."
-        )
-    if not has_static_shapes:
-        raise UnsupportedOption(
-            f"A cross-attention cache of '{cross_cache_dtype}' is for models on one GPU: leave it out here."
-        )

@@ -13,7 +13,7 @@ import numpy as np
 
 from specwhisper.types import Segment, Word
 
-MAX_DISTANCE_S = 1.0  # of a word from a turn: times of words are less sure than those of speech
+MAX_DISTANCE_S = 1.0  # from a word to a turn: times of words are less sure than those of speech
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,7 @@ def label(number: int) -> str:
 
 
 def number_of(name: str) -> int:
-    """Return the number of a speaker, from 1 on, by its :func:`label`.
-
-    That of an empty name is 0.
-    """
+    """Return the number of a speaker by its :func:`label`, from 1 on; 0 for an empty name."""
     number = 0
     for letter in name:
         number = 26 * number + ascii_uppercase.index(letter) + 1
@@ -133,7 +130,7 @@ class SpeakersOfTurns:
         self._speakers = np.array([self._names.index(turn.speaker) for turn in turns], np.int64)
 
     def during(self, start_s: float, end_s: float) -> str:
-        """Return the speaker of a time; empty if there is no turn near it."""
+        """Return the speaker of a time; empty without a turn near it."""
         if not self._names:
             return ""
         overlaps_s = np.minimum(self._ends_s, end_s) - np.maximum(self._starts_s, start_s)

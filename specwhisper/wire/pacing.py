@@ -21,7 +21,7 @@ SLOW_PIECE_BYTES = 4 * 1024
 START_BYTES, LEAST_BYTES = 32 * 1024, 2 * SLOW_PIECE_BYTES
 MOST_UNMARKED_BYTES = 128 * 1024  # so that a link is measured in time that has become slow
 QUEUE_S, MOST_QUEUE_S = 0.3, 1.0  # beyond the round trip; as long as that within these limits
-NO_QUEUE, GROWTH = 1.25, 4.0  # answers that take no longer than so many round trips allow this growth
+NO_QUEUE, GROWTH = 1.25, 4.0  # answers within the first number of round trips allow growth by the second
 FULL = 0.75  # share of the window above which the link, and not the audio, decides the rate
 CHECK_NS = 10 * NS_PER_S  # after it, what was measured may no longer hold
 FIRST_ANSWER_S = 5.0  # a peer may answer only once it has all audio
@@ -52,7 +52,6 @@ class SendWindow:
 
     @property
     def has_room(self) -> bool:
-        """Whether more audio may be sent."""
         return self.num_in_flight < (1 if self._is_emptying else self._window)
 
     @property
@@ -71,11 +70,9 @@ class SendWindow:
         return self._num_sent - self._num_marked >= min(self._window / 8, MOST_UNMARKED_BYTES)
 
     def sent(self, num_bytes: int) -> None:
-        """Count audio that is sent."""
         self._num_sent += num_bytes
 
     def ping(self, now_ns: int) -> int:
-        """Return a ping to send now."""
         if now_ns > min(self._pings, default=self._used_ns) + CHECK_NS:  # idle, or the connection was lost
             self._num_taken = self._num_sent
             self._pings.clear()
@@ -133,7 +130,6 @@ class PacedStream:
         return most if FAST_BYTES_PER_S <= self.window.bytes_per_s < inf else PIECE_BYTES
 
     def ping(self) -> int:
-        """Return a ping to send now."""
         self._last_ping = self.window.ping(monotonic_ns())
         return self._last_ping
 

@@ -24,14 +24,13 @@ from specwhisper.settings.shared import (
 )
 from specwhisper.testing.loading import load_failpoints
 from specwhisper.types import (
-    CROSS_CACHES,
     DEFAULT_MAX_NUM_BATCHED_TOKENS,
     GPU_MAX_NUM_BATCHED_TOKENS,
     DeviceMap,
     Limits,
     default_num_batched_tokens,
 )
-from specwhisper.validated import ABOVE_0, Rule, choice, number, option, switch, text, validate, whole
+from specwhisper.validated import ABOVE_0, Rule, number, option, switch, text, validate, whole
 
 DEFAULT_PORT = 50_052
 DEFAULT_IDLE_S = 30.0  # draft servers send heartbeats
@@ -106,12 +105,9 @@ class TargetConfig(ServingOptions):
         rules=(Rule(lambda path: not Path(path).is_file(), "it must be a folder"),),
         panel=MODEL,
     )
-    cross_cache: str | None = choice(
-        None,
-        "Numeric type of the cross-attention cache on a GPU: int8 or float8 take half the memory and round "
-        "it; default: that of the weights.",
-        "TYPE",
-        CROSS_CACHES,
+    self_test: bool = switch(
+        False,
+        "Compare the GPU kernels with PyTorch on the device, print a table and exit; 1 if any differs.",
         panel=MODEL,
     )
 
@@ -144,24 +140,9 @@ class TargetConfig(ServingOptions):
 
     @property
     def num_batched_tokens(self) -> int:
-        """Most tokens of all sessions in one forward pass."""
         return self.max_num_batched_tokens or default_num_batched_tokens(self.device, self.device_map)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        may_be_gpu = self.is_on_gpu or self.device == "auto"
-        if self.cross_cache is not None and (self.device_map is not None or not may_be_gpu):
-            raise InvalidRequest("--cross-cache is for a model on one GPU: leave it out.")
-
-    @property
-    def is_on_gpu(self) -> bool:
-        """Whether the model runs on a CUDA device."""
-        return self.device.partition(":")[0] == "cuda"
 
     @property
     def max_concurrent_streams(self) -> int:
-        """Limit of concurrent calls on one connection.
-
-        A draft server's sessions share one connection.
-        """
-        return self.limits.max_sessions + SHORT_CALLS
+        """Limit of concurrent calls on one connection, which all sessions of a draft server share."""
+        return self.limits.max_sessions + 1 + SHORT_CALLS

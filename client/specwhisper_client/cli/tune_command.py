@@ -24,13 +24,19 @@ from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.rpc.tokens import TARGET_TOKEN
 from specwhisper.settings.command_line import takes
 from specwhisper.settings.setting import part
-from specwhisper.speculation.advice import Advice, advise
-from specwhisper.speculation.comparison import COMPARED, MIN_ROUNDS, Round, TimedTranscription
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import Mode
 from specwhisper.validated import number, option, text, validate, whole
 from specwhisper_client.api import TranscriptionClient
+from specwhisper_client.cli.advice import (
+    COMPARED,
+    MIN_ROUNDS,
+    Advice,
+    Round,
+    TimedTranscription,
+    advise,
+)
 from specwhisper_client.cli.server_process import following, start_server
 
 SAMPLES = Path(specwhisper.__file__).parent / "demo" / "samples"

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from specwhisper.engine.draft_state import Drafted
+from specwhisper.engine.draft_session import Drafted
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.engine_thread import EngineThread
 from specwhisper.engine.watchdog import ENDS_WITHIN_S, TimedExecutor, Watchdog
@@ -39,7 +39,7 @@ class Drafting:
 
     Attributes
     ----------
-    name, num_mel_bins : of the draft model.
+    name, num_mel_bins : the draft model's.
     watchdog : notices that the engine exceeds ``timeout_s``.
     """
 
@@ -72,7 +72,6 @@ class Drafting:
 
     @property
     def num_free_slots(self) -> int | None:
-        """Sessions that can still be opened; ``None`` before the model is placed."""
         return None if self._drafter is None else self._drafter.num_free_slots
 
     def check_mode(self, mode: Mode) -> None:
@@ -101,7 +100,7 @@ class Drafting:
             else:
                 await self._open_in_time(session, session_id, target, length, options)
             yield session
-        finally:  # also if the client cancels while the session is being opened
+        finally:  # even if the client cancels while the session is being opened
             self._thread.unsubscribe(session_id)
             session.close()
 
@@ -133,7 +132,6 @@ class Drafting:
         )
 
     async def stop(self) -> None:
-        """End the thread and the encoder."""
         self.placement.cancel()
         self.watchdog.stop()
         await self._thread.stop()
@@ -149,7 +147,6 @@ class Drafting:
         return TimeoutError(f"The draft engine has not answered within {self._timeout_s:g} s.")
 
     async def _drafter_for(self, target: TargetDescription) -> Drafter:
-        """Return the engine, its model placed for the target's vocabulary."""
         await self.placement.done_for(target)
         if self._drafter is None:
             raise RuntimeError("A placed model has an engine.")
@@ -169,7 +166,6 @@ class Drafting:
         return None
 
     def _fail_sessions(self) -> None:
-        """Let all sessions continue without drafts, also those that wait to be opened."""
         if (error := self._why_no_drafts()) is None:
             return
         self._thread.fail_sessions(error)

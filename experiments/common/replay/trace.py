@@ -1,18 +1,14 @@
-"""A trace: the target's text and the draft's divergences of each window, as a small JSON file."""
+"""A trace: the target's text and the draft's divergences of each window."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
 from specwhisper.audio.recording import Recording
-from specwhisper.errors import InvalidRequest
 
-FORMAT = 3
 Key = tuple[str, tuple[int, ...], float]  # window_digest, prompt, temperature
 
 
@@ -28,10 +24,10 @@ class Decoding:
     tokens : the target's tokens, with end-of-text.
     log_probs, margins : per token, as in :class:`specwhisper.model.choosing.Scores`.
     no_speech_prob : probability of no speech.
-    divergences : by position: the tokens that the draft writes from there on, where, given ``tokens`` up
-        to there, it does not choose the target's next token. At every other position it agrees.
-    draft_log_probs, continuation_log_probs : of the draft's choice at each position, and of the tokens of
-        each divergence; empty where they were not recorded: every choice then counts as certain.
+    divergences : the tokens that the draft writes after ``tokens`` up to a position, by position, where its
+        first choice differs from the target's. At every other position it agrees.
+    draft_log_probs, continuation_log_probs : log-probabilities of the draft's choice at each position, and
+        of the tokens of each divergence. Without them every choice counts as certain.
     """
 
     recording: str
@@ -52,7 +48,6 @@ class Decoding:
         return self.audio, self.prompt, self.temperature
 
     def agreed(self, written: Sequence[int]) -> int:
-        """Return the number of tokens of a text before the first that differs from the target's."""
         pairs = zip(written, self.tokens, strict=False)
         end = min(len(written), len(self.tokens))
         return next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), end)
@@ -74,7 +69,6 @@ class Decoding:
     def draft_after_each(
         self, written: Sequence[int], candidates: Sequence[int]
     ) -> tuple[list[int], list[float]]:
-        """Return the draft's token and its log-probability after a text and each prefix of candidates."""
         ends = range(len(candidates) + 1)
         drafted = [self.draft_after([*written, *candidates[:end]]) for end in ends]
         tokens, log_probs = zip(*drafted, strict=True)
@@ -89,7 +83,6 @@ class Trace:
     ----------
     target, draft : names of the pair, followed by digests of their weights.
     vocabulary_digest : digest of the target's vocabulary, which the token ids belong to.
-    source : digest of recordings and options (:func:`experiments.common.replay.record.source_digest`).
     """
 
     target: str
@@ -97,7 +90,6 @@ class Trace:
     target_digest: str
     draft_digest: str
     vocabulary_digest: str
-    source: str
     decodings: tuple[Decoding, ...]
 
     @cached_property
@@ -108,58 +100,6 @@ class Trace:
     def audio(self) -> frozenset[str]:
         return frozenset(decoding.audio for decoding in self.decodings)
 
-    def dumps(self) -> str:
-        return json.dumps({"format": FORMAT, **asdict(self)}) + "\n"
-
-    def save(self, path: Path) -> None:
-        path.write_text(self.dumps())
-
-    @staticmethod
-    def load(path: Path) -> Trace:
-        try:
-            text = path.read_text()
-        except OSError as error:
-            raise InvalidRequest(f"{path} cannot be read ({error}): record a trace first.") from error
-        return Trace.parse(text, str(path))
-
-    @staticmethod
-    def parse(text: str, name: str) -> Trace:
-        """Parse a trace; ``name`` is how error messages call its source."""
-        try:
-            content = json.loads(text)
-            if content.pop("format") != FORMAT:
-                raise ValueError("it has another format")
-            decodings = tuple(_decoding(**fields) for fields in content.pop("decodings"))
-            return Trace(decodings=decodings, **content)
-        except (ValueError, KeyError, TypeError) as error:
-            raise InvalidRequest(f"{name} holds no trace ({error}): record it again.") from error
-
-
-def _decoding(
-    prompt: Iterable[int],
-    tokens: Iterable[int],
-    log_probs: Iterable[float],
-    margins: Iterable[float],
-    divergences: dict[str, Iterable[int]],
-    draft_log_probs: Iterable[float],
-    continuation_log_probs: dict[str, Iterable[float]],
-    **fields: str | int | float | None,
-) -> Decoding:
-    """Restore tuples and integer keys, which JSON does not have."""
-    return Decoding(
-        prompt=tuple(prompt),
-        tokens=tuple(tokens),
-        log_probs=tuple(log_probs),
-        margins=tuple(margins),
-        divergences={int(position): tuple(values) for position, values in divergences.items()},
-        draft_log_probs=tuple(draft_log_probs),
-        continuation_log_probs={
-            int(position): tuple(values) for position, values in continuation_log_probs.items()
-        },
-        **fields,  # type: ignore[arg-type]
-    )
-
 
 def window_digest(recording: Recording, start_frame: int) -> str:
-    """Return a digest of a window's audio, independent of its recording."""
     return hashlib.blake2b(recording.window_samples(start_frame).tobytes(), digest_size=16).hexdigest()

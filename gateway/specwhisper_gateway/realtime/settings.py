@@ -213,7 +213,7 @@ class RealtimeSettings:
         return {"type": "server_vad"} | {name: getattr(self.endpointing, name) for name in VAD_FIELDS}
 
 
-_DEFAULTS = {each.name: each.default for each in fields(RealtimeSettings)}
+_DEFAULTS: dict[str, Any] = {each.name: each.default for each in fields(RealtimeSettings)}
 
 
 def nested(session: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,10 +19,8 @@ class Piece(NamedTuple):
 
     Attributes
     ----------
-    utterance : number of its utterance, counted from 1.
     start_sample, end_sample : where its audio begins and ends; so far, while it grows.
     is_complete : whether it grows no longer.
-    is_last : whether the utterance ends with it.
     is_broken : whether its client ended it in speech: no later text is decoded after its text.
     """
 
@@ -41,8 +39,6 @@ class LivePieces:
 
     Attributes
     ----------
-    received_samples : position one past the newest sample.
-    has_ended : whether the audio has.
     num_complete : pieces that were completed, with those that have final text.
     """
 
@@ -57,7 +53,6 @@ class LivePieces:
         self._boundary = position.next_sample  # the end of the last piece
 
     def append_audio(self, end_sample: int, marks: Sequence[VoiceMark], *, is_last: bool = False) -> None:
-        """Follow audio up to a sample, and its voice marks."""
         begins_from = self.received_samples - MAX_LOOK_BACK_SAMPLES
         self.received_samples = max(self.received_samples, end_sample)
         for mark in marks:

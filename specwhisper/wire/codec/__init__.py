@@ -14,7 +14,6 @@ from specwhisper.wire.codec.decoding import (
     recognition_config_from_proto,
     recognition_config_to_proto,
 )
-from specwhisper.wire.codec.hints import hint_from_proto, hint_to_proto
 from specwhisper.wire.codec.live import (
     live_position_from_proto,
     live_position_to_proto,
@@ -40,10 +39,13 @@ from specwhisper.wire.codec.resume_points import (
     resume_point_to_proto,
     resume_point_weights,
 )
-from specwhisper.wire.codec.statistics import statistics_from_proto, statistics_to_proto
 from specwhisper.wire.codec.terms import (
+    hint_from_proto,
+    hint_to_proto,
     limits_from_proto,
     limits_to_proto,
+    statistics_from_proto,
+    statistics_to_proto,
     vocabulary_from_proto,
     vocabulary_to_proto,
 )

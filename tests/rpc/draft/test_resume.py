@@ -5,9 +5,9 @@ from __future__ import annotations
 import grpc.aio
 import pytest
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import MULTILINGUAL
 from specwhisper.audio.vad_filter import find_voice
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import with_true_status
@@ -77,10 +77,6 @@ async def test_wherever_a_connection_breaks_the_text_is_the_same(mode):
 @pytest.mark.parametrize("name", mostly_nightly(list(OPTIONS)[::-1]))
 async def test_every_option_outlives_the_target(name):
     assert await check_cut(OPTIONS[name], Mode.FULL, [1, 5, 13, 0, 2, 21, 0, 0, 1, 1, 8, 34]) > 3
-
-
-async def test_a_target_may_be_lost_while_it_opens_a_session():
-    assert await check_cut(OPTIONS["detected language"], Mode.FULL, [-1, 3, -1]) == 3
 
 
 async def test_sessions_of_a_stopping_target_migrate():

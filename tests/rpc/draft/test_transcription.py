@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import (
     Shape,
     build_checkpoint,
@@ -18,18 +19,18 @@ from experiments.common.models.checkpoints import (
 )
 from experiments.common.models.scripted import ScriptedModel
 from specwhisper.audio.canonical import CanonicalStream
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 from specwhisper.wire import flac as flac_stream
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_draft_server import debounce
 from tests.encoding import note_encoded
 from tests.rpc.services import (
+    MAX_SESSIONS,
     MODES,
     RATE,
+    SlowModel,
     all_free,
     audio_requests,
     check_statistics,
@@ -66,7 +67,7 @@ async def test_long_recording_in_every_mode():
             if mode == "MODE_TARGET_ONLY":
                 assert responses[-1].statistics.num_blocks == 0
             assert responses[-1].audio_received.ToNanoseconds() == 65e9
-            assert not any(result.is_final for result in responses[-1].results)
+            assert all(result.is_final for response in responses for result in response.results)
         await all_free(target, draft)
 
 
@@ -172,8 +173,8 @@ async def test_recognize_a_whole_recording(is_container, length_s):
 
 
 async def test_interim_results_have_verified_text_before_tentative_text(monkeypatch):
-    monkeypatch.setattr(debounce, "INTERVAL_S", 0.0)
-    async with running_pair() as (_, draft):
+    monkeypatch.setattr("specwhisper_draft_server.sessions.session.INTERVAL_S", 0.0)
+    async with target_server(SlowModel(MAX_SESSIONS)) as target, draft_server(target.address) as draft:
         responses = await stream(draft, recording(65.0), interim=True)
     assert finals(responses) == expected_finals(target_alone(65.0))
     stabilities = set()
@@ -189,13 +190,6 @@ async def test_interim_results_have_verified_text_before_tentative_text(monkeypa
             assert window != start or text.startswith(verified), "verified text does not change"
             window, verified = start, text
     assert stabilities == {0.95, 0.9, 0.1}
-
-
-async def test_without_interim_results_all_results_are_final():
-    async with running_pair() as (_, draft):
-        responses = await stream(draft, recording(3.0))
-    assert all(result.is_final for response in responses for result in response.results)
-    assert finals(responses) == expected_finals(target_alone(3.0))
 
 
 async def test_timestamps_off_and_a_limit_on_tokens():

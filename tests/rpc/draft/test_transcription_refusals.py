@@ -283,9 +283,6 @@ def test_invalid_limits(settings, words):
         ({"max_num_batched_tokens": 0}, "max_num_batched_tokens is 0"),
         ({"latency_budget_ms": 0.0}, "latency_budget_ms is 0.0"),
         ({"latency_budget_ms": math.nan}, "latency_budget_ms is nan"),
-        ({"cross_cache": "int4", "device": "cuda"}, "cross_cache is 'int4': choose from int8, float8"),
-        ({"cross_cache": "int8"}, "--cross-cache is for a model on one GPU"),
-        ({"cross_cache": "int8", "device": "cuda", "device_map": {"": 0}}, "for a model on one GPU"),
     ],
 )
 def test_invalid_settings_of_a_target(settings, words):

@@ -1,4 +1,4 @@
-"""grpcio has the private parts that this project uses."""
+"""grpcio has the private and undocumented parts that this project uses."""
 
 from __future__ import annotations
 

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from specwhisper_client.cli.advice import COMPARED, Ratio, TimedTranscription, advise, compare
 
 from specwhisper.errors import InvalidRequest, SpecWhisperError
-from specwhisper.speculation.advice import advise
-from specwhisper.speculation.comparison import COMPARED, Ratio, TimedTranscription, compare
 from specwhisper.speculation.statistics import SpeculationStatistics
 
 MS = 1_000_000

@@ -1,4 +1,4 @@
-"""A target for a session is found among several, also while some do not answer."""
+"""A target for a session is found among several, even while some do not answer."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 
 from specwhisper.errors import PairMismatch, ServerDraining, ServerFull, TargetUnavailable
 from specwhisper_draft_server.link import targets
-from specwhisper_draft_server.link.choosing import TargetOffer
-from specwhisper_draft_server.link.targets import Targets
+from specwhisper_draft_server.link.targets import TargetOffer, Targets
 
 GONE = TargetUnavailable("It is gone.")
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import MULTILINGUAL, VOCABULARY, ScriptedModel, recording
 from specwhisper.engine.drafter import Drafter
-from specwhisper.engine.inline_pair import InlineExecutor, InlinePair
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import MAX_CHOSEN_GAMMA, DraftLength
-from specwhisper.types import SAMPLE_RATE, AudioChunk, Candidates, Mode
+from specwhisper.types import AudioChunk, Candidates, Mode
 from tests.interference import KINDS, Interference
 from tests.nightly import examples
 
@@ -186,14 +184,6 @@ def test_in_lock_step_without_a_gamma_a_block_ends_where_the_draft_is_unsure(mod
     assert num_blocks(ScriptedModel(seed=3), None) > 1.5 * few
 
 
-def test_more_recordings_than_slots_follow_each_other():
-    pcms = [RECORDINGS[key] for key in sorted(RECORDINGS)]
-    few = InlinePair(ScriptedModel(2), ScriptedModel(2)).transcribe(pcms)
-    many = InlinePair(ScriptedModel(len(pcms)), ScriptedModel(len(pcms))).transcribe(pcms)
-    assert [t.window_tokens for t in few] == [t.window_tokens for t in many]
-    assert [t.duration_s for t in few] == [len(pcm) / 2 / SAMPLE_RATE for pcm in pcms]
-
-
 def test_a_failed_text_is_reused_as_candidates():
     options = DecodingOptions.greedy(temperatures=(0.0, 0.5), logprob_threshold=-0.01)
     pcm = RECORDINGS[0, 1.0]
@@ -219,44 +209,13 @@ def test_a_session_without_a_language_detects_it_once():
 @pytest.mark.parametrize("engine", [Verifier, Drafter])
 def test_a_session_that_cannot_be_opened_takes_no_slot(engine):
     bad = DecodingOptions.greedy(language="en", log_mel_max={80: float("nan")})
-    new_engine = engine(ScriptedModel(2), executor=InlineExecutor())
+    new_engine = engine(ScriptedModel(2))
     arguments = (Mode.FULL, bad) if engine is Verifier else (DraftLength(Mode.FULL), bad)
     further = {} if engine is Verifier else {"max_ahead_tokens": 64}
     for name in "abc":
         with pytest.raises(InvalidRequest, match="log_mel_max"):
             new_engine.open(name, *arguments, **further)
     assert new_engine.num_free_slots == 2
-
-
-def test_a_session_encodes_after_the_last_session_of_its_slot_has_encoded():
-    begun, is_closed, overtaken, had_slot_to_itself = (
-        threading.Event(),
-        threading.Event(),
-        threading.Event(),
-        [],
-    )
-
-    class Slow(ScriptedModel):
-        def encode(self, slot, recording, start_frame):
-            if begun.is_set():
-                overtaken.set()
-            else:
-                begun.set()
-                assert is_closed.wait(10)
-                had_slot_to_itself.append(not overtaken.wait(0.3))  # the next encoding would begin at once
-            super().encode(slot, recording, start_frame)
-
-    with ThreadPoolExecutor(2) as threads:
-        verifier = Verifier(Slow(1), executor=threads)
-        for name, length_s in (("first", 2.0), ("next", 1.0)):
-            verifier.open(name, Mode.TARGET_ONLY, DecodingOptions.greedy(language="en"))
-            verifier.submit(name, AudioChunk(0, RECORDINGS[0, 33.0][: int(length_s * 32_000)], is_last=True))
-            verifier.step()
-            assert begun.wait(10)
-            if name == "first":
-                verifier.close(name)
-        is_closed.set()
-    assert had_slot_to_itself == [True]
 
 
 @pytest.mark.parametrize("gamma", [20, 40])
@@ -272,8 +231,8 @@ def test_a_long_block_is_verified_in_one_forward_pass(gamma):
 @pytest.mark.parametrize("gamma", [None, 4])
 def test_a_draft_that_does_not_wait_drafts_the_whole_window_or_to_its_credit(mode, gamma):
     def drafted(max_ahead_tokens: int) -> list[int]:
-        verifier = Verifier(ScriptedModel(seed=12), executor=InlineExecutor())
-        drafter = Drafter(ScriptedModel(seed=12), executor=InlineExecutor())
+        verifier = Verifier(ScriptedModel(seed=12))
+        drafter = Drafter(ScriptedModel(seed=12))
         chunk = AudioChunk(0, RECORDINGS[0, 33.0], is_last=True)
         options = DecodingOptions.greedy(language="en")
         verifier.open("one", mode, options)

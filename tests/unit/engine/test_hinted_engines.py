@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import VOCABULARY, ScriptedModel, recording
-from specwhisper.engine.inline_pair import InlineExecutor, InlinePair
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.forward_time import BatchTime
+from specwhisper.speculation.batching import BatchTime
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import (
     CONTEXT_SAMPLES,
@@ -104,15 +104,6 @@ def test_a_hint_of_another_text_costs_little():
     assert hinted.stats.num_hinted < 2 * expected.stats.num_committed
 
 
-def test_a_hint_needs_no_draft_model():
-    expected = own_text()
-    engine = InlinePair(ScriptedModel(seed=SEED))
-    hint = "".join(words_of(expected))
-    hinted = engine.transcribe([PCM], DecodingOptions.greedy(language="en", hint=hint))[0]
-    assert hinted.window_tokens == expected.window_tokens
-    assert hinted.stats.num_forwards < expected.stats.num_forwards / 2
-
-
 def test_a_hint_that_the_target_cannot_tokenize_is_ignored(monkeypatch):
     def refuse(model: ScriptedModel, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         if text:
@@ -127,7 +118,7 @@ def test_a_hint_that_the_target_cannot_tokenize_is_ignored(monkeypatch):
 
 def decode(hint: str = "", resume: Resume | None = None) -> tuple[list[Window], list[list[int]], int]:
     """Decode with the target alone; return its windows, their tokens, and the accepted tokens of a hint."""
-    verifier = Verifier(ScriptedModel(seed=SEED), executor=InlineExecutor())
+    verifier = Verifier(ScriptedModel(seed=SEED))
     verifier.open("session", Mode.TARGET_ONLY, DecodingOptions.greedy(language="en", hint=hint))
     start_sample = 0
     if resume is not None:

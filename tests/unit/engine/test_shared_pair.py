@@ -10,9 +10,9 @@ from functools import partial
 
 import pytest
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel, recording
 from specwhisper.engine.drafter import Drafter
-from specwhisper.engine.inline_pair import InlineExecutor, InlinePair
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import DeviceFault, InvalidRequest, UnsupportedOption
@@ -138,20 +138,6 @@ class FaultyAtLast(ScriptedModel):
             self.has_failed.set()
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
         return super().score(rows)
-
-
-def test_a_device_fault_keeps_earlier_results():
-    model, length = FaultyAtLast(4), DraftLength(Mode.TARGET_ONLY)
-    pair = SharedPair(model)
-    prepared = [Prepared(pcm, ENGLISH) for pcm in (recording(1.0), recording(1.0), recording(300.0))]
-    results = pair.transcribe(prepared, length, max_sessions=3)
-    first, transcript = next(results)
-    found = {first: transcript}
-    assert model.has_failed.wait(timeout=60)
-    with pytest.raises(DeviceFault):  # so the fault has reached the first call's sessions too
-        raise next(pair.transcribe([Prepared(PCMS[0], ENGLISH)], length, max_sessions=1))[1]
-    found |= dict(results)
-    assert [type(found[place]) for place in range(3)] == [Transcription, Transcription, DeviceFault]
 
 
 def test_a_device_fault_keeps_a_result_while_the_next_recording_opens():
@@ -313,7 +299,7 @@ def test_encodings_of_a_slot_run_in_order(kind):
     opened = {}
 
     def open_with_audio(name: str, pcm: bytes) -> None:
-        verifier = Verifier(ScriptedModel(1), executor=InlineExecutor())
+        verifier = Verifier(ScriptedModel(1))
         engine = opened.get(kind) or kind(Slow(1), executor=threads)
         opened[kind] = engine
         verifier.open(name, Mode.TARGET_ONLY, ENGLISH)

@@ -15,7 +15,7 @@ from experiments.common.models.checkpoints import Shape, build_checkpoint
 from specwhisper.model.checkpoints.sizes import ModelSizes, read_sizes
 from specwhisper.model.onnx.decoder import MAX_ROWS, SlotDecoder
 from specwhisper.model.onnx.indices import MAX_QUERIES
-from specwhisper.model.onnx.rounding import sums_bytes_exactly
+from specwhisper.model.onnx.layers import sums_bytes_exactly
 from tests.nightly import examples, mostly_nightly
 
 SHAPE = Shape(decoder_layers=3, heads=4, max_target_positions=48, seed=5)
@@ -99,15 +99,6 @@ def test_only_the_last_tokens_and_probes_are_scored():
     logits = fresh().append([0, 1], [tokens, other], [3, 1], [(1, 2)])
     whole = [expected(0, tokens)[-3:], expected(1, other)[-1:], expected(1, other)[2:3]]
     np.testing.assert_allclose(logits, np.concatenate(whole), **CLOSE)
-
-
-def test_rollback_never_lengthens_a_slot_and_new_audio_empties_it():
-    decoder = fresh()
-    decoder.append([2], [[1, 2, 3]], [1])
-    decoder.rollback(2, 9)
-    assert decoder.lengths == [0, 0, 3, 0, 0]
-    decoder.prefill_audio(2, audio(2))
-    assert decoder.lengths == [0] * NUM_SLOTS
 
 
 def test_a_slot_can_be_filled_to_its_last_position_beside_a_longer_row():
