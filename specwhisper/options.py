@@ -323,6 +323,11 @@ class DecodingOptions(Selection):
         return replace(self, vad_filter=False, vad_parameters=None, strict=False, **selection)
 
     @property
+    def has_words(self) -> bool:
+        """Whether prompts have words of the caller."""
+        return bool(self.initial_prompt or self.hotwords)
+
+    @property
     def is_lossy(self) -> bool:
         """Whether the text may differ from the target's own."""
         return self.acceptance_threshold is not None
