@@ -114,7 +114,7 @@ class SequentialWindows(WhisperWindows):
         """Return the first window; only the target can open one with words of the caller."""
         num_frames, options = self._frames_from(0, audio), self._options
         language = self.language or language
-        only_target = self.is_clip or options.initial_prompt or options.hotwords
+        only_target = self.is_clip or options.has_words
         if self.has_followed or only_target or language is None or not num_frames:
             return None
         prompt = self._vocabulary.prompt(options, language)

@@ -59,7 +59,7 @@ class ListenOptions:
         None,
         0.1,
         10,
-        "Text of the target every so many seconds before an utterance has ended. It takes a target's time, "
+        "Interval between texts of the target before an utterance has ended. It takes a target's time, "
         "and what is final stays the same. Default: none.",
         "SECONDS",
     )
@@ -140,7 +140,7 @@ class LiveUtterances:
     def __init__(self, console: Console) -> None:
         self._utterances = Utterances()
         self._is_speech = False
-        self._begins_s: list[float] = []  # of utterances that are not complete
+        self._begins_s: list[float] = []  # open utterances'
         self._open = OpenText(console)
 
     def __enter__(self) -> Self:

@@ -45,7 +45,7 @@ def render(
 
     Parameters
     ----------
-    layout : of subtitles.
+    layout : lines of subtitles.
     unsure_below : probability of the words that are listed as unsure.
     """
     match output_format:

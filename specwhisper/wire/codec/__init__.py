@@ -14,10 +14,6 @@ from specwhisper.wire.codec.decoding import (
     recognition_config_from_proto,
     recognition_config_to_proto,
 )
-from specwhisper.wire.codec.live import (
-    live_position_from_proto,
-    live_position_to_proto,
-)
 from specwhisper.wire.codec.messages import (
     audio_chunk_from_proto,
     audio_chunk_to_proto,
@@ -35,6 +31,8 @@ from specwhisper.wire.codec.messages import (
     window_to_proto,
 )
 from specwhisper.wire.codec.resume_points import (
+    live_position_from_proto,
+    live_position_to_proto,
     resume_point_from_proto,
     resume_point_to_proto,
     resume_point_weights,
