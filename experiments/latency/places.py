@@ -93,7 +93,7 @@ def _run(work: tuple[Job, Trace, Vocabulary]) -> float:
 LAPTOP = Cost(3 * MS, 0.0, 0.3 * MS)  # whisper-tiny in int8
 H200 = Cost(2.7 * MS, 0.005 * MS, 0.05 * MS)  # large-v3: 2.75 ms a token by sglang-omni's measurement
 PLACES = {
-    # base in float32 and tiny.en in int8, a core each: docs/performance.md
+    # base in float32 and tiny.en in int8, a core each: docs/measurements.md
     "one session, CPU cores": Place(Costs(Cost(16.8 * MS, 0.9 * MS), Cost(5.6 * MS), message_s=0.8 * MS)),
     "eight sessions, CPU cores": Place(
         Costs(Cost(5 * MS, 0.9 * MS, 8 * MS), Cost(3 * MS, 0.0, 2.6 * MS), handling_s=0.1 * MS), 8, 4

@@ -236,7 +236,7 @@ def test_certificates_in_kubernetes_have_the_names_of_targets_and_services():
         "target": {split_address(address)[0] for address in draft.flags["target"].split(",")},
         **{role: {f"{role}.specwhisper.svc"} for role in of_kind("cpu-demo", "Service") if role != "target"},
     }
-    for file in ("docs/deployment.md", "deploy/kubernetes/base/kustomization.yaml"):
+    for file in ("docs/serving.md", "deploy/kubernetes/base/kustomization.yaml"):
         assert names in names_in_calls((ROOT / file).read_text()), file
     [renewed] = names_in_calls((ROOT / "docs" / "runbook.md").read_text())
     assert renewed == {"target": names["target"]}
@@ -251,7 +251,7 @@ def test_every_compose_command_names_its_file():
             found.add(path.name)
             assert "--file deploy/compose.yaml " in call, path
     assert found == {
-        *("deployment.md", "home-assistant.md", "runbook.md"),
+        *("serving.md", "integrations.md", "runbook.md"),
         *("compose.yaml", "compose.gpu.yaml", "compose.wyoming.yaml"),
     }
 

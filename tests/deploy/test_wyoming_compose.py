@@ -56,7 +56,7 @@ def test_it_sees_only_the_secrets_that_it_reads_and_is_as_closed_as_the_others()
 
 
 def test_the_pages_settings_are_those_of_the_file():
-    page = (DEPLOY.parent / "docs" / "home-assistant.md").read_text()
+    page = (DEPLOY.parent / "docs" / "integrations.md").read_text()
     [block] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     shown = yaml.safe_load(block)["services"]["specwhisper"]
     command = typer.main.get_command(app_of(WyomingConfig, lambda **_: None))

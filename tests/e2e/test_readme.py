@@ -17,7 +17,7 @@ import soxr
 from tests.speaker_models import save_models
 
 ROOT = Path(__file__).parents[2]
-PAGES_AT_NIGHT = ("docs/transcribing.md", "docs/streaming.md", "docs/gateway.md", "docs/riva.md")
+PAGES_AT_NIGHT = ("docs/transcribing.md", "docs/streaming.md", "docs/gateway.md", "docs/integrations.md")
 SAMPLE = ROOT / "specwhisper" / "demo" / "samples" / "01_phone_call.flac"
 MICROPHONE = """
 import soundfile

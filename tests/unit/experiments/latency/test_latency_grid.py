@@ -23,7 +23,7 @@ from experiments.latency.cells import (
     parse_round_trips,
 )
 from experiments.latency.laws import SHARED, laws
-from experiments.latency.page import FOLDER, PAGES, filled, read
+from experiments.latency.page import FOLDER
 from experiments.latency.store import Run, Store
 from experiments.latency.summary import WHOLE, Summary
 from experiments.latency.timed_client import TimedTokens
@@ -192,13 +192,8 @@ class TestLaws:
 
 
 class TestPage:
-    def test_its_tables_are_those_of_the_json_files(self):
-        for page in PAGES:
-            text = page.read_text()
-            assert filled(text, read(FOLDER)) == text
-
-    def test_its_figures_exist_and_it_is_short(self):
-        text = PAGES[0].read_text()
+    def test_its_figures_exist(self):
+        text = (FOLDER.parent / "latency.md").read_text()
         for name in ("modes", "conditions", "gammas", "waits", "predictions", "large-v3"):
             assert f"figures/latency-{name}.png" in text
             assert (FOLDER / f"latency-{name}.svg").exists()
