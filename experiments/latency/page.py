@@ -87,34 +87,20 @@ def speech(facts: Facts) -> str:
     )
 
 
-def ratios(condition: str, what: str, *, intervals: bool = True) -> Callable[[Facts], str]:
-
-    def shown(cell: Facts | None) -> str:
-        ratio = cell and cell[f"{what}_over_target_only"]
-        return _interval(ratio) if intervals else _number(ratio and ratio[0])
-
+def ratios(what: str) -> Callable[[Facts], str]:
     def table(facts: Facts) -> str:
         grid = facts["grid"]
-        round_trips = sorted({cell["rtt_ms"] for cell in grid["cells"] if cell["condition"] == condition})
+        round_trips = sorted({cell["rtt_ms"] for cell in grid["cells"] if cell["condition"] == "clean"})
         rows = []
         for name, (mode, has_hint) in ARMS.items():
-            wanted = {"condition": condition, "mode": mode, "gamma": CHOSEN, "has_hint": has_hint}
+            wanted = {"condition": "clean", "mode": mode, "gamma": CHOSEN, "has_hint": has_hint}
             found = [_find(grid, rtt_ms=ms, **wanted) for ms in round_trips]
             if any(found):
-                rows.append([name, *map(shown, found)])
+                ratios = [cell[f"{what}_over_target_only"] if cell else None for cell in found]
+                rows.append([name, *map(_interval, ratios)])
         return rows_of(["round trip, ms", *(f"{ms:g}" for ms in round_trips)], rows)
 
     return table
-
-
-def drift(facts: Facts) -> str:
-    arms = facts["drift"]["arms"]
-    lengths = sorted({arm["gamma"] for arm in arms}, key=lambda gamma: gamma or 1000)
-    rows = []
-    for mode in dict.fromkeys(arm["mode"] for arm in arms):
-        over = {arm["gamma"]: arm["over"] for arm in arms if arm["mode"] == mode}
-        rows.append([f"`{mode}`", *(_number(over[gamma][0]) for gamma in lengths)])
-    return rows_of(["gamma", *(f"{gamma}" if gamma else "chosen" for gamma in lengths)], rows)
 
 
 def capacity(facts: Facts) -> str:
@@ -154,30 +140,10 @@ def _loss(case: Facts, name: str) -> str:
     return _interval(ratio) if case["place"] == "measured" else _number(ratio[0])
 
 
-def parts(facts: Facts) -> str:
-    return rows_of(
-        ["model", "precision", "encoder, a window, ms", "a pass, ms", "a pass of 17 tokens, ms"],
-        [
-            [
-                Path(row["model"]).name,
-                row["precision"],
-                _number(row["encode_ms"], 0),
-                _number(row["pass_ms"], 1),
-                _number(row["wide_pass_ms"], 1),
-            ]
-            for row in facts["parts"]["parts"]
-        ],
-    )
-
-
 TABLES: dict[str, Callable[[Facts], str]] = {
     "speech": speech,
-    "decoding, clean": ratios("clean", "decoding"),
-    "whole, clean": ratios("clean", "wall"),
-    "decoding, babble": ratios("10 dB babble", "decoding", intervals=False),
-    "decoding, telephone": ratios("telephone", "decoding", intervals=False),
-    "drift": drift,
+    "decoding, clean": ratios("decoding"),
+    "whole, clean": ratios("wall"),
     "capacity": capacity,
     "ablation": ablation,
-    "parts": parts,
 }
