@@ -12,7 +12,6 @@ import typer
 
 from experiments.common.bench.report import ROOT
 from experiments.latency.cells import CHOSEN
-from experiments.latency.laws import laws
 from specwhisper.types import Mode
 
 FOLDER = ROOT / "docs" / "figures"
@@ -87,29 +86,17 @@ def speech(facts: Facts) -> str:
     )
 
 
-def ratios(what: str) -> Callable[[Facts], str]:
-    def table(facts: Facts) -> str:
-        grid = facts["grid"]
-        round_trips = sorted({cell["rtt_ms"] for cell in grid["cells"] if cell["condition"] == "clean"})
-        rows = []
-        for name, (mode, has_hint) in ARMS.items():
-            wanted = {"condition": "clean", "mode": mode, "gamma": CHOSEN, "has_hint": has_hint}
-            found = [_find(grid, rtt_ms=ms, **wanted) for ms in round_trips]
-            if any(found):
-                ratios = [cell[f"{what}_over_target_only"] if cell else None for cell in found]
-                rows.append([name, *map(_interval, ratios)])
-        return rows_of(["round trip, ms", *(f"{ms:g}" for ms in round_trips)], rows)
-
-    return table
-
-
-def capacity(facts: Facts) -> str:
-    rows = [
-        [name, f"{each.clients}", _number(each.predicted), _number(each.gain), f"{each.share:.0%}"]
-        for name, found in laws(facts).items()
-        for each in found
-    ]
-    return rows_of(["models", "clients", "law", "measured", "share"], rows)
+def decoding(facts: Facts) -> str:
+    grid = facts["grid"]
+    round_trips = sorted({cell["rtt_ms"] for cell in grid["cells"] if cell["condition"] == "clean"})
+    rows = []
+    for name, (mode, has_hint) in ARMS.items():
+        wanted = {"condition": "clean", "mode": mode, "gamma": CHOSEN, "has_hint": has_hint}
+        found = [_find(grid, rtt_ms=ms, **wanted) for ms in round_trips]
+        rows.append(
+            [name, *(_interval(cell["decoding_over_target_only"] if cell else None) for cell in found)]
+        )
+    return rows_of(["round trip, ms", *(f"{ms:g}" for ms in round_trips)], rows)
 
 
 def ablation(facts: Facts) -> str:
@@ -142,8 +129,6 @@ def _loss(case: Facts, name: str) -> str:
 
 TABLES: dict[str, Callable[[Facts], str]] = {
     "speech": speech,
-    "decoding, clean": ratios("decoding"),
-    "whole, clean": ratios("wall"),
-    "capacity": capacity,
+    "decoding, clean": decoding,
     "ablation": ablation,
 }
