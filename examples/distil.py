@@ -26,12 +26,14 @@ from transformers.utils import logging
 
 from specwhisper import DecodingOptions
 from specwhisper.audio.decode import AUDIO_SUFFIXES, decode_file
-from specwhisper.engine.inline_pair import InlinePair
+from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import SpecWhisperError
 from specwhisper.languages import language_code
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.model import WhisperModel
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.types import Mode
 
 WINDOW_BYTES = 30 * 16_000 * 2
 SHORTEST_BYTES = 16_000 * 2
@@ -44,7 +46,8 @@ class Teacher:
 
     def __init__(self, name: str, language: str, device: str, batch_size: int) -> None:
         checkpoint = load_checkpoint(name)
-        self._engine = InlinePair(WhisperModel(checkpoint, batch_size, device=device))
+        self._engine = SharedPair(WhisperModel(checkpoint, batch_size, device=device))
+        self._batch_size = batch_size
         self._options = DecodingOptions.greedy(language=language_code(language))
         self._vocabulary = checkpoint.vocabulary
         self._prompt = checkpoint.vocabulary.prompt(self._options)
@@ -57,8 +60,13 @@ class Teacher:
     def lesson(self, windows: list[bytes]) -> Lesson:
         """Transcribe windows that are new, and return them as a lesson."""
         new = [pcm for pcm in windows if pcm not in self._written]
-        for pcm, text in zip(new, self._engine.transcribe(new, self._options), strict=True):
-            self._written[pcm] = text.window_tokens[0]  # the draft learns what follows the window's start
+        recordings = (Prepared(pcm, self._options) for pcm in new)
+        length = DraftLength(Mode.TARGET_ONLY)
+        for index, text in self._engine.transcribe(recordings, length, max_sessions=self._batch_size):
+            if isinstance(text, Exception):
+                raise text
+            # The draft learns what follows the window's start.
+            self._written[new[index]] = text.window_tokens[0]
         samples = [np.frombuffer(pcm, "<i2").astype(np.float32) / 32768 for pcm in windows]
         features = self.processor(samples, sampling_rate=16_000, return_tensors="pt").input_features
         with torch.no_grad():

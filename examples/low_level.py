@@ -11,7 +11,6 @@ from pathlib import Path
 from specwhisper import DecodingOptions
 from specwhisper.audio.decode import decode_file
 from specwhisper.engine.drafter import Drafter
-from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
@@ -23,9 +22,9 @@ from specwhisper.types import AudioChunk, Commit, Finished, Mode
 def main() -> None:
     """Show every block and what the target makes of it."""
     target, draft = load_checkpoint("demo-target"), load_checkpoint("demo-draft-tiny")
-    verifier = Verifier(WhisperModel(target, num_slots=1), executor=InlineExecutor())
+    verifier = Verifier(WhisperModel(target, num_slots=1))
     # The draft proposes tokens of the target, whatever its own tokenizer is.
-    drafter = Drafter(open_draft(draft, 1, target.vocabulary), executor=InlineExecutor())
+    drafter = Drafter(open_draft(draft, 1, target.vocabulary))
 
     options = DecodingOptions.greedy(language="en")
     verifier.open("session", Mode.SYNC, options)

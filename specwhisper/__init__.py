@@ -8,41 +8,26 @@ from typing import TYPE_CHECKING, Any
 from specwhisper.extras import needs_extra, offers
 
 if TYPE_CHECKING:
-    from specwhisper.api.gammas import GammaFigures, compare_gammas
-    from specwhisper.api.speculative import SpeculativeWhisper
-    from specwhisper.api.speculative_config import SpeculativeConfig
-    from specwhisper.errors import RecordingsFailed, SpecWhisperError
-    from specwhisper.options import CompressionRatio, DecodingOptions, Task
-    from specwhisper.selection import VadOptions
-    from specwhisper.speculation.statistics import SpeculationStatistics
-    from specwhisper.transcription.hints.file import read_hint
-    from specwhisper.transcription.speakers import Turn
-    from specwhisper.transcription.subtitles import Layout
-    from specwhisper.transcription.transcription import ModelInfo, Transcription
-    from specwhisper.types import Segment, Word
+    from specwhisper.api.gammas import GammaFigures as GammaFigures
+    from specwhisper.api.gammas import compare_gammas as compare_gammas
+    from specwhisper.api.speculative import SpeculativeWhisper as SpeculativeWhisper
+    from specwhisper.api.speculative_config import SpeculativeConfig as SpeculativeConfig
+    from specwhisper.errors import RecordingsFailed as RecordingsFailed
+    from specwhisper.errors import SpecWhisperError as SpecWhisperError
+    from specwhisper.options import CompressionRatio as CompressionRatio
+    from specwhisper.options import DecodingOptions as DecodingOptions
+    from specwhisper.options import Task as Task
+    from specwhisper.selection import VadOptions as VadOptions
+    from specwhisper.speculation.statistics import SpeculationStatistics as SpeculationStatistics
+    from specwhisper.transcription.hints.file import read_hint as read_hint
+    from specwhisper.transcription.speakers import Turn as Turn
+    from specwhisper.transcription.subtitles import Layout as Layout
+    from specwhisper.transcription.transcription import ModelInfo as ModelInfo
+    from specwhisper.transcription.transcription import Transcription as Transcription
+    from specwhisper.types import Segment as Segment
+    from specwhisper.types import Word as Word
 
 __version__ = "0.1.0"
-__all__ = [
-    "CompressionRatio",
-    "DecodingOptions",
-    "GammaFigures",
-    "Layout",
-    "ModelInfo",
-    "RecordingsFailed",
-    "Segment",
-    "SpecWhisperError",
-    "SpeculationStatistics",
-    "SpeculativeConfig",
-    "SpeculativeWhisper",
-    "Task",
-    "Transcription",
-    "Turn",
-    "VadOptions",
-    "Word",
-    "compare_gammas",
-    "read_hint",
-]
-__all__ += offers("exports")
 # Loaded when first used: a client has no torch.
 _HOMES = {
     "specwhisper.errors": ("RecordingsFailed", "SpecWhisperError"),
@@ -59,6 +44,7 @@ _HOMES = {
     "specwhisper.api.speculative_config": ("SpeculativeConfig",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = [*_HOME_OF, *offers("exports")]
 
 
 def __getattr__(name: str) -> Any:

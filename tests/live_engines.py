@@ -13,7 +13,6 @@ from specwhisper.audio.endpointing import Endpointer
 from specwhisper.audio.recording import Recording
 from specwhisper.audio.voice import Vad, VoiceMarker
 from specwhisper.engine.drafter import Drafter
-from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.live import EndpointingOptions, LivePosition
 from specwhisper.options import DecodingOptions
@@ -103,10 +102,9 @@ class LivePair:
         self._mode = Mode.FULL if draft is not None else Mode.TARGET_ONLY
         self._edit = edit
         self._now_ns = 1
-        executor = InlineExecutor()
         self.target = target
-        self.verifier = Verifier(target, executor=executor, aligner=aligner, clock=lambda: self._now_ns)
-        self.drafter = Drafter(draft or target, executor=executor, clock=lambda: self._now_ns)
+        self.verifier = Verifier(target, aligner=aligner, clock=lambda: self._now_ns)
+        self.drafter = Drafter(draft or target, clock=lambda: self._now_ns)
         self.sessions: dict[str, LiveSession] = {}
 
     def open(

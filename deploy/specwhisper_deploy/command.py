@@ -1,7 +1,4 @@
-"""Command ``specwhisper serve``: run a Serve configuration under Ray.
-
-It runs targets, draft servers and gateways until a signal.
-"""
+"""Command ``specwhisper serve``: run targets, draft servers and gateways under Ray until a signal."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
@@ -18,8 +15,9 @@ from typing import Any
 
 # Ray reads these when it is imported. Ray executes code for every client that reaches its ports.
 os.environ.setdefault("RAY_AUTH_MODE", "token")
-os.environ.setdefault("RAY_DEDUP_LOGS", "0")  # log lines of replicas differ only in their facts
+os.environ.setdefault("RAY_DEDUP_LOGS", "0")  # replicas' log lines differ only in structured fields
 
+import psutil
 import ray
 from ray import serve
 from ray.exceptions import AuthenticationError, RayError
@@ -37,8 +35,7 @@ from specwhisper.rpc.addresses import split_address
 from specwhisper_deploy import compat
 from specwhisper_deploy.config_checks import check_flags, check_hosts, check_ports, on_one_line, read_schema
 from specwhisper_deploy.forced_end import ForcedEnd
-from specwhisper_deploy.nodes import node_ips
-from specwhisper_deploy.orphans import describe_orphans, find_orphans
+from specwhisper_deploy.placement import node_ips
 
 DEMO = Path(__file__).with_name("serve.yaml")
 START_TIMEOUT_S = 600.0  # large models take minutes to load
@@ -48,7 +45,9 @@ LOGS = "/tmp/ray/session_latest/logs"
 ADDRESSES_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 5.0  # to a cluster's head; Ray itself would try for minutes
 FAILED = (DeploymentStatus.DEPLOY_FAILED, DeploymentStatus.UNHEALTHY)
-RAY_ERRORS = (RayError, RayServeException, OSError, RuntimeError, ValueError)  # that its calls raise
+RAY_ERRORS = (RayError, RayServeException, OSError, RuntimeError, ValueError)  # raised by Ray
+RAYLET = "raylet"  # the parent of all processes of Ray whose command line begins with:
+TITLE = "ray::"
 
 
 class Signals:
@@ -61,7 +60,6 @@ class Signals:
         self._number = 0
 
     def catch(self) -> None:
-        """Install the handlers."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._count)
 
@@ -71,12 +69,10 @@ class Signals:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a signal has come."""
         return self._number > 0
 
     @property
-    def is_hurried(self) -> bool:
-        """Whether a second signal has come."""
+    def is_forced(self) -> bool:
         return self._number > 1
 
     def _count(self, *_: object) -> None:
@@ -84,15 +80,7 @@ class Signals:
 
 
 def deploy(schema: ServeDeploySchema) -> None:
-    """Start Serve and apply a configuration.
-
-    Replicas that it does not change keep running.
-
-    Raises
-    ------
-    TargetUnavailable
-        where Ray does not accept it.
-    """
+    """Start Serve and apply a configuration; replicas that it does not change keep running."""
     try:
         serve.start(proxy_location=schema.proxy_location, logging_config=schema.logging_config)
         compat.apply_config(schema)
@@ -105,13 +93,7 @@ def deploy(schema: ServeDeploySchema) -> None:
 def wait_until_running(
     schema: ServeDeploySchema, signals: Signals, timeout_s: float = START_TIMEOUT_S
 ) -> None:
-    """Wait until all applications run, or until a signal.
-
-    Raises
-    ------
-    TargetUnavailable
-        where one of them cannot start, or does not run in time.
-    """
+    """Wait until all applications run, or until a signal."""
     until_s = monotonic() + timeout_s
     names = {application.name for application in schema.applications}
     while not signals.is_stopped:
@@ -133,10 +115,7 @@ def wait_until_running(
 
 
 def start_error(application: ApplicationStatusOverview) -> str:
-    """Return why an application did not start.
-
-    These are the messages of its deployments, or its own where they have none.
-    """
+    """Return the messages of an application's failed deployments, or its own if they have none."""
     messages = [
         f"{name}: {last_line(deployment.message)}"
         for name, deployment in application.deployments.items()
@@ -181,10 +160,7 @@ def cluster(address: str | None) -> Iterator[None]:
 
 
 def check_reachable(address: str) -> None:
-    """Raise :class:`TargetUnavailable` where nothing listens at ``HOST:PORT``.
-
-    Addresses of another form are left to Ray.
-    """
+    """Raise if nothing listens at ``HOST:PORT``; addresses of another form are left to Ray."""
     if "://" in address or ":" not in address:
         return
     try:
@@ -197,14 +173,14 @@ def check_reachable(address: str) -> None:
 
 
 def last_line(text: str) -> str:
-    """Return the last line of a text, which of a traceback is the error."""
+    """Return the last line of a text. In a traceback it names the error."""
     return on_one_line((text.strip().splitlines() or [""])[-1])
 
 
 def run(config: Path | None, address: str | None) -> None:
-    """Serve a configuration file until SIGTERM or SIGINT, then drain.
+    """Serve a configuration file until SIGTERM or SIGINT, then drain; a second signal ends at once.
 
-    A second signal ends at once. After an error, applications that ran before are left as they are.
+    After an error, applications that ran before are left as they are.
     """
     schema = read_schema(config or DEMO)
     check_flags(schema, runs_here=address is None)
@@ -239,8 +215,32 @@ def run(config: Path | None, address: str | None) -> None:
             end(to_end, signals, console, is_all=address is None)
 
 
+def is_orphan(command_line: str, ancestors: Sequence[str]) -> bool:
+    """Return whether a process's raylet no longer runs; ``ancestors`` are names, the parent's first."""
+    return command_line.startswith(TITLE) and RAYLET not in ancestors
+
+
+def find_orphans() -> dict[int, str]:
+    """Return command lines by process id, for example after ``kill -9`` of ``specwhisper serve``."""
+    orphans = {}
+    for process in psutil.process_iter():
+        try:
+            command_line = " ".join(process.cmdline()).strip()
+            if is_orphan(command_line, [parent.name() for parent in process.parents()]):
+                orphans[process.pid] = command_line
+        except psutil.Error:  # it has ended, or belongs to another user
+            continue
+    return orphans
+
+
+def describe_orphans(orphans: Mapping[int, str]) -> str:
+    names = ", ".join(dict.fromkeys(orphans.values()))
+    pids = " ".join(map(str, orphans))
+    # They ignore SIGTERM.
+    return f"An earlier Ray on this machine was killed and has left {names}. End them by: kill -9 {pids}"
+
+
 def already_running(names: Iterable[str]) -> str:
-    """Return a sentence on applications that run before this file is deployed."""
     return (
         f"Ray Serve runs already: {', '.join(sorted(names))}. An earlier `specwhisper serve` that was killed "
         "may have left them. Applications that this file names are updated, and end with this command; "
@@ -249,10 +249,10 @@ def already_running(names: Iterable[str]) -> str:
 
 
 def end(names: Sequence[str], signals: Signals, console: Console, *, is_all: bool) -> None:
-    """Drain and end applications in reverse order.
+    """Drain and end applications in reverse order: those that clients call end first.
 
-    Those which clients call end first. An application that never ran has no sessions and is not waited for.
-    One that Serve does not end in time is reported and left to ``serve.shutdown``.
+    An application that never ran has no sessions and is not waited for. One that does not end in time is
+    reported and left to ``serve.shutdown``.
 
     Parameters
     ----------
@@ -265,30 +265,26 @@ def end(names: Sequence[str], signals: Signals, console: Console, *, is_all: boo
         compat.start_deleting(name)
         if name not in running:
             continue
-        if not wait_until_gone(name, within_s, signals) and not signals.is_hurried:
+        if not wait_until_gone(name, within_s, signals) and not signals.is_forced:
             console.print(
                 f"Application '{name}' has not ended within {within_s:g} s; see the logs in {LOGS}.",
                 highlight=False,
             )
-    if is_all and len(running) == len(names) and not signals.is_hurried:
+    if is_all and len(running) == len(names) and not signals.is_forced:
         serve.shutdown()  # otherwise ray.shutdown ends Ray's processes
 
 
 def wait_until_gone(name: str, within_s: float, signals: Signals) -> bool:
-    """Wait until Serve has ended an application; return whether it has.
-
-    A second signal ends the wait.
-    """
+    """Return whether Serve has ended an application in time; a second signal ends the wait."""
     until_s = monotonic() + within_s
     while is_there := name in serve.status().applications:
-        if monotonic() > until_s or signals.is_hurried:
+        if monotonic() > until_s or signals.is_forced:
             break
         sleep(POLL_S)
     return not is_there
 
 
 def main(config: Path | None, address: str | None) -> None:
-    """Run the command."""
     try:
         run(config, address)
     except SpecWhisperError as error:

@@ -1,8 +1,4 @@
-"""The private API of Ray that this package uses.
-
-``tests/unit/deploy/test_ray_compat.py`` fails where a release of Ray no longer has it, or another module
-uses more of it.
-"""
+"""The private API of Ray that this package uses; ``tests/unit/deploy/test_ray_compat.py`` checks it."""
 
 from __future__ import annotations
 
@@ -18,10 +14,9 @@ RAY = "2.60"  # the last release that it was tried with
 
 
 def apply_config(schema: ServeDeploySchema) -> None:
-    """Apply a configuration as ``serve run FILE`` does.
+    """Apply a configuration as ``serve run FILE`` does; replicas that it does not change keep running.
 
-    Replicas that it does not change keep running. Ray's public calls either restart all replicas of an
-    application (``serve.run``) or need the dashboard (its REST API).
+    Ray's public calls either restart all replicas (``serve.run``) or need the dashboard (its REST API).
     """
     _get_global_client().deploy_apps(schema, _blocking=False)
 

@@ -1,7 +1,4 @@
-"""Checks of a Serve configuration before Ray sees it.
-
-Ray itself reports mistakes late, as tracebacks.
-"""
+"""Checks of a Serve configuration before Ray sees it: Ray reports mistakes late, as tracebacks."""
 
 from __future__ import annotations
 
@@ -16,12 +13,10 @@ from ray.serve.schema import ServeApplicationSchema, ServeDeploySchema
 from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.rpc.addresses import bind_error, cannot_listen
 from specwhisper_deploy import serve_app
-from specwhisper_deploy.nodes import with_node_host
-from specwhisper_deploy.ports import Flags, port_choices
+from specwhisper_deploy.placement import Flags, port_choices, with_node_host
 
 
 def read_schema(path: Path) -> ServeDeploySchema:
-    """Read a configuration file of Ray Serve."""
     try:
         return ServeDeploySchema.model_validate(yaml.safe_load(path.read_text()))
     except OSError as error:
@@ -37,9 +32,7 @@ def read_schema(path: Path) -> ServeDeploySchema:
 def check_flags(schema: ServeDeploySchema, *, runs_here: bool = True) -> None:
     """Check the arguments of our applications by building them.
 
-    Parameters
-    ----------
-    runs_here : whether they run on this machine; otherwise files that flags name may be on other machines.
+    Unless they run on this machine, the files that flags name may be on others.
     """
     for application, builder in _own_applications(schema):
         if not callable(build := getattr(serve_app, builder, None)):
@@ -54,14 +47,7 @@ def check_flags(schema: ServeDeploySchema, *, runs_here: bool = True) -> None:
 
 
 def check_hosts(schema: ServeDeploySchema, node_ips: Collection[str]) -> None:
-    """Refuse hosts that other nodes of the cluster cannot reach.
-
-    A replica would report them minutes later.
-
-    Parameters
-    ----------
-    node_ips : the addresses of the cluster's nodes.
-    """
+    """Refuse hosts that other nodes cannot reach; a replica would report them minutes later."""
     for application, builder in _own_applications(schema):
         part, settings = serve_app.SETTINGS[builder]
         flags = application.args.get(part) or {}
@@ -75,9 +61,9 @@ def check_hosts(schema: ServeDeploySchema, node_ips: Collection[str]) -> None:
 
 
 def check_ports(schema: ServeDeploySchema) -> None:
-    """Refuse ports of this machine that are taken; call it before Ray starts.
+    """Refuse ports of this machine that are taken, before Ray starts.
 
-    A replica may take any port of a range, so a range is refused only where all of its ports are taken.
+    A replica may take any port of a range, so a range is refused only if all of its ports are taken.
     """
     parts = [part for each in schema.applications for part in each.args.values() if isinstance(part, dict)]
     for flags in parts:
@@ -109,11 +95,9 @@ def _port_error(flags: Flags) -> InvalidRequest | None:
 
 
 def invalid_fields(error: ValidationError) -> str:
-    """Return the fields that are invalid, each with the reason, on one line."""
     fields = (f"{'.'.join(map(str, each['loc'])) or 'the file'}: {each['msg']}" for each in error.errors())
     return on_one_line("; ".join(fields))
 
 
 def on_one_line(text: Any) -> str:
-    """Replace every run of whitespace by a space."""
     return " ".join(str(text).split())

@@ -1,13 +1,10 @@
-"""The locator of draft servers.
-
-It is one address that lists draft servers with room, for gateways and clients.
-"""
+"""The locator of draft servers: one address that lists those with room, for gateways and clients."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf
 from time import monotonic
@@ -32,13 +29,7 @@ STALE_S = 10.0  # age from which a client waits for new answers
 
 @dataclass(frozen=True, slots=True)
 class DraftServerRoom:
-    """The room of a draft server.
-
-    Attributes
-    ----------
-    address : where clients reach it.
-    num_free : sessions that it can still take.
-    """
+    """A draft server's address for clients, and how many more sessions it can take."""
 
     address: str
     num_free: int
@@ -47,10 +38,9 @@ class DraftServerRoom:
 def shuffle_by_room(
     servers: Iterable[DraftServerRoom], uniform: Callable[[], float] = random.random
 ) -> list[DraftServerRoom]:
-    """Return draft servers in the order in which a client should try them.
+    """Return draft servers in the order in which a client should try them, full ones last.
 
-    The order is random, weighted by room, so that many clients at once do not all begin with the emptiest
-    one. Full ones are last.
+    The order is random, weighted by room, so that many clients at once do not all begin with the emptiest.
     """
 
     def rank(server: DraftServerRoom) -> tuple[bool, float]:
@@ -61,27 +51,37 @@ def shuffle_by_room(
     return sorted(servers, key=rank)
 
 
-class DraftServerCache:
-    """The draft servers that answered last.
+class DraftLocatorService(discovery_pb2_grpc.DiscoveryServicer):
+    """Lists the draft servers that answered last.
 
-    They are asked again when a client asks and the answers are old.
+    They are asked again when a client asks and that is long ago. The client waits for the answers only if
+    the last ones are stale.
 
     Parameters
     ----------
-    ask : asks all draft servers; raises :class:`TargetUnavailable` where none answers.
+    replicas : the deployment.
+    timeout_s : limit for all answers together.
     """
 
     def __init__(
-        self, ask: Callable[[], Awaitable[list[DraftServerRoom]]], *, clock: Callable[[], float] = monotonic
+        self,
+        replicas: DeploymentHandle,
+        timeout_s: float = ANSWER_TIMEOUT_S,
+        *,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._ask = ask
+        self._replicas = replicas
+        self._timeout_s = timeout_s
         self._clock = clock
         self._servers: list[DraftServerRoom] = []
         self._updated_s = -inf
         self._update: asyncio.Task[None] | None = None
 
+    async def ListServers(self, request: pb.ListServersRequest, context: Any) -> pb.ListServersResponse:
+        servers = shuffle_by_room(await self.servers())
+        return pb.ListServersResponse(addresses=[server.address for server in servers])
+
     async def servers(self) -> list[DraftServerRoom]:
-        """Return the draft servers, asked again only where the last answers are stale."""
         age_s = self._clock() - self._updated_s
         if age_s >= FRESH_S:
             if self._update is None or self._update.done():
@@ -92,41 +92,14 @@ class DraftServerCache:
         return self._servers
 
     async def _refresh(self) -> None:
-        servers = await self._ask()
-        self._servers, self._updated_s = servers, self._clock()
-
-
-class DraftLocatorService(discovery_pb2_grpc.DiscoveryServicer):
-    """Lists draft servers."""
-
-    def __init__(self, cache: DraftServerCache) -> None:
-        self._cache = cache
-
-    async def ListServers(self, request: pb.ListServersRequest, context: Any) -> pb.ListServersResponse:
-        """Return the address of each draft server, in the order in which to try them."""
-        servers = shuffle_by_room(await self._cache.servers())
-        return pb.ListServersResponse(addresses=[server.address for server in servers])
-
-
-def ask_draft_servers(
-    replicas: DeploymentHandle, timeout_s: float = ANSWER_TIMEOUT_S
-) -> Callable[[], Awaitable[list[DraftServerRoom]]]:
-    """Return a function that asks all draft servers for their room.
-
-    It leaves out those that have died or do not answer in time, and raises :class:`TargetUnavailable` where
-    none answers.
-    """
-
-    async def ask() -> list[DraftServerRoom]:
+        """Ask all; leave out those that have died or do not answer in time."""
         try:
-            answers = await compat.call_all_replicas(replicas, METHOD, timeout_s)
+            answers = await compat.call_all_replicas(self._replicas, METHOD, self._timeout_s)
         except (RayError, RayServeException):  # there are no replicas
             answers = []
         servers = [answer for answer in answers if isinstance(answer, DraftServerRoom)]
         if not servers:
             raise TargetUnavailable(
-                f"No draft server has answered the locator within {timeout_s:g} s; try again."
+                f"No draft server has answered the locator within {self._timeout_s:g} s; try again."
             )
-        return servers
-
-    return ask
+        self._servers, self._updated_s = servers, self._clock()

@@ -1,7 +1,6 @@
-"""End the command although its main thread waits.
+"""End the command although its main thread waits, because Ray is gone or the user is in a hurry.
 
-Ray is gone, or the user is in a hurry. Calls of Ray, its shutdown too, wait for a cluster that no longer
-answers, and handle no signals meanwhile.
+Calls of Ray, its shutdown too, wait for a cluster that no longer answers, and handle no signals meanwhile.
 """
 
 from __future__ import annotations
@@ -27,16 +26,15 @@ INTERRUPTED = 130  # exit status after Ctrl-C
 
 
 def ray_lives() -> bool:
-    """Return whether Ray, once it was started, has a node."""
     return not ray.is_initialized() or any(node["Alive"] for node in ray.nodes())
 
 
 class ForcedEnd:
-    """A context manager, of the main thread, with which the body ends in any case.
+    """Ends the process if the body of its ``with`` does not; for the main thread.
 
     Parameters
     ----------
-    lives : whether what the body needs still runs; it may take for ever.
+    lives : returns whether what the body needs still runs; the call may hang.
     """
 
     def __init__(self, lives: Callable[[], bool] = ray_lives) -> None:

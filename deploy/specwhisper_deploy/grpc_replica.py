@@ -8,42 +8,50 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
+import grpc.aio
 import ray.util
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from specwhisper.errors import PortTaken
 from specwhisper.observe.metrics.server import ServerMetrics
 from specwhisper.rpc.addresses import join_address, split_address
 from specwhisper.rpc.serving import AddServicer, OnDrain, RunningServer, start_server
 from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper_deploy.health import NotServing, check_grpc
+from specwhisper.rpc.tls import ServerTls
 
 logger = logging.getLogger(__name__)
 
 ANY_HOST = ("0.0.0.0", "::")
 RETRY_S = 0.2
 PORT_MARGIN_S = 10.0  # after the drain of the replica that still has the port
+ANSWER_TIMEOUT_S = 5.0
+SERVING = health_pb2.HealthCheckResponse.SERVING
+# Needs no token, and reports the gateway alone, not its draft servers.
+REQUEST = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 Options = TypeVar("Options")
 Server = TypeVar("Server")
 
 
-class GrpcReplica:
-    """A replica with a gRPC server.
+class NotServing(Exception):
+    """A server does not answer, or answers that it does not serve."""
 
-    It listens, reports its health, and drains when Serve ends it.
+
+class GrpcReplica:
+    """A replica with a gRPC server; it drains when Serve ends it.
 
     Attributes
     ----------
-    address : where other nodes reach it.
-    metrics : where they reach its metrics; empty where it serves none.
+    address, metrics : where other nodes reach it and its metrics; empty if it serves none.
     """
 
     def __init__(self) -> None:
@@ -61,12 +69,7 @@ class GrpcReplica:
         on_drain: OnDrain | None = None,
         metrics: ServerMetrics | None = None,
     ) -> None:
-        """Start the server on the first ports that are free.
-
-        Parameters
-        ----------
-        choices : the same options, with one choice of ports each.
-        """
+        """Start the server with the first choice of ports that are free."""
         self._on_drain, self._drain_timeout_s = on_drain, choices[0].drain_timeout_s
         folder = self._running.enter_context(TemporaryDirectory(prefix="specwhisper-"))  # mode 0700
         self._local_socket = Path(folder) / "socket"
@@ -83,18 +86,15 @@ class GrpcReplica:
         logger.info("ready", extra={"address": self.address, "metrics": self.metrics})
 
     async def client_address(self) -> str:
-        """Return the address that clients connect to."""
         return self.address
 
     async def metrics_address(self) -> str:
-        """Return the address of its metrics; empty where it serves none."""
         return self.metrics
 
     async def check_health(self) -> None:
-        """Raise :class:`NotServing` unless the server answers in time that it serves.
+        """Raise :class:`NotServing` unless the server answers in time; Serve replaces a replica that fails.
 
-        Serve replaces a replica that fails. The check runs in the event loop that answers calls: where the
-        loop hangs, the check does too.
+        The check runs in the event loop that answers calls: if the loop hangs, the check does too.
         """
         if self._server is None:
             raise NotServing("The server does not listen yet.")
@@ -110,13 +110,7 @@ class GrpcReplica:
 async def start_on_free_ports(
     start: Callable[[Options], Awaitable[Server]], choices: Sequence[Options]
 ) -> Server:
-    """Start a server with the first choice of ports that are free.
-
-    Raises
-    ------
-    PortTaken
-        where the ports of all choices are taken.
-    """
+    """Start a server with the first choice of ports that are free."""
     *others, last = choices
     for choice in others:
         with suppress(PortTaken):
@@ -127,10 +121,7 @@ async def start_on_free_ports(
 async def retry_while_ports_are_taken(
     start: Callable[[], Awaitable[Server]], drain_timeout_s: float
 ) -> Server:
-    """Start a server, and retry while another replica drains on its ports.
-
-    Other errors, for example of a certificate that cannot be read, are raised at once.
-    """
+    """Start a server, and retry while another replica drains on its ports."""
     clock = asyncio.get_running_loop().time
     until_s = clock() + drain_timeout_s + PORT_MARGIN_S
     is_logged = False
@@ -147,9 +138,53 @@ async def retry_while_ports_are_taken(
 
 
 def advertised_address(address: str) -> str:
-    """Return the address at which other nodes reach a server.
-
-    For a server that listens on all interfaces, it is the node's own.
-    """
+    """Return the address at which other nodes reach a server that may listen on all interfaces."""
     host, port = split_address(address)
     return join_address(ray.util.get_node_ip_address(), port) if host in ANY_HOST else address
+
+
+async def check_grpc(address: str, local_socket: Path, within_s: float = ANSWER_TIMEOUT_S) -> None:
+    """Raise :class:`NotServing` unless a gRPC server takes connections and answers that it serves.
+
+    It is asked at its local socket: its certificate may not name this host, and it may require one of its
+    callers.
+    """
+    async with _timeout(address, within_s):
+        _, writer = await asyncio.open_connection(*split_address(address))
+        writer.close()
+        await writer.wait_closed()
+        async with grpc.aio.insecure_channel(f"unix:{local_socket}") as channel:
+            reply = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+    if reply.status != SERVING:
+        raise NotServing(f"The server at {address} does not serve.")
+
+
+async def check_http(address: str, tls: ServerTls | None, within_s: float = ANSWER_TIMEOUT_S) -> None:
+    """Raise :class:`NotServing` unless a gateway answers; any HTTP status will do."""
+    context = None
+    if tls is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # the server is this process: nothing to verify
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.minimum_version = ssl.TLSVersion.TLSv1_3  # the handshake ends with the server's message
+    async with _timeout(address, within_s):
+        reader, writer = await asyncio.open_connection(*split_address(address), ssl=context)
+        try:
+            if tls is None or tls.client_roots is None:  # else it answers only callers with a certificate
+                writer.write(REQUEST)
+                if not (await reader.readline()).startswith(b"HTTP/1.1 "):
+                    raise NotServing(f"The server at {address} does not speak HTTP.")
+        finally:
+            writer.transport.abort()
+
+
+@asynccontextmanager
+async def _timeout(address: str, within_s: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(within_s):
+            yield
+    except TimeoutError as error:
+        raise NotServing(f"The server at {address} has not answered within {within_s:g} s.") from error
+    except OSError as error:
+        raise NotServing(f"The server at {address} does not answer: {error}") from error
+    except grpc.aio.AioRpcError as error:
+        raise NotServing(f"The server at {address} does not answer: {error.details()}") from error

@@ -1,18 +1,19 @@
-"""Serve replicas of the servers that also run without Ray.
-
-Each replica starts one server, reports on it and stops it.
-"""
+"""Serve replicas, each of one server that also runs without Ray."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ray.exceptions import RayError
+from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
+from specwhisper.errors import TargetUnavailable
 from specwhisper.observe.metrics.discovery import targets_page
 from specwhisper.observe.metrics.server import ServerMetrics
 from specwhisper.rpc.leases import Leases
@@ -23,25 +24,23 @@ from specwhisper.wire.v1.discovery_pb2_grpc import add_DiscoveryServicer_to_serv
 from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
 from specwhisper_client.resolving import LOCATOR
 from specwhisper_deploy import draft_locator, target_locator
-from specwhisper_deploy.draft_locator import (
-    DraftLocatorService,
-    DraftServerCache,
-    DraftServerRoom,
-    ask_draft_servers,
-)
+from specwhisper_deploy.draft_locator import DraftLocatorService, DraftServerRoom
 from specwhisper_deploy.grpc_replica import (
     GrpcReplica,
+    NotServing,
     advertised_address,
+    check_http,
     retry_while_ports_are_taken,
     start_on_free_ports,
 )
-from specwhisper_deploy.handle_replies import HandleReply, TargetHandler
-from specwhisper_deploy.health import NotServing, check_http
-from specwhisper_deploy.metrics_addresses import metrics_addresses
-from specwhisper_deploy.nodes import configs_on_this_node
-from specwhisper_deploy.ports import Flags
+from specwhisper_deploy.placement import Flags, configs_on_this_node
 from specwhisper_deploy.routing import ADDRESS, HAS_ROOM, OPEN_SESSIONS, VOCABULARY, WEIGHTS
-from specwhisper_deploy.target_locator import TargetLocatorService
+from specwhisper_deploy.target_locator import (
+    HandleReply,
+    TargetLocatorService,
+    describe_reply,
+    locate_reply,
+)
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_gateway.config import GatewayConfig
 from specwhisper_target_server.config import TargetConfig
@@ -49,31 +48,25 @@ from specwhisper_target_server.config import TargetConfig
 logger = logging.getLogger(__name__)
 
 FREE_PORT: Flags = {"port": 0}
+ANSWER_TIMEOUT_S = 2.0
 
 
 class TargetReplica(GrpcReplica):
-    """A target server; sessions connect to its own address."""
-
     async def __init__(self, flags: Flags) -> None:  # type: ignore[misc]  # Serve awaits it
         from specwhisper_target_server.server import loaded_service, services_of
 
         super().__init__()
         configs = configs_on_this_node(TargetConfig, FREE_PORT | flags)
         self._service = await self._running.enter_async_context(loaded_service(configs[0], Leases()))
-        service, choices = self._service, configs
-        await self._listen(services_of(service), choices, service.announce_drain, service.metrics)
-        self._handler = TargetHandler(service, self.address)
+        service = self._service
+        await self._listen(services_of(service), configs, service.announce_drain, service.metrics)
 
     async def locate(self, request: bytes, caller: str, known_first: bool = False) -> HandleReply:
-        """Answer the locator's ``Locate`` for one of its callers.
-
-        Only the router reads ``known_first``.
-        """
-        return await self._handler.locate(request, caller, known_first)
+        """Answer the locator; only the router reads ``known_first``."""
+        return await locate_reply(self._service, self.address, request, caller)
 
     async def describe(self, request: bytes) -> HandleReply:
-        """Answer the locator's ``Describe``."""
-        return await self._handler.describe(request)
+        return await describe_reply(self._service, request)
 
     async def check_health(self) -> None:
         """Raise, or hang, unless engine and server answer."""
@@ -81,7 +74,6 @@ class TargetReplica(GrpcReplica):
         await super().check_health()
 
     def record_routing_stats(self) -> dict[str, Any]:
-        """Return what the router needs: load, address, checkpoint."""
         return {
             OPEN_SESSIONS: self._service.num_sessions,
             HAS_ROOM: self._service.has_room,
@@ -91,8 +83,29 @@ class TargetReplica(GrpcReplica):
         }
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        """Return open sessions and answer times for the autoscaling policy."""
         return {"open_sessions": float(self._service.num_sessions), "answer_ms": self._service.answer_ms}
+
+
+def metrics_addresses(
+    replicas: DeploymentHandle, timeout_s: float = ANSWER_TIMEOUT_S
+) -> Callable[[], list[str]]:
+    """Return a thread-safe function that lists the replicas' metrics addresses.
+
+    It leaves out replicas that have died. If one hangs it raises, so that Prometheus keeps its previous list.
+    """
+    loop = asyncio.get_running_loop()
+
+    async def ask() -> list[str]:
+        try:
+            call = replicas.broadcast("metrics_address")
+            results = await call.results_async(timeout_s=timeout_s, return_exceptions=True)
+        except (TimeoutError, RayError, RayServeException) as error:
+            raise TargetUnavailable(
+                f"Not all replicas have reported within {timeout_s:g} s where their metrics are; try again."
+            ) from error
+        return sorted(result for result in results if isinstance(result, str) and result)
+
+    return lambda: asyncio.run_coroutine_threadsafe(ask(), loop).result()
 
 
 class _LocatorReplica(GrpcReplica):
@@ -131,8 +144,7 @@ class DraftLocatorReplica(_LocatorReplica):
     async def __init__(self, flags: Flags, drafts: DeploymentHandle) -> None:  # type: ignore[misc]  # as above
         super().__init__()
         (config,) = configs_on_this_node(DraftConfig, flags)
-        service = DraftLocatorService(DraftServerCache(ask_draft_servers(drafts)))
-        add = partial(add_DiscoveryServicer_to_server, service)
+        add = partial(add_DiscoveryServicer_to_server, DraftLocatorService(drafts))
         await self._serve_locator(draft_locator.SERVICE_NAME, add, config, drafts)
 
     async def client_address(self) -> str:
@@ -141,34 +153,27 @@ class DraftLocatorReplica(_LocatorReplica):
 
 
 class DraftReplica(GrpcReplica):
-    """A draft server."""
-
     async def __init__(self, flags: Flags) -> None:  # type: ignore[misc]  # Serve awaits it
         from specwhisper_draft_server.server import loaded_service, services_of
 
         super().__init__()
         configs = configs_on_this_node(DraftConfig, flags)
         self._service = await self._running.enter_async_context(loaded_service(configs[0]))
-        services, choices = services_of(self._service, configs[0]), configs
-        await self._listen(services, choices, metrics=self._service.metrics)
+        services = services_of(self._service, configs[0])
+        await self._listen(services, configs, metrics=self._service.metrics)
 
     async def free_slots(self) -> DraftServerRoom:
-        """Return the address for clients and how many more sessions fit."""
         return DraftServerRoom(self.address, self._service.num_free_sessions)
 
     async def check_health(self) -> None:
-        """Raise, or hang, unless engines and server answer."""
         await self._service.check_health()
         await super().check_health()
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        """Return the number of open sessions to the autoscaling policy."""
         return {"open_sessions": float(self._service.num_sessions)}
 
 
 class GatewayReplica:
-    """A gateway."""
-
     async def __init__(self, flags: Flags) -> None:  # type: ignore[misc]  # Serve awaits it
         from specwhisper_gateway.server import GatewayServer
 
@@ -191,7 +196,6 @@ class GatewayReplica:
         )
 
     async def client_address(self) -> str:
-        """Return the address that clients connect to."""
         return advertised_address(self._server.address)
 
     async def check_health(self) -> None:
@@ -201,7 +205,6 @@ class GatewayReplica:
         await check_http(self._server.address, self._config.tls)
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        """Return the number of open transcriptions to the autoscaling policy."""
         return {"open_sessions": float(self._server.num_transcriptions)}
 
     async def __del__(self) -> None:

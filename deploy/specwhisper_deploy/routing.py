@@ -1,7 +1,4 @@
-"""The router of targets.
-
-A session goes to the matching, responsive target with the fewest sessions.
-"""
+"""The router of targets: a session goes to the matching, responsive target with the fewest sessions."""
 
 from __future__ import annotations
 
@@ -40,12 +37,7 @@ class Match(IntEnum):
 
 
 class RecentPicks(Generic[Replica]):
-    """The sessions routed lately, which the replicas' statistics do not contain yet.
-
-    Parameters
-    ----------
-    for_s : how long a pick counts.
-    """
+    """Counts the sessions routed in the last ``for_s``, which replicas' statistics do not contain yet."""
 
     def __init__(self, for_s: float, *, clock: Callable[[], float] = monotonic) -> None:
         self._for_s = for_s
@@ -58,7 +50,6 @@ class RecentPicks(Generic[Replica]):
         self._picks[request_id] = (self._clock() + self._for_s, replica)
 
     def count(self) -> Counter[Replica]:
-        """Return the number of recent picks of each replica."""
         now_s = self._clock()
         while self._picks and (oldest := next(iter(self._picks))) and self._picks[oldest][0] <= now_s:
             del self._picks[oldest]
@@ -81,20 +72,15 @@ class PendingRequests(Generic[Replica]):
         self._sent: dict[str, tuple[float, Replica]] = {}  # by request: when, and to which replica
 
     def add(self, request_id: str, replica: Replica) -> None:
-        """Note that a request is sent to a replica."""
         self._sent[request_id] = (self._clock(), replica)
 
     def complete(self, request_id: str, replica: Replica) -> None:
-        """Forget a replica's requests where this one ended in time.
-
-        A late end may be a cancellation.
-        """
+        """Forget a replica's requests if this one ended in time; a late end may be a cancellation."""
         sent_s, _ = self._sent.get(request_id, (-inf, replica))
         if self._clock() - sent_s < self._timeout_s:
             self._sent = {each: sent for each, sent in self._sent.items() if sent[1] != replica}
 
     def unresponsive(self) -> set[Replica]:
-        """Return the replicas with a request that timed out."""
         now_s = self._clock()
         self._sent = {each: sent for each, sent in self._sent.items() if now_s < sent[0] + self._expiry_s}
         return {replica for sent_s, replica in self._sent.values() if now_s >= sent_s + self._timeout_s}
@@ -106,18 +92,17 @@ class LeastSessions(FIFOMixin, RequestRouter):  # type: ignore[misc]  # Ray's cl
     def initialize_state(
         self, remember_s: float = 1.5 * STATS_PERIOD_S, clock: Callable[[], float] = monotonic
     ) -> None:
-        """Set up; Ray passes the arguments of the deployment's configuration."""
+        """Ray passes the arguments of the deployment's configuration."""
         self._recent = RecentPicks[ReplicaID](remember_s, clock=clock)
         self._pending = PendingRequests[ReplicaID](ANSWER_TIMEOUT_S, UNRESPONSIVE_S, clock=clock)
 
     async def choose_replicas(
         self, candidate_replicas: Iterable[RunningReplica], pending_request: PendingRequest | None = None
     ) -> list[list[RunningReplica]]:
-        """Return the replicas ranked by sessions, the fewest first.
+        """Return the replicas by their sessions, the fewest first; equals are in random order.
 
-        Mismatched, unresponsive, avoided and full ones are last. Equals are ranked at random. A new replica
-        counts as matching until its first report, except for a request with ``known_first``, which ranks it
-        after those known to match.
+        Mismatched, unresponsive, avoided and full ones are last. A new replica counts as matching until its
+        first report; with ``known_first`` it is ranked after those known to match.
         """
         recent, unresponsive = self._recent.count(), self._pending.unresponsive()
         needs = _locate_request(pending_request)
@@ -146,12 +131,12 @@ class LeastSessions(FIFOMixin, RequestRouter):  # type: ignore[misc]  # Ray's cl
         return [[replica] for replica in replicas]
 
     def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
-        """Note the end of a request, also of a failed or cancelled one."""
+        """Ray calls it after failed and cancelled requests too."""
         self._pending.complete(internal_request_id, replica_id)
 
 
 def _locate_request(pending: PendingRequest | None) -> pb.LocateRequest:
-    """Return the ``LocateRequest`` of a call; an empty one for other calls."""
+    """Return the call's request; an empty one unless it is ``Locate``."""
     if pending is None or pending.metadata.call_method != LOCATE:
         return pb.LocateRequest()
     return pb.LocateRequest.FromString(pending.args[0])
@@ -163,7 +148,6 @@ def _wants_known_first(pending: PendingRequest | None) -> bool:
 
 
 def _match(needs: pb.LocateRequest, stats: Mapping[str, Any]) -> Match:
-    """Return whether a target has what a session needs, as far as it has reported."""
     needed = {WEIGHTS: needs.weights_digest, VOCABULARY: needs.vocabulary_digest}
     matches = {
         stats.get(name) == digest if name in stats else None for name, digest in needed.items() if digest

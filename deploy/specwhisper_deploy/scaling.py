@@ -1,8 +1,4 @@
-"""The autoscaling policy.
-
-The number of replicas follows open sessions and the time that answers take. Ray sends this file to its
-controller by value, so it imports nothing of this package.
-"""
+"""The autoscaling policy. Ray sends this file to its controller by value: it imports nothing of ours."""
 
 from __future__ import annotations
 
@@ -14,15 +10,15 @@ from typing import Any
 class BySessions:
     """Asks for one replica for every ``sessions_per_replica`` open sessions.
 
-    Where answers take longer than ``answer_ms``, it asks for more replicas in proportion.
+    If answers take longer than ``answer_ms``, it asks for more replicas in proportion.
 
     Parameters
     ----------
     sessions_per_replica : sessions that a replica should have; leave room below its ``max-sessions``, since
         another replica takes a while to start.
     answer_ms : mean time that a session may wait for an answer, in milliseconds; ``None`` for no limit.
-    num_standby : replicas that run beyond those that are needed, so that one may be lost, or many sessions
-        begin, while another one loads. They take sessions like the others.
+    num_standby : replicas beyond those that are needed, ready for a loss or for many new sessions. They take
+        sessions like the others.
     """
 
     def __init__(
@@ -37,7 +33,6 @@ class BySessions:
         self._answer_ms = answer_ms
 
     def num_replicas(self, open_sessions: Mapping[Any, float], answer_ms: Mapping[Any, float]) -> int:
-        """Return how many replicas should run, from what each running replica reports."""
         replicas = sum(open_sessions.values()) / self._sessions_per_replica
         if self._answer_ms and answer_ms:
             mean_ms = sum(answer_ms.values()) / len(answer_ms)
@@ -45,9 +40,6 @@ class BySessions:
         return math.ceil(replicas) + self._num_standby
 
     def __call__(self, context: Any) -> tuple[int, dict[str, Any]]:
-        """Return the number of replicas for Ray.
-
-        Ray applies the bounds and delays of ``autoscaling_config``.
-        """
+        """Return the number of replicas; Ray applies the bounds and delays of ``autoscaling_config``."""
         metrics = context.aggregated_metrics or {}
         return self.num_replicas(metrics.get("open_sessions", {}), metrics.get("answer_ms", {})), {}

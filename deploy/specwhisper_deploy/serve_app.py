@@ -1,8 +1,7 @@
 """Applications for Ray Serve: ``targets``, ``drafts`` and ``gateway``.
 
 Targets and draft servers have a locator. The arguments of an application are the flags of its servers'
-command lines. Each replica runs the server that also runs without Ray; Ray starts, checks, scales and
-replaces replicas.
+command lines. Ray starts, checks, scales and replaces the replicas.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from specwhisper.rpc.health import CHECK_WITHIN_S
 from specwhisper.rpc.serving_options import ListenerOptions
 from specwhisper.settings.command_line import config_from
 from specwhisper.settings.setting import Config
-from specwhisper_deploy.ports import Flags, port_choices
+from specwhisper_deploy.placement import Flags, port_choices
 from specwhisper_deploy.replicas import (
     FREE_PORT,
     DraftLocatorReplica,
@@ -43,8 +42,7 @@ COMMON: dict[str, Any] = {  # options of every deployment
     "health_check_timeout_s": CHECK_WITHIN_S / FAILED_CHECKS,
 }
 LOCATOR_CPUS = {"num_cpus": 0.1}
-# Flags that a locator takes over from its replicas, unless it has its own: how it listens, and which callers
-# it admits.
+# Flags of its replicas that a locator uses unless it has its own: how it listens, and whom it admits.
 SHARED_WITH_LOCATOR = (
     "host",
     "metrics-host",
@@ -112,10 +110,7 @@ class GatewayArguments(Arguments):
 
 
 def targets(args: dict[str, Any]) -> Application:
-    """Build targets of one checkpoint and their locator.
-
-    Use one application for each checkpoint.
-    """
+    """Build targets of one checkpoint and their locator."""
     arguments = TargetsArguments.model_validate(args)
     if arguments.target.get("standby"):
         raise InvalidRequest(
@@ -146,13 +141,11 @@ def drafts(args: dict[str, Any]) -> Application:
 
 
 def gateway(args: dict[str, Any]) -> Application:
-    """Build gateways."""
     flags = GatewayArguments.model_validate(args).gateway
     return Gateway.options(**_options(flags, _first_config(GatewayConfig, flags))).bind(flags)
 
 
 def _locator_flags(replicas: Flags, locator: Flags, server: str) -> Flags:
-    """Return the flags of a locator: those shared with its replicas, and its own."""
     flags = {flag: value for flag, value in replicas.items() if flag in SHARED_WITH_LOCATOR} | locator
     if unknown := flags.keys() - {"port", "metrics-port", *SHARED_WITH_LOCATOR}:
         raise InvalidRequest(
@@ -162,15 +155,13 @@ def _locator_flags(replicas: Flags, locator: Flags, server: str) -> Flags:
 
 
 def _first_config(settings: type[Config], flags: Flags) -> Config:
-    """Read flags with the first port of each range."""
     return config_from(settings, port_choices(flags)[0])
 
 
 def _options(flags: Flags, serving: ListenerOptions) -> dict[str, float]:
     """Return the options of a deployment that depend on its servers' flags.
 
-    Serve kills a replica only after its drain. A node has as many replicas as there are ports, unless these
-    are free ones.
+    Serve kills a replica only after its drain. A node has as many replicas as there are ports to take.
     """
     options = {"graceful_shutdown_timeout_s": serving.drain_timeout_s + STOP_MARGIN_S}
     if serving.port or serving.metrics_port:

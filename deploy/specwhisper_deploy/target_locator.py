@@ -1,14 +1,17 @@
-"""The locator of targets.
+"""The locator of targets: one address at which draft servers find a target with room.
 
-It is one address at which draft servers find a target with room. It returns the target's own
-address; the session is opened there.
+It returns the target's own address; the session is opened there. It asks targets over a Serve handle, where
+messages are bytes and refusals are values.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from google.protobuf.message import Message
 from ray.exceptions import RayError, RayTaskError
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
@@ -21,13 +24,63 @@ from specwhisper.errors import (
     TargetUnavailable,
 )
 from specwhisper.rpc.access import caller
+from specwhisper.wire.status import ERROR_BY_NAME
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
-from specwhisper_deploy.handle_replies import Reply, parse_reply
+
+if TYPE_CHECKING:
+    from specwhisper_target_server.service import VerificationService  # a locator needs no engine
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["Verification"].full_name
 ANSWER_TIMEOUT_S = 2.0  # for all attempts; draft servers wait longer, so that they receive the error
 MAX_ATTEMPTS = 3  # the next target is asked where one refuses, or has not answered in its share of that time
+
+Reply = TypeVar("Reply", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReply:
+    """An error that a target returns instead of a message.
+
+    Serve logs every exception that crosses a handle as a failure, with its traceback.
+    """
+
+    name: str  # its class in specwhisper.errors
+    message: str
+
+
+HandleReply = bytes | ErrorReply
+
+
+async def locate_reply(
+    service: VerificationService, address: str, request: bytes, caller: str
+) -> HandleReply:
+    """Answer ``Locate`` of one of the locator's callers for a target at an address."""
+
+    async def located() -> pb.LocateResponse:
+        response = await service.locate(pb.LocateRequest.FromString(request), caller)
+        response.address = address
+        return response
+
+    return await _reply_of(located())
+
+
+async def describe_reply(service: VerificationService, request: bytes) -> HandleReply:
+    """Answer ``Describe``, which is the same for every caller."""
+    return await _reply_of(service.Describe(pb.DescribeRequest.FromString(request), None))
+
+
+async def _reply_of(answer: Awaitable[Message]) -> HandleReply:
+    try:
+        return (await answer).SerializeToString()
+    except SpecWhisperError as error:
+        return ErrorReply(type(error).__name__, str(error))
+
+
+def _parse_reply(reply: HandleReply, kind: type[Reply]) -> Reply:
+    if isinstance(reply, ErrorReply):
+        raise ERROR_BY_NAME.get(reply.name, SpecWhisperError)(reply.message)
+    return kind.FromString(reply)
 
 
 class TargetLocatorService(verification_pb2_grpc.VerificationServicer):
@@ -36,7 +89,7 @@ class TargetLocatorService(verification_pb2_grpc.VerificationServicer):
     Parameters
     ----------
     targets : the deployment; its router picks the replica that answers.
-    timeout_s : seconds that all attempts may take.
+    timeout_s : limit for all attempts together.
     """
 
     def __init__(self, targets: DeploymentHandle, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
@@ -44,7 +97,6 @@ class TargetLocatorService(verification_pb2_grpc.VerificationServicer):
         self._timeout_s = timeout_s
 
     async def Locate(self, request: pb.LocateRequest, context: Any) -> pb.LocateResponse:
-        """Return a target that has room, with a lease for a session there."""
         args = request.SerializeToString(), caller.get()
         return await self._call_with_retries(pb.LocateResponse, self._targets.locate, *args)
 
@@ -54,14 +106,12 @@ class TargetLocatorService(verification_pb2_grpc.VerificationServicer):
         return await self._call_with_retries(pb.DescribeResponse, self._targets.describe, args)
 
     async def Verify(self, requests: Any, context: Any) -> None:
-        """Refuse: sessions do not pass through the locator."""
         raise InvalidRequest(
             "This address is a locator of targets: call Locate, and open the session at the address in its "
             "response."
         )
 
     async def Share(self, requests: Any, context: Any) -> None:
-        """Refuse: streams are shared by sessions at one target."""
         await self.Verify(requests, context)
 
     async def _call_with_retries(self, kind: type[Reply], method: Any, *args: Any) -> Reply:
@@ -96,7 +146,7 @@ class TargetLocatorService(verification_pb2_grpc.VerificationServicer):
     async def _call(self, kind: type[Reply], method: Any, *args: Any) -> Reply:
         response = method.remote(*args)
         try:
-            return parse_reply(await response, kind)
+            return _parse_reply(await response, kind)
         except asyncio.CancelledError:
             response.cancel()
             raise

@@ -6,11 +6,8 @@ import sys
 from importlib import import_module
 
 import typer
-from transformers.utils import logging
 
-from specwhisper.errors import SpecWhisperError
-
-PROGRAMS = ("ladder", "crowd", "steps", "threads", "batching", "memory", "sizing", "draft-server")
+PROGRAMS = ("ladder", "crowd", "steps", "threads", "memory", "sizing", "draft-server")
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -23,14 +20,10 @@ def capacity() -> None:
 def main() -> None:
     """Run a program; only that one is imported, since one of them measures its own memory."""
     asked = sys.argv[1] if len(sys.argv) > 1 else ""
-    for program in [asked] if asked in PROGRAMS else PROGRAMS:
-        name = program.replace("-", "_")
-        app.command(program)(getattr(import_module(f"experiments.capacity.{name}"), name))
-    logging.set_verbosity_error()
-    try:
-        app()
-    except SpecWhisperError as error:
-        sys.exit(f"experiments.capacity: {error}")
+    for name in [asked] if asked in PROGRAMS else PROGRAMS:
+        attribute = name.replace("-", "_")
+        app.command(name)(getattr(import_module(f"experiments.capacity.{attribute}"), attribute))
+    app()
 
 
 if __name__ == "__main__":

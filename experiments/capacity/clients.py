@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.common.bench.clock import sleep_until
 from experiments.common.replay.model import ReplayDraft
 from experiments.common.replay.trace import Trace
 from specwhisper.options import DecodingOptions
@@ -106,7 +105,7 @@ async def run_clients(load: Load, trace: Trace, recordings: Sequence[Spoken]) ->
 
     async def client(number: int) -> None:
         random = np.random.default_rng((load.seed, number))
-        await sleep_until(random.uniform(load.start_s, load.begin_s))
+        await asyncio.sleep(random.uniform(load.start_s, load.begin_s) - time.monotonic())
         for index in cycle(random.permutation(len(recordings))):
             spoken = recordings[index]
             request = SessionRequest(spoken.options, DraftLength(load.mode, load.gamma))
@@ -129,9 +128,9 @@ async def run_clients(load: Load, trace: Trace, recordings: Sequence[Spoken]) ->
 
     tasks = [asyncio.create_task(client(number)) for number in load.numbers]
     try:
-        await sleep_until(load.begin_s)
+        await asyncio.sleep(load.begin_s - time.monotonic())
         before, cpu_s = totals(), time.process_time()
-        await sleep_until(load.end_s)
+        await asyncio.sleep(load.end_s - time.monotonic())
         counts.cpu_s = time.process_time() - cpu_s
         spent = (totals() - before).tolist()
         counts.num_tokens, counts.num_passes, counts.num_verifying = spent[:3]

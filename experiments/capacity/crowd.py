@@ -14,10 +14,9 @@ import typer
 from rich.progress import track
 from rich.table import Table
 
-from experiments.capacity.conclusion import conclude
 from experiments.capacity.recited import PROBES, RECITED, RecitedDraft, RecitedSettings, serve_recited
-from experiments.common.bench.options import Check, JsonFile, Quick, Seed, parse_levels
-from experiments.common.bench.report import Bar, open_console
+from experiments.common.bench.program import Program, Rounds, parse_levels, program
+from experiments.common.bench.report import Bar
 from experiments.common.bench.stats import spread
 from experiments.common.servers.forked import ForkedServer
 from experiments.common.servers.processes import first_two_cores, on_cores
@@ -65,29 +64,26 @@ class Figures:
 MEASURED = tuple(field.name for field in fields(Figures))[3:]
 
 
+@program
 def crowd(
+    given: Program,
     sessions: Annotated[str, typer.Option(help="Numbers of sessions.")] = "8,32,64,128",
     pass_ms: Annotated[str, typer.Option(help="Times of a forward pass, in ms.")] = "1,4",
     period: Annotated[float, typer.Option(min=0.5, help="Seconds that are measured.")] = 3.0,
-    rounds: Annotated[int, typer.Option(min=1, help="How often everything is repeated.")] = 5,
-    quick: Quick = False,
-    seed: Seed = 0,
-    json: JsonFile = None,
-    check: Check = False,
+    rounds: Rounds = 5,
 ) -> None:
     """Run sessions on a server whose model only sleeps; count processor time.
 
     Each session receives a commit in every forward pass and answers it with a block of candidates. The server
     has a core, clients and drafts another. The sessions of a draft server share a stream, but for its first.
     """
-    console = open_console()
     levels, passes = parse_levels(sessions), [float(word) for word in pass_ms.split(",")]
-    if quick:
+    if given.quick:
         levels, passes, period, rounds = (8, 64), [1.0], 2.0, 2
     arms = [(where, n, ms) for where in NUM_SHARED for n in levels for ms in passes]
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(given.seed)
     runs: list[Figures] = []
-    for _ in track(range(rounds), console=console, transient=True):
+    for _ in track(range(rounds), console=given.console, transient=True):
         for index in random.permutation(len(arms)):
             runs.append(asyncio.run(measure(*arms[int(index)], period)))
     table = Table(
@@ -114,9 +110,8 @@ def crowd(
         ]
         for what, key, bound in judged:
             bars.append(Bar(f"{what}, {name}", found[key].median, bound, f"{found[key]:.2f}"))
-    console.print(table)
-    figures = {"runs": [asdict(run) for run in runs]}
-    conclude(bars, figures, {"target": "recited"}, console, json=json, check=check)
+    given.console.print(table)
+    given.end({"target": "recited"}, {"runs": [asdict(run) for run in runs]}, bars)
 
 
 async def measure(where: str, num_sessions: int, pass_ms: float, period_s: float) -> Figures:

@@ -8,9 +8,8 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from statistics import median
-from tempfile import NamedTemporaryFile, TemporaryDirectory
+from tempfile import NamedTemporaryFile
 from typing import Annotated
 
 import numpy as np
@@ -18,10 +17,9 @@ import soundfile
 import typer
 from rich.table import Table
 
-from experiments.capacity.conclusion import conclude
 from experiments.common.audio.samples import Sample, load_samples
-from experiments.common.bench.options import Audio, Check, JsonFile, Quick, Seed
-from experiments.common.bench.report import Bar, open_console
+from experiments.common.bench.program import Audio, Program, program
+from experiments.common.bench.report import Bar
 from experiments.common.models.checkpoints import save_checkpoint
 from experiments.common.models.published import PUBLISHED
 from experiments.common.servers.processes import available_cores, running_process
@@ -47,27 +45,23 @@ class Footprint:
     start_s: list[float]
 
 
+@program
 def draft_server(
+    given: Program,
     audio: Audio = None,
     starts: Annotated[int, typer.Option(min=1, help="How often each server is started.")] = 5,
-    quick: Quick = False,
-    seed: Seed = 0,
-    json: JsonFile = None,
-    check: Check = False,
 ) -> None:
     """Measure a draft server on one core that holds eight sessions, after it has drafted for one.
 
     It runs the demo's draft, then a model of tiny's shape with random weights in int8.
     """
-    console = open_console()
-    sample, starts = load_samples(audio)[0], 2 if quick else starts
-    with TemporaryDirectory() as name:
-        folder = str(save_checkpoint(replace(PUBLISHED["tiny"], seed=seed), Path(name) / "tiny"))
-        tiny = ("--draft-model", folder, "--dtype", "int8", "--cut-windows")
-        footprints = [
-            measure(DEMO, "demo-target", ("--draft-model", DEMO), sample, None, starts),
-            measure(INT8, folder, tiny, sample, MAX_TOKENS, starts),
-        ]
+    sample, starts = load_samples(audio)[0], given.choose(2, starts)
+    folder = str(save_checkpoint(replace(PUBLISHED["tiny"], seed=given.seed), given.folder / "tiny"))
+    tiny = ("--draft-model", folder, "--dtype", "int8", "--cut-windows")
+    footprints = [
+        measure(DEMO, "demo-target", ("--draft-model", DEMO), sample, None, starts),
+        measure(INT8, folder, tiny, sample, MAX_TOKENS, starts),
+    ]
     table = Table("draft server, one session used", "MB resident", "s to start")
     bars = []
     for each in footprints:
@@ -76,9 +70,8 @@ def draft_server(
         shown = f"{each.resident_mb:.0f}"
         bars.append(Bar(f"{each.name}, MB resident", each.resident_mb, MAX_MB[each.name], shown))
         bars.append(Bar(f"{each.name}, s to start", seconds, MAX_START_S, f"{seconds:.2f}"))
-    console.print(table)
-    figures = {"footprints": [asdict(each) for each in footprints]}
-    conclude(bars, figures, {"drafts": [DEMO, INT8]}, console, json=json, check=check)
+    given.console.print(table)
+    given.end({"drafts": [DEMO, INT8]}, {"footprints": [asdict(each) for each in footprints]}, bars)
 
 
 def measure(

@@ -6,10 +6,10 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from itertools import product
+from math import ceil, floor
 from random import Random
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import numpy as np
@@ -18,13 +18,10 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.capacity.clients import Counts, Load, Spoken, run_clients
-from experiments.capacity.conclusion import conclude
-from experiments.capacity.expectation import PassTimes, amdahl, predicted_gain, sizes_around
 from experiments.capacity.target import TargetSettings, Usage, pass_times_s, serve_target
 from experiments.common.audio.samples import Sample, load_samples
-from experiments.common.bench.clock import sleep_until
-from experiments.common.bench.options import Audio, Check, Draft, JsonFile, Quick, Seed, Target, parse_levels
-from experiments.common.bench.report import Bar, open_console
+from experiments.common.bench.program import Audio, Draft, Program, Rounds, Target, parse_levels, program
+from experiments.common.bench.report import Bar
 from experiments.common.bench.stats import ratio_of_medians, spread
 from experiments.common.replay.record import record
 from experiments.common.replay.trace import Trace
@@ -41,6 +38,9 @@ OPTIONS = DecodingOptions.greedy(language="en")
 LEAD_S = 1.0  # from the command to the first client: the clients before are gone
 JUDGED_SESSIONS = 8
 OF_PREDICTED, OF_ALLOWED = 0.92, 0.9  # the bars
+PassTimes = Mapping[
+    tuple[int, int], float
+]  # seconds of a forward pass, by its sessions and the tokens of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Outcome:
         return {"load": load, **asdict(self.counts), "usage": asdict(self.usage), **derived}
 
 
-Rounds = Mapping[tuple[Mode, int], Sequence[Outcome]]
+Outcomes = Mapping[tuple[Mode, int], Sequence[Outcome]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,9 @@ class Gain:
         )
 
 
+@program
 def ladder(
+    given: Program,
     sessions: Annotated[
         str | None, typer.Option(metavar="N,N,...", help=f"Numbers of clients. [default: {LEVELS}]")
     ] = None,
@@ -135,12 +137,8 @@ def ladder(
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
     audio: Audio = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Measurements of each throughput.")] = 3,
+    rounds: Rounds = 3,
     period: Annotated[float, typer.Option(min=1, help="Duration of a measurement, in s.")] = 15.0,
-    quick: Quick = False,
-    seed: Seed = 0,
-    json: JsonFile = None,
-    check: Check = False,
 ) -> None:
     """Add clients to one target, each of which sends whole recordings one after the other.
 
@@ -148,33 +146,30 @@ def ladder(
     one would, so that only the target, on the first core, is measured. Every text is compared with what the
     target alone wrote.
     """
-    console = open_console()
-    levels = parse_levels(sessions or (QUICK_LEVELS if quick else LEVELS))
-    modes = tuple(dict.fromkeys(mode or (QUICK_MODES if quick else MODES)))
+    levels = parse_levels(sessions or given.choose(QUICK_LEVELS, LEVELS))
+    modes = tuple(dict.fromkeys(mode or given.choose(QUICK_MODES, MODES)))
     samples = load_samples(audio)
-    if quick:
+    if given.quick:
         samples, rounds, period = [sample for sample in samples if sample.fits_one_window][:2], 2, 5.0
     target_core, clients_core = first_two_cores()
-    console.print("Recording the pair's text ...")
+    given.print("Recording the pair's text ...")
     limit_threads(1)  # two threads on one core would wait for each other
     trace = record(samples, target=target, draft=draft, options=[OPTIONS])
-    with TemporaryDirectory() as folder, on_cores([clients_core]):
-        path = Path(folder) / "trace.json"
-        trace.save(path)
-        servers = [TargetSettings(path, decoding_only, number, target_core) for number in levels]
+    with on_cores([clients_core]):
+        servers = [TargetSettings(trace, decoding_only, number, target_core) for number in levels]
         recordings = spoken(trace, samples)
-        taken = asyncio.run(measure(servers, modes, trace, recordings, rounds, period, seed, console))
+        taken = asyncio.run(measure(servers, modes, trace, recordings, rounds, period, given))
     times: PassTimes = {}
     memory, gains = [memory_line(taken)], list[Gain]()
     if sizes := sizes_needed(taken):
         with on_cores([target_core]):
             times, slot_bytes = pass_times_s(trace, samples[0], sizes)
         memory.append(f"Memory of a slot, by its tensors: {slot_bytes / 1e6:.1f} MB")
-        gains = [gain_of(taken, *key, times, seed=seed) for key in split_of(taken)]
+        gains = [gain_of(taken, *key, times, seed=given.seed) for key in split_of(taken)]
     what = f"{target}{', decoding only' if decoding_only else ''}"
-    print_table(taken, f"{what}, one core for the target", console)
+    print_table(taken, f"{what}, one core for the target", given.console)
     for line in [*filter(None, memory), *map(str, gains)]:
-        console.print(line, highlight=False, soft_wrap=True)
+        given.print(line)
     every = [outcome for outcomes in taken.values() for outcome in outcomes]
     figures = {
         "cores": {"target": target_core, "clients": clients_core},
@@ -186,7 +181,42 @@ def ladder(
     }
     wrong = sorted({line for each in every for line in (*each.counts.differences, *each.counts.failures)})
     models = {"target": what, "draft": "free", "text of": [target, draft]}
-    conclude(find_bars(gains), figures, models, console, json=json, check=check, wrong=wrong)
+    given.end(models, figures, find_bars(gains), wrong)
+
+
+def sizes_around(batch_size: float, width: float) -> list[tuple[int, int]]:
+    """Return the sizes to time, from which others are interpolated."""
+    wholes = ([max(1, floor(value)), max(1, ceil(value))] for value in (batch_size, width))
+    return sorted(set(product(*wholes)))
+
+
+def pass_s(times: PassTimes, batch_size: float, width: float) -> float:
+    """Interpolate the time of a forward pass between the sizes around it."""
+    return sum(
+        _weight(batch_size, batch) * _weight(width, tokens) * times[batch, tokens]
+        for batch, tokens in sizes_around(batch_size, width)
+    )
+
+
+def _weight(value: float, whole: int) -> float:
+    return max(0.0, 1 - abs(max(1.0, value) - whole))
+
+
+def predicted_gain(times: PassTimes, batch_size: float, num_yielded: float, width: float) -> float:
+    """Return ``E t(B, 1) / t(B, 1 + gamma)``: the gain of candidates in tokens per time.
+
+    Parameters
+    ----------
+    batch_size : sessions in a forward pass.
+    num_yielded : tokens of a session from a forward pass with candidates.
+    width : candidates of a session in such a pass.
+    """
+    return num_yielded * pass_s(times, batch_size, 1) / pass_s(times, batch_size, 1 + width)
+
+
+def amdahl(gain: float, fixed_share: float) -> float:
+    """Return the overall gain from a gain on all but a share of the work."""
+    return 1 / ((1 - fixed_share) / gain + fixed_share)
 
 
 def spoken(trace: Trace, samples: Sequence[Sample]) -> list[Spoken]:
@@ -212,11 +242,10 @@ async def measure(
     recordings: Sequence[Spoken],
     rounds: int,
     period_s: float,
-    seed: int,
-    console: Console,
-) -> Rounds:
+    given: Program,
+) -> Outcomes:
     """Measure each level on a server with as many slots, in rounds with the modes in random order."""
-    random = Random(seed)
+    random = Random(given.seed)
     taken: dict[tuple[Mode, int], list[Outcome]] = {
         (mode, settings.num_slots): [] for settings in servers for mode in modes
     }
@@ -226,11 +255,11 @@ async def measure(
         begin_s = start_s + period_s / 2
         end_s = begin_s + period_s
         numbers = range(num_sessions)
-        load = Load(server.address, mode, numbers, None, seed + number, start_s, begin_s, end_s)
+        load = Load(server.address, mode, numbers, None, given.seed + number, start_s, begin_s, end_s)
         running = asyncio.create_task(run_clients(load, trace, recordings))
-        await sleep_until(begin_s)
+        await asyncio.sleep(begin_s - time.monotonic())
         before = await server.probe(*Usage.__slots__)
-        await sleep_until(end_s)
+        await asyncio.sleep(end_s - time.monotonic())
         after = await server.probe(*Usage.__slots__, "resident_bytes")
         resident_mb = after.pop("resident_bytes") / 1e6
         usage = Usage(**after) - Usage(**before)
@@ -242,7 +271,7 @@ async def measure(
             await server.ready()
             for number in range(rounds):
                 for mode in random.sample(modes, len(modes)):
-                    console.print(f"{settings.num_slots} sessions, round {number + 1}: {mode}", style="dim")
+                    given.print(f"{settings.num_slots} sessions, round {number + 1}: {mode}", style="dim")
                     outcome = await run(server, mode, settings.num_slots, number)
                     taken[mode, settings.num_slots].append(outcome)
         finally:
@@ -250,12 +279,12 @@ async def measure(
     return taken
 
 
-def split_of(rounds: Rounds) -> list[tuple[Mode, int]]:
+def split_of(rounds: Outcomes) -> list[tuple[Mode, int]]:
     """Return the measured modes with drafts, where target-only was measured too."""
     return [(mode, n) for mode, n in rounds if mode.drafts and (Mode.TARGET_ONLY, n) in rounds]
 
 
-def sizes_needed(rounds: Rounds) -> list[tuple[int, int]]:
+def sizes_needed(rounds: Outcomes) -> list[tuple[int, int]]:
     """Return the sizes, as (sessions, tokens of each), whose times predict the gains."""
     sizes: set[tuple[int, int]] = set()
     for mode, number in split_of(rounds):
@@ -267,7 +296,7 @@ def sizes_needed(rounds: Rounds) -> list[tuple[int, int]]:
     return sorted(sizes)
 
 
-def gain_of(rounds: Rounds, mode: Mode, num_sessions: int, times: PassTimes, *, seed: int) -> Gain:
+def gain_of(rounds: Outcomes, mode: Mode, num_sessions: int, times: PassTimes, *, seed: int) -> Gain:
     """Compare a mode with target-only, round by round."""
     split, alone = rounds[mode, num_sessions], rounds[Mode.TARGET_ONLY, num_sessions]
 
@@ -310,7 +339,7 @@ def find_bars(gains: Sequence[Gain]) -> list[Bar]:
     return bars
 
 
-def memory_line(rounds: Rounds) -> str:
+def memory_line(rounds: Outcomes) -> str:
     """Describe the memory of one more session: the slope over all levels."""
     points = [(one.num_sessions, one.resident_mb) for outcomes in rounds.values() for one in outcomes]
     numbers, resident_mb = zip(*points, strict=True)
@@ -319,7 +348,7 @@ def memory_line(rounds: Rounds) -> str:
     return f"Memory of one more session: {np.polyfit(numbers, resident_mb, 1)[0]:.1f} MB"
 
 
-def print_table(rounds: Rounds, title: str, console: Console) -> None:
+def print_table(rounds: Outcomes, title: str, console: Console) -> None:
     """Print the throughput, and where the time goes in the middle round."""
     columns = ("sessions", "tokens/s (quartiles)", "/ target-only", "tokens/pass", "sessions/forward")
     table = Table("mode", *columns, "target", "encoder", "clients", "MB", title=title)

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import numpy as np
@@ -18,10 +17,9 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from experiments.capacity.conclusion import conclude
 from experiments.common.audio.samples import Sample, load_samples
-from experiments.common.bench.options import Audio, Check, Draft, JsonFile, Quick, Seed, Target
-from experiments.common.bench.report import Bar, open_console
+from experiments.common.bench.program import Audio, Draft, Program, Target, program
+from experiments.common.bench.report import Bar
 from experiments.common.servers.processes import available_cores, running_process
 from experiments.common.servers.usage import resident_mb
 from specwhisper.api.speculative import SpeculativeWhisper
@@ -51,15 +49,13 @@ class Process:
         return [each_mb for at_s, each_mb in pairs if at_s >= SETTLED_S]
 
 
+@program
 def memory(
+    given: Program,
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
     audio: Audio = None,
     hours: Annotated[float, typer.Option(min=0.05, help="Length of the recording.")] = 2.0,
-    quick: Quick = False,
-    seed: Seed = 0,
-    json: JsonFile = None,
-    check: Check = False,
 ) -> None:
     """Transcribe one long file, made of the samples in random order, and watch the memory of each process.
 
@@ -67,11 +63,9 @@ def memory(
     process. After the first minute of audio each stays within 5 % of its median memory. The target
     alone transcribes the same file through the servers, and all texts are compared.
     """
-    console = open_console()
-    cores = available_cores()
+    cores, path = available_cores(), given.folder / "long.flac"
+    length_s = write_long(path, load_samples(audio), 3600 * given.choose(QUICK_HOURS, hours), given.seed)
     with ExitStack() as stack:
-        path = Path(stack.enter_context(TemporaryDirectory())) / "long.flac"
-        length_s = write_long(path, load_samples(audio), 3600 * (QUICK_HOURS if quick else hours), seed)
         served = stack.enter_context(
             running_process("specwhisper_target_server", "--model", target, cores=cores[:1])
         )
@@ -80,7 +74,7 @@ def memory(
             running_process("specwhisper_draft_server", *arguments, cores=cores[-1:])
         )
         columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
-        progress = stack.enter_context(Progress(*columns, console=console))
+        progress = stack.enter_context(Progress(*columns, console=given.console))
 
         def noting(name: str, processes: Sequence[Process]) -> Callable[[float], None]:
             task = progress.add_task(name, total=length_s)
@@ -120,7 +114,7 @@ def memory(
         up, down = max(mb) / median(mb) - 1, 1 - min(mb) / median(mb)
         name = f"memory of {process.name} around its median"
         bars.append(Bar(name, max(up, down), BOUND, f"+{up:.1%}, -{down:.1%}"))
-    console.print(table)
+    given.console.print(table)
     figures = {
         "length_s": length_s,
         "num_tokens": len(alone),
@@ -129,8 +123,7 @@ def memory(
         },
     }
     wrong = [f"{num_different} texts differ from target-only"] if num_different else []
-    models = {"target": target, "draft": draft}
-    conclude(bars, figures, models, console, json=json, check=check, wrong=wrong)
+    given.end({"target": target, "draft": draft}, figures, bars, wrong)
 
 
 def write_long(path: Path, samples: Sequence[Sample], length_s: float, seed: int) -> float:

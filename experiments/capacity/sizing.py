@@ -18,7 +18,6 @@ from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.options import MAX_HINT_BYTES
 from specwhisper.speculation.hints.given import MAX_TOKENS
 from specwhisper.transcription.hints.session import HintBuilder
-from specwhisper.types import CROSS_CACHES
 
 SHAPES = PUBLISHED | {"distil-large-v3": replace(PUBLISHED["large-v3"], decoder_layers=2)}
 GIB = 2**30
@@ -35,9 +34,6 @@ def sizing(
         list[float] | None, typer.Option(help="Memory in GiB. [default: 16, 24, 48, 80, 141]")
     ] = None,
     dtype: Annotated[str, typer.Option(help=f"Of {', '.join(BYTES)}.")] = "float16",
-    cross_cache: Annotated[
-        str | None, typer.Option(help=f"As the target's: {' or '.join(CROSS_CACHES)}.")
-    ] = None,
     reserve: Annotated[float, typer.Option(help="GiB for everything but weights and slots.")] = 3.0,
 ) -> None:
     """Print a table in Markdown, and what the longest hint takes."""
@@ -45,12 +41,9 @@ def sizing(
     print("| model | weights, MB | a slot, MB |", *(f"{size:g} GiB |" for size in sizes))
     print("|---|---|---|" + "---|" * len(sizes))
     for name, shape in SHAPES.items():
-        held = [
-            num_sessions(size * GIB, shape, dtype, cross_cache, reserved_bytes=reserve * GIB)
-            for size in sizes
-        ]
+        held = [num_sessions(size * GIB, shape, dtype, reserved_bytes=reserve * GIB) for size in sizes]
         weights_mb = num_weights(shape) * BYTES[dtype] / 1e6
-        slot_mb = slot_bytes(shape, dtype, cross_cache) / 1e6
+        slot_mb = slot_bytes(shape, dtype) / 1e6
         print(f"| {name} | {weights_mb:,.0f} | {slot_mb:.1f} |", *(f"{n:,} |" for n in held))
     hint = measure_hint()
     print(
@@ -74,27 +67,16 @@ def num_weights(shape: Shape) -> int:
     return encoder + words + positions + shape.decoder_layers * decoder_layer + norm
 
 
-def slot_bytes(shape: Shape, dtype: str, cross_cache: str | None = None) -> int:
-    """Return a session's memory: keys and values of its tokens and of its encoded window.
-
-    Parameters
-    ----------
-    cross_cache : a type of one byte in which the latter are kept, with a scale of two for each head.
-    """
-    number = BYTES[dtype]
-    token_bytes = shape.max_target_positions * shape.d_model * number
-    window_bytes = AUDIO_POSITIONS * shape.d_model * number
-    if cross_cache is not None:
-        window_bytes = AUDIO_POSITIONS * (shape.d_model + 2 * shape.heads)
-    return 2 * (token_bytes + window_bytes) * shape.decoder_layers
+def slot_bytes(shape: Shape, dtype: str) -> int:
+    """Return a session's memory: keys and values of its tokens and of its encoded window."""
+    position_bytes = shape.d_model * BYTES[dtype]
+    return 2 * (shape.max_target_positions + AUDIO_POSITIONS) * position_bytes * shape.decoder_layers
 
 
-def num_sessions(
-    memory_bytes: float, shape: Shape, dtype: str, cross_cache: str | None = None, *, reserved_bytes: float
-) -> int:
+def num_sessions(memory_bytes: float, shape: Shape, dtype: str, *, reserved_bytes: float) -> int:
     """Return the number of sessions that fit beside the weights; one slot is for padding."""
     free = memory_bytes - reserved_bytes - num_weights(shape) * BYTES[dtype]
-    return max(0, int(free // slot_bytes(shape, dtype, cross_cache)) - 1)
+    return max(0, int(free // slot_bytes(shape, dtype)) - 1)
 
 
 class HintMemory(NamedTuple):

@@ -5,23 +5,27 @@ from __future__ import annotations
 import gc
 import time
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated
+from typing import Annotated, Any, Protocol
 
 import numpy as np
+import torch
 import typer
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from transformers import WhisperConfig, WhisperForConditionalGeneration
+from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutput
 
-from experiments.capacity.conclusion import conclude
-from experiments.capacity.decoders import Ours, Subject, Transformers
 from experiments.capacity.floor import Machine, floor_s, measure_machine
-from experiments.common.bench.options import Check, JsonFile, Quick, Seed
-from experiments.common.bench.report import Bar, open_console
+from experiments.common.bench.program import Program, Rounds, program
+from experiments.common.bench.report import Bar
 from experiments.common.bench.stats import ratio_of_medians, spread
 from experiments.common.models.checkpoints import build_checkpoint
 from experiments.common.models.published import PUBLISHED
 from specwhisper.errors import InvalidRequest
+from specwhisper.model.backends import open_backend
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.onnx.rounding import sums_bytes_exactly
 from specwhisper.model.threads import limit_threads, num_threads
 
@@ -31,6 +35,59 @@ TOGETHER = ((8, 1), (8, 5))
 PRECISIONS = ("float32", "bfloat16", *(("int8",) if sums_bytes_exactly() else ()))
 THEIRS = "transformers"
 STEPS = 8  # in a row: a server steps one model again and again
+
+
+class Subject(Protocol):
+    """A decoder that holds some tokens in each of its slots."""
+
+    def step(self, rows: int, width: int) -> None:
+        """Append tokens to the first slots, score each, and roll back."""
+
+
+class Ours:
+    """Slots of a checkpoint in the library that serves its dtype on a CPU."""
+
+    def __init__(self, checkpoint: Checkpoint, *, slots: int, held: int) -> None:
+        self._backend = open_backend(checkpoint, slots)
+        self._held = held
+        sizes = checkpoint.sizes
+        shape = slots, sizes.num_mel_bins, 2 * sizes.max_source_positions
+        noise = np.random.default_rng(0).standard_normal(shape, np.float32)
+        with self._backend.inference():
+            self._backend.encode(list(enumerate(noise)))
+            self._backend.append(range(slots), [[1] * held] * slots, [1] * slots)
+
+    def step(self, rows: int, width: int) -> None:
+        with self._backend.inference():
+            self._backend.append(range(rows), [[1] * width] * rows, [width] * rows)
+        for slot in range(rows):
+            self._backend.rollback(slot, self._held)
+
+
+class Transformers:
+    """The same weights in transformers, float32, as ``generate`` steps them."""
+
+    def __init__(self, model: WhisperForConditionalGeneration, *, held: int) -> None:
+        self._model = model
+        self._held = held
+        config: WhisperConfig = model.config
+        self._encoded = BaseModelOutput(torch.randn(1, config.max_source_positions, config.d_model))
+        self._cache: Any = EncoderDecoderCache(DynamicCache(config=config), DynamicCache(config=config))
+        self._run(held)
+
+    @torch.inference_mode()
+    def _run(self, width: int) -> None:
+        self._model(
+            encoder_outputs=self._encoded,
+            decoder_input_ids=torch.ones(1, width, dtype=torch.long),
+            cache=self._cache,
+            use_cache=True,
+        )
+
+    def step(self, rows: int, width: int) -> None:
+        assert rows == 1
+        self._run(width)
+        self._cache.crop(-width)
 
 
 @dataclass(slots=True)
@@ -45,17 +102,15 @@ class Row:
     seconds: list[float] = field(default_factory=list)
 
 
+@program
 def steps(
+    given: Program,
     shape: Annotated[
         list[str] | None,
         typer.Option(help=f"Of {', '.join(PUBLISHED)}; repeat for more. [default: tiny, small]"),
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="How often everything is repeated.")] = 7,
+    rounds: Rounds = 7,
     threads: Annotated[int | None, typer.Option(min=1, help="Of every pass. [default: all cores]")] = None,
-    quick: Quick = False,
-    seed: Seed = 0,
-    json: JsonFile = None,
-    check: Check = False,
 ) -> None:
     """Time passes of decoders with random weights of true shape, in turns, in every precision.
 
@@ -63,25 +118,21 @@ def steps(
     floor is what must be read and computed at the speed that this machine reaches at best; the audio's
     encoder is not part of it.
     """
-    console = open_console()
     if unknown := set(shape or ()) - set(PUBLISHED):
         raise InvalidRequest(f"There is no shape '{min(unknown)}': choose from {', '.join(PUBLISHED)}.")
     if threads is not None:
         limit_threads(threads)
-    rounds = 3 if quick else rounds
-    machine = measure_machine()
-    console.print(
+    rounds, machine = given.choose(3, rounds), measure_machine()
+    given.print(
         f"{num_threads()} threads read {machine.bytes_per_s / 1e9:.1f} GB/s and do "
-        + ", ".join(f"{ops / 1e9:.0f} Gop/s in {dtype}" for dtype, ops in machine.ops_per_s.items()),
-        highlight=False,
+        + ", ".join(f"{ops / 1e9:.0f} Gop/s in {dtype}" for dtype, ops in machine.ops_per_s.items())
     )
     table: list[Row] = []
     for name in shape or ("tiny", "small"):
-        table += measure_shape(name, machine, rounds, seed, console)
-    print_table(table, seed, console)
+        table += measure_shape(name, machine, rounds, given.seed, given.console)
+    print_table(table, given.seed, given.console)
     figures = {"threads": num_threads(), "floor": asdict(machine), "rows": [asdict(row) for row in table]}
-    models = {"weights": "random", "held_tokens": HELD}
-    conclude(find_bars(table, seed), figures, models, console, json=json, check=check)
+    given.end({"weights": "random", "held_tokens": HELD}, figures, find_bars(table, given.seed))
 
 
 def measure_shape(name: str, machine: Machine, rounds: int, seed: int, console: Console) -> list[Row]:

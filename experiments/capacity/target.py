@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from statistics import mean, median
 
 from experiments.common.audio.samples import Sample
-from experiments.common.replay.model import EncodeOnceModel, ReplayTarget
+from experiments.common.replay.model import ReplayTarget
 from experiments.common.replay.trace import Trace
 from experiments.common.servers.forked import Probes
 from experiments.common.servers.usage import resident_mb
@@ -20,7 +19,7 @@ from specwhisper.audio.recording import Recording
 from specwhisper.engine.process import prepare_process
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.choosing import Row, Scores
-from specwhisper.model.model import Model
+from specwhisper.model.model import Model, WhisperModel
 from specwhisper.rpc.serving import serve
 from specwhisper.types import AudioChunk, Limits
 from specwhisper_target_server.config import TargetConfig
@@ -66,16 +65,27 @@ class Usage:
         return self.encode_ns / max(1, self.cpu_ns)
 
 
-class MeteredModel(EncodeOnceModel):
-    """A model on one thread that counts its forward passes and encodings, by the names of :class:`Usage`."""
+class MeteredModel(WhisperModel):
+    """A model on one thread that counts its forward passes and encodings, by the names of :class:`Usage`.
+
+    Parameters
+    ----------
+    encode_once : whether each slot keeps its first window, so that later encodings take no time.
+    """
 
     def __init__(self, checkpoint: Checkpoint, num_slots: int, *, encode_once: bool) -> None:
-        super().__init__(checkpoint, num_slots, encode_once=encode_once)
+        super().__init__(checkpoint, num_slots)
         self.totals = Counter[str]()
+        self._encode_once = encode_once
+        self._is_encoded = [False] * num_slots
 
-    def encode_anew(self, slot: int, recording: Recording, start_frame: int) -> None:
+    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
+        if self._encode_once and self._is_encoded[slot]:
+            self.rollback(slot, 0)
+            return
+        self._is_encoded[slot] = True
         started_ns = time.thread_time_ns()
-        super().encode_anew(slot, recording, start_frame)
+        super().encode(slot, recording, start_frame)
         self.totals["encode_ns"] += time.thread_time_ns() - started_ns
         self.totals["num_encodings"] += 1
 
@@ -98,7 +108,7 @@ class TargetSettings:
     decodes_only : whether each slot encodes only its first window, and the trace is replayed.
     """
 
-    trace: Path
+    trace: Trace
     decodes_only: bool
     num_slots: int
     core: int
@@ -106,7 +116,7 @@ class TargetSettings:
 
 async def serve_target(settings: TargetSettings, probes: Probes) -> None:
     """Serve until a signal; each probe is a running total."""
-    trace = Trace.load(settings.trace)
+    trace = settings.trace
     limits = Limits(max_sessions=settings.num_slots)
     config = TargetConfig(limits=limits, port=0, drain_timeout_s=0.0)
     prepare_process(config.device, 1, (settings.core,))

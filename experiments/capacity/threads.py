@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from rich.progress import track
 from rich.table import Table
 
-from experiments.capacity.conclusion import conclude
 from experiments.common.audio.samples import Sample, load_samples
-from experiments.common.bench.options import Audio, Check, Draft, JsonFile, Quick, Seed, Target
-from experiments.common.bench.report import Bar, open_console
+from experiments.common.bench.program import Audio, Draft, Program, Rounds, Target, program
+from experiments.common.bench.report import Bar
 from experiments.common.bench.stats import ratio_of_medians, spread
 from specwhisper import SpeculativeWhisper
 from specwhisper.model.threads import num_threads as threads_of_model
@@ -38,33 +37,30 @@ class Arm:
     num_wrong: int = 0
 
 
+@program
 def threads(
+    given: Program,
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
     num_threads: Annotated[int, typer.Option("--threads", min=2, help="Threads with a call each.")] = 16,
     num_recordings: Annotated[int, typer.Option("--recordings", min=2, help="Recordings of a round.")] = 200,
-    rounds: Annotated[int, typer.Option(min=1, help="How often everything is repeated.")] = 3,
+    rounds: Rounds = 3,
     audio: Audio = None,
-    quick: Quick = False,
-    seed: Seed = 0,
-    json: JsonFile = None,
-    check: Check = False,
 ) -> None:
     """Transcribe the same short recordings by one thread, one after the other, and by many threads at once.
 
     The recordings are cuts of 1 to 5 s of the bundled samples. Both arms use one ``SpeculativeWhisper``;
     which goes first is random in each round. Every text is compared with what one thread wrote beforehand.
     """
-    console = open_console()
-    random = np.random.default_rng(seed)
-    if quick:
+    random = np.random.default_rng(given.seed)
+    if given.quick:
         num_recordings, rounds = min(num_recordings, 40), min(rounds, 2)
     pair = SpeculativeWhisper(draft, target, "cpu", batch_size=NUM_SLOTS)
     recordings = cuts(load_samples(audio), num_recordings, random)
     passes = count_passes(pair)
     right = transcribe_all(pair, recordings, 1)
     one, many = Arm(1), Arm(min(num_threads, num_recordings))
-    for _ in track(range(rounds), console=console, transient=True):
+    for _ in track(range(rounds), console=given.console, transient=True):
         for arm in (one, many) if random.integers(2) else (many, one):
             passes.clear()
             started_s = time.perf_counter()
@@ -72,7 +68,7 @@ def threads(
             arm.seconds.append(time.perf_counter() - started_s)
             arm.num_forwards.append(len(passes))
             arm.num_wrong += sum(a != b for a, b in zip(texts, right, strict=True))
-    ratio = ratio_of_medians(many.seconds, one.seconds, seed=seed)
+    ratio = ratio_of_medians(many.seconds, one.seconds, seed=given.seed)
     audio_s = sum(map(len, recordings)) / SAMPLE_RATE
     title = (
         f"{num_recordings} recordings ({audio_s:.0f} s, {len(set(right))} different texts), {rounds} rounds"
@@ -81,7 +77,7 @@ def threads(
     for arm in (one, many):
         forwards = f"{np.median(arm.num_forwards):.0f}"
         table.add_row(str(arm.num_threads), f"{spread(arm.seconds):.1f}", forwards, str(arm.num_wrong))
-    console.print(table)
+    given.console.print(table)
     num_wrong = one.num_wrong + many.num_wrong
     bars = [
         Bar("texts that differ from one thread's", num_wrong, 1, str(num_wrong)),
@@ -94,8 +90,7 @@ def threads(
         "model_threads": threads_of_model(),
     }
     wrong = [f"{num_wrong} texts differ from one thread's"] if num_wrong else []
-    models = {"target": target, "draft": draft}
-    conclude(bars, figures, models, console, json=json, check=check, wrong=wrong)
+    given.end({"target": target, "draft": draft}, figures, bars, wrong)
 
 
 def count_passes(pair: SpeculativeWhisper) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -14,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.common.audio.samples import BUNDLED, Sample
-from experiments.common.bench.options import Check, JsonFile, Quick, Seed, Target
-from experiments.common.bench.report import Bar, open_console, print_bars, write_json
+from experiments.common.bench.program import Folder, Program, Target, program
+from experiments.common.bench.report import Bar
 from experiments.demo_pair.corpus import Corpus
 from experiments.demo_pair.pair import Pair, SetErrors, Spoken, folder_recordings, step_milliseconds
 from experiments.demo_pair.windows import test_windows
@@ -32,16 +31,15 @@ STEP = 1 / 5  # of the target's, for a draft named tiny
 MEGABYTES = 30
 
 
+@program
 def measure(
+    given: Program,
     target: Target = BUNDLED_TARGET,
     draft: Annotated[
         list[str] | None,
         typer.Option(help="A draft model, as --target; repeat for more. [default: both bundled ones]"),
     ] = None,
-    folder: Annotated[
-        Path,
-        typer.Option(exists=True, file_okay=False, help="Recordings and metadata.jsonl. [default: bundled]"),
-    ] = BUNDLED,
+    folder: Folder = BUNDLED,
     work: Annotated[
         Path | None,
         typer.Option(exists=True, file_okay=False, help="Work folder of a training: its test recordings."),
@@ -51,40 +49,28 @@ def measure(
     cut_windows: Annotated[
         bool, typer.Option(help="Drafts encode only a window's audio and 6 s of silence.")
     ] = False,
-    quick: Quick = False,
-    seed: Seed = 0,
-    json: JsonFile = None,
-    check: Check = False,
 ) -> None:
     """Measure how a pair errs.
 
     Each model transcribes alone; then each draft chooses after every prefix of the target's text, and is
     followed where it is wrong.
     """
-    console = open_console()
     limit_threads(threads)
     drafts = tuple(draft or BUNDLED_DRAFTS)
     models = Pair.load(target, drafts, cut_windows=cut_windows)
     results: dict[str, SetErrors] = {}
-    for name, recordings in find_recordings(folder, work, seed, quick=quick).items():
+    for name, recordings in find_recordings(folder, work, given.seed, quick=given.quick).items():
         results[name] = models.measure(recordings, language)
-        print_errors(name, results[name], console)
-    step_ms = step_milliseconds({target: models.target, **models.drafts}, rounds=50 if quick else 200)
+        print_errors(name, results[name], given.console)
+    step_ms = step_milliseconds({target: models.target, **models.drafts}, rounds=given.choose(50, 200))
     sizes = {name: bytes_on_disk(name) for name in (target, *drafts)}
-    print_costs(target, step_ms, sizes, console)
+    print_costs(target, step_ms, sizes, given.console)
     is_demo = work is not None or (target == BUNDLED_TARGET and set(drafts) <= set(BUNDLED_DRAFTS))
     steps = {name: step_ms[name] / step_ms[target] for name in drafts}
     bars = find_bars(results, steps, sum(sizes.values())) if is_demo else []
-    if json is not None:
-        figures = {
-            "errors": {name: result.facts() for name, result in results.items()},
-            "step_ms": step_ms,
-            "bytes": sizes,
-            "bars": [str(bar) for bar in bars],
-        }
-        write_json(json, models={"target": target, "drafts": drafts}, figures=figures)
-    if not print_bars(bars, console) and check:
-        sys.exit(1)
+    errors = {name: result.facts() for name, result in results.items()}
+    figures = {"errors": errors, "step_ms": step_ms, "bytes": sizes}
+    given.end({"target": target, "drafts": drafts}, figures, bars)
 
 
 def find_recordings(folder: Path, work: Path | None, seed: int, *, quick: bool) -> dict[str, list[Spoken]]:

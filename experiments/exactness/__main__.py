@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from experiments.common.bench.options import Check, JsonFile, Quick, Seed
-from experiments.common.bench.report import Bar, open_console, print_bars, write_json
+from experiments.common.bench.program import Program, program
+from experiments.common.bench.report import Bar
 from experiments.exactness.fuzz import Outcome, all_values, bars_of_fuzzed, drawn, run_drawn
 from experiments.exactness.languages import languages
 from experiments.exactness.matrix import Result, decoded, rows, run_reduced, run_row
@@ -29,73 +27,63 @@ app.command()(languages)
 
 
 @app.command()
-def matrix(
-    only: Only = "", quick: Quick = False, seed: Seed = 0, json: JsonFile = None, check: Check = False
-) -> None:
+@program
+def matrix(given: Program, only: Only = "") -> None:
     """Decode random-weight checkpoints under every option and compare the tokens.
 
     Each row is decoded by target-only, by four pairs in four modes, and by plain transformers. Exits with 1
     if any of our texts differs.
     """
-    console = open_console()
-    results = decoded(run_row, rows(quick=quick, seed=seed, only=only), console)
+    chosen = rows(quick=given.quick, seed=given.seed, only=only)
+    results = decoded(run_row, chosen, given.console)
     table = Table(*COLUMNS, title="Exactness, float32, CPU")
     for one in results:
         counts = one.windows, one.attempts - one.windows - one.skipped, one.skipped, one.tokens, one.ties
         same = ("differs" if lines else "same" for lines in (one.split_differences, one.oracle_differences))
         table.add_row(one.name, *map(str, counts), *same)
-    console.print(table)
-    bars = bars_of(results, is_whole=not (quick or only))
+    given.console.print(table)
     wrong = [f"{r.name}: {line}" for r in results for line in (*r.split_differences, *r.oracle_differences)]
-    if json is not None:
-        write_json(json, models={}, figures={"rows": [vars(r) for r in results], "bars": [*map(str, bars)]})
-    end(bars, wrong, console, check=check)
+    bars = bars_of(results, is_whole=not (given.quick or only))
+    given.end({}, {"rows": [vars(r) for r in results]}, bars, wrong)
 
 
 @app.command()
+@program
 def fuzz(
+    given: Program,
     only: Only = "",
     num: Annotated[
         int | None, typer.Option(min=0, help="Checkpoints. [default: each value twice; quick: 30]")
     ] = None,
-    quick: Quick = False,
-    seed: Seed = 0,
-    json: JsonFile = None,
-    check: Check = False,
 ) -> None:
     """Decode checkpoints with random values in their config.json and generation_config.json."""
-    console = open_console()
     if num is None:
-        num = QUICK_FUZZED if quick else 2 * len(all_values())
-    results = decoded(run_drawn, [each for each in drawn(num, seed) if only in each.name], console)
+        num = given.choose(QUICK_FUZZED, 2 * len(all_values()))
+    cases = [each for each in drawn(num, given.seed) if only in each.name]
+    results = decoded(run_drawn, cases, given.console)
     table = Table("outcome", "checkpoints", "tokens", title="Random configs, float32, CPU")
     for outcome in Outcome:
         found = [each for each in results if each.outcome is outcome]
         table.add_row(outcome, str(len(found)), str(sum(each.num_tokens for each in found)))
-    console.print(table)
-    bars = bars_of_fuzzed(results)
+    given.console.print(table)
     wrong = [f"{each.name}: {each.outcome}: {'; '.join(each.notes)}" for each in results if each.is_wrong]
-    if json is not None:
-        figures = {"fuzzed": [vars(each) for each in results], "bars": [*map(str, bars)]}
-        write_json(json, models={}, figures=figures)
-    end(bars, wrong, console, check=check)
+    given.end({}, {"fuzzed": [vars(each) for each in results]}, bars_of_fuzzed(results), wrong)
 
 
 @app.command()
+@program
 def reduced(
+    given: Program,
     dtype: Annotated[str, typer.Argument(help="bfloat16, float16 or int8.")],
     only: Only = "",
-    quick: Quick = False,
-    seed: Seed = 0,
-    json: JsonFile = None,
 ) -> None:
     """Count differences between pairs and target-only in reduced precision."""
     if dtype not in DTYPES:
         raise typer.BadParameter(f"Unknown dtype '{dtype}': choose one of {', '.join(DTYPES)}.")
-    console = open_console()
     # Without true shapes: a billion weights in reduced precision take a CPU too long.
-    chosen = [row for row in rows(quick=quick, seed=seed, only=only) if "true shapes" not in row.name]
-    results = decoded(partial(run_reduced, dtype=dtype), chosen, console)
+    chosen = rows(quick=given.quick, seed=given.seed, only=only)
+    chosen = [row for row in chosen if "true shapes" not in row.name]
+    results = decoded(partial(run_reduced, dtype=dtype), chosen, given.console)
     table = Table(*REDUCED_COLUMNS, title=f"{dtype}, CPU: pairs against target-only")
     total = [0] * 4
     for one in results:
@@ -104,9 +92,8 @@ def reduced(
         largest = f"{max(one.margins):.3f}" if one.margins else ""
         table.add_row(one.name, *map(str, counts[:3]), largest, str(counts[3]))
     table.add_row("all", *map(str, total[:3]), "", str(total[3]))
-    console.print(table)
-    if json is not None:
-        write_json(json, models={}, figures={"dtype": dtype, "rows": [vars(each) for each in results]})
+    given.console.print(table)
+    given.end({}, {"dtype": dtype, "rows": [vars(each) for each in results]})
 
 
 def bars_of(results: Sequence[Result], *, is_whole: bool) -> list[Bar]:
@@ -120,14 +107,6 @@ def bars_of(results: Sequence[Result], *, is_whole: bool) -> list[Bar]:
         num = sum(result.attempts for result in results)
         bars.append(Bar("decoded windows", num, MIN_DECODED, str(num), at_least=True))
     return bars
-
-
-def end(bars: Sequence[Bar], wrong: Sequence[str], console: Console, *, check: bool) -> None:
-    """Print differences and bars; exit with 1 if anything differs."""
-    for line in wrong:
-        console.print(line, style="red", soft_wrap=True, highlight=False, markup=False)
-    all_hold = print_bars(bars, console) if check else True
-    sys.exit(0 if all_hold and not wrong else 1)
 
 
 if __name__ == "__main__":

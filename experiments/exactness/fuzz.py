@@ -22,6 +22,7 @@ from torch import nn
 from transformers import WhisperForConditionalGeneration, WhisperTokenizer
 
 from experiments.common.bench.report import Bar
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import Shape, build_model, build_tokenizer
 from experiments.common.models.in_memory import weights_in_memory
 from experiments.exactness.cases import PROMPT, UNTIMED_LENGTHS_S, Case
@@ -32,7 +33,6 @@ from experiments.exactness.prepared import is_long, recording, tilt
 from experiments.exactness.steering import Steered
 from experiments.exactness.values import ABSENT, GENERATION, NO_FILE, WEIGHTS, Value, values
 from specwhisper.audio.scan import log_mel_max
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import CheckpointError, SpecWhisperError, UnsupportedOption
 from specwhisper.model.backends import Library, library_for
 from specwhisper.model.checkpoints import generation

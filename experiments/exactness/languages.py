@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, NamedTuple
@@ -12,8 +11,8 @@ import typer
 from numpy.typing import NDArray
 from rich.table import Table
 
-from experiments.common.bench.options import Check, JsonFile, Quick, Seed, Target
-from experiments.common.bench.report import Bar, open_console, print_bars, write_json
+from experiments.common.bench.program import Program, Target, program
+from experiments.common.bench.report import Bar
 from specwhisper import SpeculativeWhisper
 from specwhisper.audio.decode import decode_file
 from specwhisper.types import SAMPLE_RATE
@@ -51,16 +50,14 @@ def join(clips: dict[str, list[Pcm]], random: np.random.Generator) -> tuple[Pcm,
     return np.concatenate(pieces), parts
 
 
+@program
 def languages(
+    given: Program,
     clip: Annotated[
         list[str], typer.Option("--clip", help="A recording in a language, as fr=FILE; two or more.")
     ],
     target: Target = "base",
     num: Annotated[int, typer.Option("--recordings", min=1)] = 16,
-    quick: Quick = False,
-    seed: Seed = 0,
-    json: JsonFile = None,
-    check: Check = False,
 ) -> None:
     """Count windows in another language than their speech, with `languages` and with `multilingual`."""
     clips: dict[str, list[Pcm]] = {}
@@ -68,8 +65,8 @@ def languages(
         clips.setdefault(code, []).append(np.frombuffer(b"".join(decode_file(Path(file))), "<i2"))
     if len(clips) < 2:
         raise typer.BadParameter("Clips are of one language: pass --clip CODE=FILE for others, too.")
-    console, random = open_console(), np.random.default_rng(seed)
-    made = [join(clips, random) for _ in range(2 if quick else num)]
+    random = np.random.default_rng(given.seed)
+    made = [join(clips, random) for _ in range(given.choose(2, num))]
     audio_s = sum(len(pcm) for pcm, _ in made) / SAMPLE_RATE
     arms: dict[str, Any] = {"languages": {"languages": list(clips)}, "multilingual": {"multilingual": True}}
     whisper = SpeculativeWhisper(None, target)
@@ -89,10 +86,7 @@ def languages(
         ratio = (perf_counter() - began_s) / audio_s
         figures[arm] = {"windows": num_windows, "wrong": num_wrong, "time_over_audio": ratio}
         table.add_row(arm, str(num_windows), str(num_wrong), f"{ratio:.2f}")
-    console.print(table)
+    given.console.print(table)
     wrong = figures["languages"]["wrong"]
     bars = [Bar("windows in a wrong language", wrong, 1, f"{wrong} of {figures['languages']['windows']}")]
-    if json is not None:
-        write_json(json, models={"target": target}, figures={"figures": figures, "audio_s": audio_s})
-    if not print_bars(bars, console) and check:
-        sys.exit(1)
+    given.end({"target": target}, {"figures": figures, "audio_s": audio_s}, bars)

@@ -15,6 +15,7 @@ import torch
 from rich.console import Console
 from transformers.utils import logging
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.caching_encoder import CachingEncoder
 from experiments.common.models.checkpoints import checkpoint_from_model
 from experiments.common.servers.processes import available_cores
@@ -32,7 +33,6 @@ from experiments.exactness.cases import (
 from experiments.exactness.comparison import differences, unlike
 from experiments.exactness.prepared import DemoPair, Prepared
 from experiments.exactness.steering import Steered
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.backends import load_encoder
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.threads import limit_threads

@@ -12,6 +12,7 @@ from torch import nn
 from transformers import WhisperForConditionalGeneration, WhisperTokenizer
 
 from experiments.common.audio.samples import load_samples
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.caching_encoder import CachingEncoder
 from experiments.common.models.checkpoints import (
     Shape,
@@ -25,7 +26,6 @@ from experiments.exactness.cases import Case
 from experiments.exactness.oracle import OracleText, transcribe
 from experiments.exactness.steering import Steered
 from specwhisper.audio.scan import log_mel_max
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.backends import has_same_encoder, load_encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import resolve

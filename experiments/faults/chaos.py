@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from math import nan
@@ -14,6 +14,7 @@ from random import Random
 from time import monotonic
 from typing import Any, Self
 
+import grpc.aio
 import numpy as np
 from rich.console import Console
 from rich.progress import track
@@ -25,13 +26,14 @@ from experiments.common.servers.clients import MODES
 from experiments.common.servers.forked import ForkedServer
 from experiments.faults import demo
 from experiments.faults.clients import DEMO, OPTIONS, Client, FileRequest, LiveRequest, Request, all_begun
-from experiments.faults.discovery import Listing, listing_locator
 from experiments.faults.oracle import Violation, ViolationKind, longest_pause_s
 from experiments.faults.report import Result, none
 from experiments.faults.servers import NUM_SLOTS, Servers
 from specwhisper.testing.failpoints import Fault as FailpointFault
 from specwhisper.types import LIVE_MODES
 from specwhisper.wire import SILENCE_S
+from specwhisper.wire.v1 import discovery_pb2 as pb
+from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryServicer, add_DiscoveryServicer_to_server
 
 FREE_WITHIN_S = 10.0
 MAX_UNMET = 0.1  # share of runs whose sessions ended before the fault
@@ -138,6 +140,28 @@ def _draw_live(random: Random) -> LiveRequest:
         continue_unverified=random.random() < 0.5,
         start_after_s=random.uniform(0, 0.3),
     )
+
+
+class Listing(DiscoveryServicer):
+    """A locator without Ray: returns its addresses, which may change."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self.addresses = list(addresses)
+
+    async def ListServers(self, request: pb.ListServersRequest, context: Any) -> pb.ListServersResponse:
+        return pb.ListServersResponse(addresses=self.addresses)
+
+
+@asynccontextmanager
+async def listing_locator(listing: Listing) -> AsyncIterator[str]:
+    server = grpc.aio.server()
+    add_DiscoveryServicer_to_server(listing, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"locator:///127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
 
 
 class World(Servers):

@@ -15,6 +15,7 @@ from typing import Any
 import grpc.aio
 import openai
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import recording
 from experiments.common.models.speech import (
     LENGTH_S,
@@ -35,7 +36,6 @@ from experiments.faults.oracle import (
     recording_violations,
 )
 from specwhisper.audio.vad_filter import find_voice
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import SpecWhisperError, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions, Padding, Task

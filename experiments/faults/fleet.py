@@ -19,10 +19,11 @@ from typing import Any
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
+from experiments.common.bench.program import Program
 from experiments.common.bench.report import Bar
 from experiments.common.servers.forked import ForkedServer
 from experiments.faults.clients import Client, FileRequest, all_begun, recorded, run_all
-from experiments.faults.report import Measure, Result, Run, at_most, none
+from experiments.faults.report import Measure, Result, at_most, none
 from experiments.faults.servers import Servers, until
 from specwhisper.errors import ServerFull
 from specwhisper.rpc.channels import open_channel
@@ -63,7 +64,7 @@ def all_whole(what: str, clients: Sequence[Client], wrong: Sequence[str]) -> Bar
     return none(f"{what}: sessions that failed, or got no target's text", len(wrong), len(clients))
 
 
-async def measure_mixed(run: Run) -> Result:
+async def measure_mixed(run: Program) -> Result:
     """Open sessions at targets of two weights, and kill a target beside one of other weights."""
     opened: list[Client] = []
     moved: list[Client] = []
@@ -109,7 +110,7 @@ async def _kill_beside_other_weights(folder: Path) -> Sequence[Client]:
         return await running
 
 
-async def measure_update(run: Run) -> Result:
+async def measure_update(run: Program) -> Result:
     """Replace each target by one of new weights while sessions open and run."""
     random = Random(run.seed)
     lengths_s = [random.choice((30.0, 120.0)) for _ in range(90)]
@@ -149,7 +150,7 @@ async def measure_update(run: Run) -> Result:
     return Result(bars, {str(weights): num for weights, num in counts.items()}, wrong)
 
 
-async def measure_herd(run: Run) -> Result:
+async def measure_herd(run: Program) -> Result:
     """Open as many sessions at once as there are slots, and then more than that."""
     slots, rounds = (4, 3), run.choose(3, 20)
     refused: list[str] = []
@@ -175,7 +176,7 @@ def refusals(clients: Sequence[Client]) -> tuple[list[str], list[str]]:
     return [str(client.log.error) for client in full], not_whole(set(clients) - set(full))
 
 
-async def measure_opening(run: Run) -> Result:
+async def measure_opening(run: Program) -> Result:
     """Reset the connections to all targets a moment after each is used, while sessions open."""
     opening_bytes, fails_for_s, reset_every_s = 2_000, 4.0, 0.05
     clients: list[Client] = []
@@ -204,7 +205,7 @@ async def measure_opening(run: Run) -> Result:
     return Result(bars, num_resets, wrong)
 
 
-async def measure_spread(run: Run) -> Result:
+async def measure_spread(run: Program) -> Result:
     """Open sessions at a list of draft servers, after a balancer, and where one of them is soon full."""
     num_drafts, num_sessions, small_slots = 3, 12, 2
     clients: list[Client] = []
@@ -272,7 +273,7 @@ class HungRound:
     wrong: Sequence[str] = ()
 
 
-async def measure_hung(run: Run) -> Result:
+async def measure_hung(run: Program) -> Result:
     """Hang draft engines in a step and as their models are placed, under sessions and before others."""
     result = Result([], {}, [])
     for where, measure in (("in a step", _hang_in_step), ("as it was placed", _hang_as_placed)):

@@ -18,10 +18,11 @@ from typing import Any
 import openai
 from websockets.frames import Frame, Opcode
 
+from experiments.common.bench.program import Program
 from experiments.common.bench.report import Bar
 from experiments.faults import silence
 from experiments.faults.clients import upload
-from experiments.faults.report import Result, Run, at_most
+from experiments.faults.report import Result, at_most
 from experiments.faults.servers import Peak, Servers
 
 SETTLE_S = 0.2  # the effects of a message may delay others too
@@ -58,7 +59,7 @@ class Message:
     content: bytes
 
 
-async def measure_messages(run: Run) -> Result:
+async def measure_messages(run: Program) -> Result:
     """Send messages of every shape and size, each over its own connection, beside a client's GETs."""
     sizes, lead, rounds = run.choose((SIZES[-1:], 1, 3), (SIZES, 2, 9))
     alone_ms: dict[str, list[float]] = {}
@@ -231,7 +232,7 @@ async def _take(reader: StreamReader, silent_s: float | None = None) -> None:
                     return
 
 
-async def measure_beside(run: Run) -> Result:
+async def measure_beside(run: Program) -> Result:
     """Transcribe recordings one after the other, alone and beside each kind of other clients."""
     rounds, upload_s, num_idle = run.choose(3, 9), 5 * 3600.0, 100
     hours = await asyncio.to_thread(silence.flac, upload_s)

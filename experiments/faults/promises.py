@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, aclosing, suppress
 from functools import partial
 from pathlib import Path
 from random import Random
-from time import monotonic, process_time
+from time import monotonic
 from typing import Any
 
 import grpc
@@ -17,6 +17,7 @@ import grpc.aio
 import numpy as np
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from experiments.common.bench.program import Program
 from experiments.common.bench.report import Bar
 from experiments.common.bench.stats import ratio_of_medians, spread
 from experiments.common.network.bad_network import BadNetwork
@@ -36,19 +37,15 @@ from experiments.faults.clients import (
     status_of,
     violations_of,
 )
-from experiments.faults.report import Result, Run, at_most, none
+from experiments.faults.report import Result, at_most, none
 from experiments.faults.servers import POLL_S, WITHIN_S, Behaviour, Peak, Servers, until
-from specwhisper.errors import InvalidAudio, InvalidRequest, SpecWhisperError, TargetUnavailable
+from specwhisper.errors import InvalidAudio, SpecWhisperError, TargetUnavailable
 from specwhisper.live import LiveOptions
 from specwhisper.model.faults import FAULT_STATUS
-from specwhisper.printable import CONTROL, DIRECTION
 from specwhisper.rpc.channels import open_channel, with_true_status
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper.transcription.formats import to_srt, to_tsv, to_txt, to_vtt
-from specwhisper.transcription.hints.file import read_hint
-from specwhisper.transcription.transcription import Transcription
-from specwhisper.types import Mode, Segment, Word
+from specwhisper.types import Mode
 from specwhisper.wire import SILENCE_S
 from specwhisper.wire.status import PUSHBACK_KEY
 from specwhisper.wire.v1 import transcription_pb2, verification_pb2
@@ -62,7 +59,7 @@ LENGTH_S = 120.0
 VERIFICATION = verification_pb2.DESCRIPTOR.services_by_name["Verification"].full_name
 
 
-async def measure_cancel(run: Run) -> Result:
+async def measure_cancel(run: Program) -> Result:
     """Leave a session in every state, and wait until both servers hold nothing for it."""
     leave: dict[str, Callable[[Servers], Any]] = {
         "queue": _leave_in_queue,
@@ -127,7 +124,7 @@ async def _leave_while_an_answer_waits(servers: Servers) -> float:
         return await _cancelled(servers, opened)
 
 
-async def measure_flood(run: Run) -> Result:
+async def measure_flood(run: Program) -> Result:
     """Fill a draft server with live sessions, and ask it for ten times as many."""
     capacity, times, pause_s = 8, 10, 0.5
     floods = run.choose(3, 15)
@@ -178,7 +175,7 @@ async def _open(stub: TranscriptionStub) -> tuple[float, bool]:
     return took_s, code is grpc.StatusCode.RESOURCE_EXHAUSTED and PUSHBACK_KEY in trailing
 
 
-async def measure_resets(run: Run) -> Result:
+async def measure_resets(run: Program) -> Result:
     """Reset connections that open sessions while others run; measure when servers are free again."""
     num, at_once, wait_every, num_opened = run.choose(300, 2_000), 16, 4, 0
     async with Servers() as servers:
@@ -208,7 +205,7 @@ async def measure_resets(run: Run) -> Result:
     return Result(bars, {"free_s": free_s}, wrong)
 
 
-async def measure_slow_reader(run: Run) -> Result:
+async def measure_slow_reader(run: Program) -> Result:
     """Run sessions beside a client that does not read, and without it, in random order.
 
     Each runs for longer than the server waits for a client that does not read.
@@ -266,7 +263,7 @@ async def _run_for(lasts_s: float, address: str, folder: Path) -> list[Client]:
     return clients
 
 
-async def measure_bombs(run: Run) -> Result:
+async def measure_bombs(run: Program) -> Result:
     """Send small files of hours to a draft server that has decoded every kind of file before."""
     max_audio_s, times_longer = run.choose((10.0, 24.0), (DraftConfig().max_audio_s, 1.5))
     makes = {
@@ -305,7 +302,7 @@ async def measure_bombs(run: Run) -> Result:
     return Result(bars, growths)
 
 
-async def measure_stops(run: Run) -> Result:
+async def measure_stops(run: Program) -> Result:
     """Stop a target that has a spare, and a draft server, each with sessions under way."""
     notice_s, wrong = [], list[str]()
     num_bad = num_sessions = 0
@@ -348,7 +345,7 @@ async def _notice_s(server: ForkedServer) -> float:
         return monotonic() - signalled_s
 
 
-async def measure_faults(run: Run) -> Result:
+async def measure_faults(run: Program) -> Result:
     """Lose devices, and exhaust the memory of forward passes and of hosts that receive audio."""
     rounds = run.choose(1, 10)
     exits = [
@@ -408,7 +405,7 @@ async def _lose_device(moment: Path, *, of_draft: bool) -> tuple[float, int | No
         return exit_s, lost.exit_status, violations_of(clients)
 
 
-async def measure_far_targets(run: Run) -> Result:
+async def measure_far_targets(run: Program) -> Result:
     """Open sessions at a draft server that has not connected before to a target that is seconds away."""
     round_trip_s = 6.0
     took_s: list[float] = []
@@ -427,7 +424,7 @@ async def measure_far_targets(run: Run) -> Result:
     return Result([none(name, len(wrong), len(took_s), note)], {"took_s": took_s}, wrong)
 
 
-async def measure_slow_targets(run: Run) -> Result:
+async def measure_slow_targets(run: Program) -> Result:
     """Run recordings that begin at a slow target, and over a shared stream that goes silent."""
     num, slow_s = 6, 2.0
     async with Servers() as servers:
@@ -476,7 +473,7 @@ class _Silent(BadNetwork):
                 yield response
 
 
-async def measure_slow_links(run: Run) -> Result:
+async def measure_slow_links(run: Program) -> Result:
     """Send a recording over links of so many kB/s on either hop, all at the same time."""
     rates, length_s = run.choose(((20.0,), 6.4), ((20.0, 32.0, 64.0, 100.0), 25.6))
     links = [(rate, is_first_hop) for rate in rates for is_first_hop in (True, False)]
@@ -509,52 +506,3 @@ async def _pass_link(
         num_lost = proxy.num_accepted - num_before - is_first_hop  # each client has a connection of its own
     own_s = length_s * pcm_bytes_per_s / (1_000 * kilobytes_per_s)
     return client.took_s / own_s, num_lost, violations_of([client])
-
-
-async def measure_texts(run: Run) -> Result:
-    """Read hint files that are made to be slow, and write transcripts with control characters."""
-    took_s, wrong = await asyncio.to_thread(_read_hints, run.folder)
-    bad = "\x1b[31mred\x00 \u202egnikcart\u202c\x9b2J\x07"
-    words = (Word(0.0, 1.0, f" {bad}", 0.5, speaker=bad),)
-    segments = (Segment(0.0, 1.0, (1,), bad, words=words, speaker=bad),)
-    result = Transcription(segments, duration_s=1.0)
-    texts = [to_txt(segments), to_srt(segments), to_vtt(segments), to_tsv(segments)]
-    texts += [result.to_json("a.wav"), result.to_verbose_json(), result.to_diarized_json()]
-    lines = [line for text in texts for line in text.replace("\t", "\n").split("\n")]
-    wrong += [line for line in lines if CONTROL.search(line) or DIRECTION.search(line)]
-    slowest = max(took_s, key=lambda name: took_s[name])
-    bars = [
-        at_most("a hint file that is made to be slow, s", took_s.values(), 2.0, f"at most, {slowest}"),
-        none("control characters written, hint files that end in a traceback", len(wrong)),
-    ]
-    return Result(bars, took_s, wrong)
-
-
-def _read_hints(folder: Path) -> tuple[dict[str, float], list[str]]:
-    """Return the processor time of each file, and those that ended in another error than a refusal."""
-    num_bytes = 200_000
-    parts = ("<", "<a", " ", "{", "{\\i1}", "[", "0:00:00", "0:00 ", "-->", "\n\nNOTE", "&#")
-    headers = {
-        ".vtt": "WEBVTT\n\n00:00:01.000 --> 00:00:02.000\n",
-        ".srt": "00:00:01,000 --> 00:00:02,000\n<",
-    }
-    nested = "<span>" * 100_000 + "<p>deep</p>" + "</span>" * 100_000
-    files = {"nested TTML": (".ttml", nested)} | {
-        f"{part!r} in {suffix}": (suffix, headers.get(suffix, "") + part * (num_bytes // len(part)))
-        for suffix in (".srt", ".vtt", ".ass", ".ttml", ".txt", ".tsv", ".json")
-        for part in parts
-    }
-    files["/dev/zero"] = ("", "")
-    took_s, wrong = {}, []
-    for name, (suffix, text) in files.items():
-        path = folder / f"hint{suffix}" if suffix else Path(name)
-        if suffix:
-            path.write_text(text, "utf-8")
-        began_s = process_time()
-        try:
-            with suppress(InvalidRequest):
-                read_hint(path)
-        except Exception as error:
-            wrong.append(f"{name}: {type(error).__name__}")
-        took_s[name] = process_time() - began_s
-    return took_s, wrong

@@ -16,8 +16,8 @@ from time import monotonic
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
+from experiments.common.bench.program import Program
 from experiments.common.bench.report import Bar
 from experiments.common.servers.clients import MODES
 from experiments.common.servers.forked import ForkedServer, Probes
@@ -31,7 +31,7 @@ from experiments.faults.clients import (
     upload,
     violations_of,
 )
-from experiments.faults.report import Result, Run, at_most, none
+from experiments.faults.report import Result, at_most, none
 from experiments.faults.servers import Servers
 from specwhisper.types import LIVE_MODES, Mode
 from specwhisper_client.api import TranscriptionClient
@@ -220,7 +220,7 @@ async def look(servers: Soak, soaked: Soaked) -> None:
         samples.append(found)
 
 
-async def soak_in(servers: Soak, num: int, run: Run, leak_bytes: int = 0) -> Soaked:
+async def soak_in(servers: Soak, num: int, run: Program, leak_bytes: int = 0) -> Soaked:
     """Warm servers up, then run sessions, of which each may leak, and look at the servers again and again."""
     random, soaked = Random(run.seed), Soaked()
     for done in range(0, WARM_UP + num, BATCH):
@@ -235,12 +235,12 @@ async def soak_in(servers: Soak, num: int, run: Run, leak_bytes: int = 0) -> Soa
     return soaked
 
 
-async def measure(run: Run, console: Console) -> Result:
+async def measure(run: Program) -> Result:
     """Run the sessions, the streams on the same servers, and servers that leak, which must be noticed."""
     os.environ |= ENVIRONMENT
     num = run.choose(QUICK_SESSIONS, SESSIONS)
     streams_s = run.choose(QUICK_STREAMS_S, STREAMS_S)
-    with console.status("sessions") as status:
+    with run.console.status("sessions") as status:
         async with Soak() as servers:
             soaked = await soak_in(servers, num, run)
             status.update("streams")

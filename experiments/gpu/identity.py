@@ -1,30 +1,35 @@
-"""Equalities on a GPU: CUDA graphs and plain kernels, with and without a draft, logits and transformers'."""
+"""Equalities on a GPU: logits and transformers', texts with and without a draft."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from experiments.gpu.figures import Check
-from experiments.gpu.passes import HELD, filled
-from experiments.gpu.texts import noise
+from experiments.common.inline_pair import InlinePair
+from experiments.gpu.service import noise
 from experiments.gpu.weights import Weights
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.pytorch import decoder as decoders
-from specwhisper.model.pytorch.kernels.graphs import uncaptured
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 
 NUM_SLOTS = 4
 GAMMA = 4
 NOISE = 0.1  # on the draft's weights: often right, often wrong
-SAME = 1e-5
 NUM_TOKENS, QUICK_TOKENS = 120, 24
 CLOSE = {"float32": 1e-3, "float16": 3e-2, "bfloat16": 2e-1}  # of the largest logit
 LOST_MARGIN = {"float32": 1e-3, "float16": 5e-2, "bfloat16": 4e-1}  # of the largest logit, at another choice
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A claim, whether it holds, and the measured value."""
+
+    name: str
+    holds: bool
+    found: str
 
 
 @torch.inference_mode()
@@ -57,29 +62,6 @@ def check_logits(weights: Weights, dtype: str, *, quick: bool) -> Iterator[Check
         f"within {error:.1g} of the largest; {int(is_other.sum())} of {len(text)} choices differ, "
         f"at margins of up to {lost:.1g}",
     )
-
-
-def check_graphs(weights: Weights) -> Iterator[Check]:
-    """Compare a replayed graph with kernels launched one by one."""
-    rows = [weights.tokens(100 + slot, 1 + 2 * slot) for slot in range(NUM_SLOTS)]
-
-    def logits() -> torch.Tensor:
-        decoder = filled(weights, NUM_SLOTS, dtype="float32")
-        for _ in range(2):  # the second time replays
-            for slot in range(NUM_SLOTS):
-                decoder.rollback(slot, HELD)
-            found = decoder.append(range(NUM_SLOTS), rows, [len(row) for row in rows])
-        return found
-
-    captured, graphs = logits(), decoders.CudaGraphs
-    decoders.CudaGraphs = lambda *_, **__: uncaptured  # type: ignore[assignment, misc]
-    try:
-        plain = logits()
-    finally:
-        decoders.CudaGraphs = graphs  # type: ignore[misc]
-    difference = float((captured - plain).abs().max())
-    name = f"{weights.name}: graphs replay what they captured, float32"
-    yield Check(name, difference < SAME, f"within {difference:.1g}")
 
 
 def check_texts(weights: Weights) -> Iterator[Check]:

@@ -1,13 +1,16 @@
-"""Time of forward passes, from call to choices."""
+"""Time of forward passes, from call to choices, and of encoding windows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import torch
+
 from experiments.gpu.weights import Weights
+from specwhisper.model.pytorch.backend import TorchBackend
 from specwhisper.model.pytorch.decoder import CachedDecoder
-from specwhisper.model.pytorch.kernels.packed_inputs import Following
+from specwhisper.model.pytorch.encoder import TorchEncoder
 
 HELD = 60  # tokens in each slot: the middle of a window
 Sizes = Sequence[tuple[int, int]]  # sessions, tokens of each
@@ -17,6 +20,7 @@ MORE = (
     *((1, 16), (1, 64), (1, 227), (8, 32), (32, 32), (3, 3), (9, 10), (33, 9)),
 )
 QUICK = ((1, 8), (2, 4))
+BATCHES, QUICK_BATCHES = (1, 2, 4, 8), (1, 2)  # of windows
 MIN_MS = 200  # duration of a size's measurement
 
 
@@ -26,27 +30,24 @@ class Timed:
 
     shape: str
     dtype: str
-    cross_cache: str | None
     rows: int
     width: int
     ms: float
 
 
-def measure_passes(
-    weights: Weights, sizes: Sizes, *, dtype: str, cross_cache: str | None = None
-) -> Iterator[Timed]:
+def measure_passes(weights: Weights, sizes: Sizes, *, dtype: str) -> Iterator[Timed]:
     """Time passes of each size with a choice after every token, as in verification."""
     place = weights.place
-    decoder = filled(weights, max(rows for rows, _ in sizes), dtype=dtype, cross_cache=cross_cache)
+    decoder = filled(weights, max(rows for rows, _ in sizes), dtype=dtype)
     for rows, width in sizes:
         run = step(decoder, rows, width)
         times = 2 if place.is_narrow else max(5, min(200, int(MIN_MS / place.median_ms(run, 3))))
-        yield Timed(weights.name, dtype, cross_cache, rows, width, place.median_ms(run, times))
+        yield Timed(weights.name, dtype, rows, width, place.median_ms(run, times))
 
 
-def filled(weights: Weights, num_slots: int, *, dtype: str, cross_cache: str | None = None) -> CachedDecoder:
+def filled(weights: Weights, num_slots: int, *, dtype: str) -> CachedDecoder:
     """Return a decoder with an encoded window and :data:`HELD` tokens in each slot."""
-    decoder = weights.decoder(dtype, num_slots, cross_cache=cross_cache)
+    decoder = weights.decoder(dtype, num_slots)
     for slot in range(num_slots):
         decoder.prefill_audio([slot], weights.encodings(1, dtype, seed=slot))
         decoder.append([slot], [weights.tokens(slot, HELD)], [1])
@@ -55,12 +56,52 @@ def filled(weights: Weights, num_slots: int, *, dtype: str, cross_cache: str | N
 
 def step(decoder: CachedDecoder, rows: int, width: int) -> Callable[[], object]:
     """Return a pass that appends to the first slots, chooses after each token, and rolls back."""
-    slots, tokens, following = range(rows), [[7 + i for i in range(width)]] * rows, [Following()] * rows
+    slots, tokens = range(rows), [[7 + i for i in range(width)]] * rows
 
     def run() -> None:
-        for _ in decoder.choose(slots, tokens, following):
-            pass
+        decoder.append(slots, tokens, [width] * rows).argmax(dim=1).tolist()
         for slot in slots:
             decoder.rollback(slot, HELD)
 
     return run
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """Median milliseconds per window to encode a batch and write it to slots.
+
+    Attributes
+    ----------
+    window_ms : of the server's backend, from features in memory to keys and values in the slots.
+    transformers_ms : of transformers' encoder launched kernel by kernel, from features on the device.
+    """
+
+    shape: str
+    dtype: str
+    batch: int
+    window_ms: float
+    transformers_ms: float
+
+
+def measure_encoding(weights: Weights, batches: Sequence[int], *, dtype: str) -> Iterator[Encoding]:
+    """Time the encoder and the projections of its outputs."""
+    place, checkpoint = weights.place, weights.checkpoint(dtype)
+    encoder = TorchEncoder(checkpoint, place.device)
+    backend = TorchBackend(
+        checkpoint, max(batches), encoder=encoder, device=place.device, has_static_shapes=True
+    )
+    encoder.warm_up()
+    plain, decoder = weights.model_of(dtype).model.encoder, weights.decoder(dtype, max(batches))
+    there = weights.features(max(batches))
+    features, there = there.cpu().numpy(), there.to(getattr(torch, dtype))
+    times = 2 if place.is_narrow else 20
+    for batch in batches:
+        windows = list(enumerate(features[:batch]))
+
+        @torch.inference_mode()
+        def encode(batch: int = batch) -> None:
+            decoder.prefill_audio(range(batch), plain(there[:batch]).last_hidden_state)
+
+        ours = place.median_ms(lambda windows=windows: backend.encode(windows), times)
+        theirs = place.median_ms(encode, times)
+        yield Encoding(weights.name, dtype, batch, ours / batch, theirs / batch)

@@ -14,25 +14,83 @@ from multiprocessing import get_context
 import grpc.aio
 import numpy as np
 
-from experiments.capacity.clients import Counts, Load, run_clients
-from experiments.common.bench.clock import sleep_until
+from experiments.capacity.clients import Counts, Load, Spoken, run_clients
 from experiments.common.replay.model import ReplayTarget
-from experiments.common.replay.trace import Trace
-from experiments.gpu.texts import Texts
+from experiments.common.replay.trace import Decoding, Trace, window_digest
 from experiments.gpu.weights import Place, Weights
+from specwhisper.audio.recording import Recording
 from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import WhisperModel
+from specwhisper.options import DecodingOptions
 from specwhisper.rpc.calls import CallInterceptor, OpenCalls
 from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper.types import Limits, Mode
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.types import SAMPLE_RATE, AudioChunk, Limits, Mode
 from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
 from specwhisper_target_server.config import GPU_MAX_NUM_BATCHED_TOKENS
 from specwhisper_target_server.service import VerificationService
 
 LEAD_S, QUICK_LEAD_S = 4.0, 0.4  # until all sessions run
+PERIOD_S, QUICK_PERIOD_S = 6.0, 2.0
 GAMMA = 5
+OPTIONS = DecodingOptions.greedy(language="en", timestamps=False)
+RECORDING_S = 10.0
+ACCEPTANCE = 0.85  # share of positions at which the draft agrees with the target
+MAX_CONTINUATION = 32  # tokens of a draft after it diverges
+
+
+def noise(seed: tuple[int, ...], length_s: float) -> bytes:
+    """Return noise as canonical PCM."""
+    samples = np.random.default_rng(seed).normal(0, 3_000, int(length_s * SAMPLE_RATE))
+    return samples.clip(-32_768, 32_767).astype("<i2").tobytes()
+
+
+def recording_of(pcm: bytes) -> Recording:
+    """Return a complete recording."""
+    recording = Recording()
+    recording.append(AudioChunk(0, pcm, is_last=True))
+    return recording
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Recordings of 10 s of noise, each with a random text of ``num_tokens``."""
+
+    num_recordings: int
+    num_tokens: int
+    seed: int
+
+    def spoken(self, trace: Trace) -> list[Spoken]:
+        """Return the recordings with the texts of a trace."""
+        return [
+            Spoken(each.recording, noise((self.seed, number), RECORDING_S), OPTIONS, [each.tokens])
+            for number, each in enumerate(trace.decodings)
+        ]
+
+    def trace(self, vocabulary: Vocabulary) -> Trace:
+        """Return a trace with the texts and the draft's divergences."""
+        decodings = tuple(self._decoding(number, vocabulary) for number in range(self.num_recordings))
+        return Trace("random", "random", "", "", vocabulary.digest, decodings)
+
+    def _decoding(self, number: int, vocabulary: Vocabulary) -> Decoding:
+        random = np.random.default_rng((self.seed, number, 1))
+        end = vocabulary.end_of_text
+        written = random.integers(0, end, self.num_tokens - 1).tolist()
+        continuations = random.integers(0, end, (self.num_tokens, MAX_CONTINUATION)).tolist()
+        diverges = random.random(self.num_tokens) >= ACCEPTANCE
+        return Decoding(
+            recording=str(number),
+            start_frame=0,
+            audio=window_digest(recording_of(noise((self.seed, number), RECORDING_S)), 0),
+            prompt=vocabulary.prompt(OPTIONS, OPTIONS.language),
+            temperature=0.0,
+            tokens=(*written, end),
+            log_probs=(-0.1,) * self.num_tokens,
+            margins=(1.0,) * self.num_tokens,
+            divergences={i: tuple(continuations[i]) for i in np.flatnonzero(diverges).tolist()},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +109,6 @@ class Throughput:
     dtype: str
     mode: str
     num_sessions: int
-    acceptance: float
     requests_per_s: float
     p95_s: float
     tokens_per_s: float
@@ -99,24 +156,24 @@ async def measure_service(
     record: Callable[[Throughput], None],
     *,
     dtype: str,
-    period_s: float,
     num_processes: int,
     modes: Sequence[Mode],
 ) -> None:
     """Record every number of sessions in every mode; without processes, clients run in this one."""
     checkpoint, place = weights.checkpoint(dtype), weights.place
+    lead_s, period_s = (QUICK_LEAD_S, QUICK_PERIOD_S) if place.is_narrow else (LEAD_S, PERIOD_S)
     trace, num_parts = texts.trace(checkpoint.vocabulary), max(1, num_processes)
 
     async def counted(address: str, model: Metered, mode: Mode, num_sessions: int) -> Throughput:
         start_s = time.monotonic()
-        begin_s = start_s + (QUICK_LEAD_S if place.is_narrow else LEAD_S)
+        begin_s = start_s + lead_s
         end_s = begin_s + period_s
         parts = (range(part, num_sessions, num_parts) for part in range(min(num_parts, num_sessions)))
         loads = [Load(address, mode, part, GAMMA, place.seed, start_s, begin_s, end_s) for part in parts]
         running = gather(*map(run, loads))
-        await sleep_until(begin_s)
+        await asyncio.sleep(begin_s - time.monotonic())
         before = model.totals()
-        await sleep_until(end_s)
+        await asyncio.sleep(end_s - time.monotonic())
         forward_s, num_forwards, num_rows = (
             now - then for now, then in zip(model.totals(), before, strict=True)
         )
@@ -128,7 +185,6 @@ async def measure_service(
             dtype,
             mode.value,
             num_sessions,
-            texts.acceptance,
             requests_per_s=len(request_s) / period_s,
             p95_s=float(np.quantile(request_s, 0.95)) if request_s else 0.0,
             tokens_per_s=num_tokens / period_s,

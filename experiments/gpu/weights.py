@@ -97,7 +97,7 @@ class Weights:
             model = noisy.to(getattr(torch, dtype))
         return checkpoint_from_model(model, self._tokens, name=f"random {self.name}")
 
-    def decoder(self, dtype: str, num_slots: int, *, cross_cache: str | None = None) -> CachedDecoder:
+    def decoder(self, dtype: str, num_slots: int) -> CachedDecoder:
         """Return a decoder with slots."""
         state: dict[str, Tensor] = self.model_of(dtype).state_dict()
         with torch.device("meta"):
@@ -105,7 +105,7 @@ class Weights:
         load_decoder_weights(decoder, state)
         decoder.eval().requires_grad_(False)
         decoder.tie()
-        decoder.allocate(has_static_shapes=True, cross_cache_dtype=cross_cache)
+        decoder.allocate(has_static_shapes=True)
         return decoder
 
     def features(self, num_windows: int) -> Tensor:

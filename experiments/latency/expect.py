@@ -2,34 +2,90 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from multiprocessing import Pool
 from statistics import fmean
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
 from experiments.common.audio.conditions import Condition
 from experiments.common.audio.samples import load_samples
-from experiments.common.bench.options import Audio, Draft, JsonFile, Quick, Seed, Target
-from experiments.common.bench.report import open_console, write_json
+from experiments.common.bench.program import Audio, Draft, Program, Target, program
+from experiments.common.replay.trace import Trace
 from experiments.latency.cells import parse_round_trips
 from experiments.latency.lab import DraftDtype, Pair, spoken_in
-from experiments.latency.places import H200, NUM_WINDOWS, Job, Place, run_all
 from experiments.latency.prediction import acceptance_of
 from experiments.latency.simulation.scripted import Cost
-from experiments.latency.simulation.world import Costs
-from specwhisper.errors import SpecWhisperError
+from experiments.latency.simulation.world import Costs, simulate_session, simulate_together
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode
 
 MODES = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
 HANDLING_S = 0.0001  # CPU time of a message at each server
 NUM_SEEDS = 3  # for the runs in which sessions share a target
 BESIDE = "both on the GPU"
+H200 = Cost(2.7e-3, 0.005e-3, 0.05e-3)  # large-v3: 2.75 ms a token by sglang-omni's measurement
+NUM_WINDOWS = 4  # per session, where there are many
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Machines and the sessions of one target; one alone is followed from its first commit to its last."""
+
+    costs: Costs
+    num_sessions: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A simulation in a process of its own."""
+
+    place: Place
+    condition: Condition
+    mode: Mode
+    rtt_ms: float
+    seed: int
+
+    def run(self, trace: Trace, vocabulary: Vocabulary) -> float:
+        """Return the seconds per token; of a crowd, those of all its sessions together."""
+        length, round_trip_s, place = DraftLength(self.mode, None), self.rtt_ms / 1e3, self.place
+        texts = trace.decodings, vocabulary, place.costs, length
+        if place.num_sessions == 1:
+            return simulate_session(*texts, round_trip_s=round_trip_s, seed=self.seed).time_per_token_s
+        return 1 / simulate_together(
+            *texts,
+            num_sessions=place.num_sessions,
+            per_draft_server=1,
+            num_windows=NUM_WINDOWS,
+            round_trip_s=round_trip_s,
+            seed=self.seed,
+        )
+
+
+def run_all(jobs: Sequence[Job], traces: Mapping[Condition, Trace], console: Console) -> list[float]:
+    """Run simulations on all cores; return their seconds per token."""
+    vocabulary = load_checkpoint(next(iter(traces.values())).target).vocabulary
+    work = [(job, traces[job.condition], vocabulary) for job in jobs]
+    with Pool() as pool:
+        times_s = pool.imap(_run, work)
+        return list(track(times_s, "simulating", len(work), console=console, transient=True))
+
+
+def _run(work: tuple[Job, Trace, Vocabulary]) -> float:
+    job, trace, vocabulary = work
+    return job.run(trace, vocabulary)
+
+
+@program
 def expect(
+    given: Program,
     rtt_ms: Annotated[str, typer.Option(help="Round trips in milliseconds.")] = "0,5,10,25,50,100,200,400",
     pass_ms: Annotated[
         float, typer.Option(min=0.001, help="A forward pass, its constant part, in ms.")
@@ -47,9 +103,6 @@ def expect(
     draft: Draft = "tiny.en",
     draft_dtype: DraftDtype = "int8",
     audio: Audio = None,
-    quick: Quick = False,
-    seed: Seed = 0,
-    json: JsonFile = None,
 ) -> None:
     """Simulate one session and many, by round trip and mode, with the service's own engines.
 
@@ -57,15 +110,11 @@ def expect(
     on a laptop for each session; a draft beside the target on its GPU is assumed. Text and errors are those
     that the pair has in each condition. Every simulated text is compared with the target's.
     """
-    console = open_console()
-    conditions = [Condition.CLEAN] if quick else list(Condition)
-    try:
-        round_trips_ms = parse_round_trips("0,100" if quick else rtt_ms)
-        spoken = spoken_in(load_samples(audio)[: 2 if quick else None], conditions, seed)
-        pair = Pair(target, draft, draft_dtype)
-        traces = {condition: pair.record(samples) for condition, samples in spoken.items()}
-    except SpecWhisperError as error:
-        sys.exit(f"experiments.latency: {error}")
+    seed, conditions = given.seed, given.choose([Condition.CLEAN], list(Condition))
+    round_trips_ms = parse_round_trips(given.choose("0,100", rtt_ms))
+    spoken = spoken_in(load_samples(audio)[: given.choose(2, None)], conditions, seed)
+    pair = Pair(target, draft, draft_dtype)
+    traces = {condition: pair.record(samples) for condition, samples in spoken.items()}
     cost = Cost(pass_ms / 1e3, H200.token_s, H200.session_s)
     split = Costs(
         cost,
@@ -74,7 +123,7 @@ def expect(
         draft_encode_s=draft_encode_ms / 1e3,
         handling_s=HANDLING_S,
     )
-    one, many = Place(split), Place(split, sessions, 1)
+    one, many = Place(split), Place(split, sessions)
     beside = Place(Costs(cost, Cost(beside_ms / 1e3), target_encode_s=encode_ms / 1e3))
     jobs = []
     for condition in conditions:
@@ -87,7 +136,7 @@ def expect(
             ]
         jobs.append(Job(beside, condition, Mode.SYNC, 0.0, seed))
     found: dict[tuple[Place, Condition, Mode, float], list[float]] = {}
-    for job, time_s in zip(jobs, run_all(jobs, traces, console), strict=True):
+    for job, time_s in zip(jobs, run_all(jobs, traces, given.console), strict=True):
         found.setdefault((job.place, job.condition, job.mode, job.rtt_ms), []).append(time_s)
 
     def row(condition: Condition, ms: float) -> dict[str, float]:
@@ -115,8 +164,7 @@ def expect(
         table = Table(*each["rows"][0], title=title, title_justify="left")
         for ms, *ratios in (cells.values() for cells in each["rows"]):
             table.add_row(f"{ms:g}", *(f"{ratio:.2f}" for ratio in ratios))
-        console.print(table)
-    if json is not None:
-        costs = {"split": asdict(split), "both_on_the_gpu": asdict(beside.costs), "windows": NUM_WINDOWS}
-        names = {"target": f"given cost, text of {target}", "draft": f"given cost, text of {draft}"}
-        write_json(json, models=names, figures={"costs": costs, "sessions": sessions, "expected": tables})
+        given.console.print(table)
+    costs = {"split": asdict(split), "both_on_the_gpu": asdict(beside.costs), "windows": NUM_WINDOWS}
+    names = {"target": f"given cost, text of {target}", "draft": f"given cost, text of {draft}"}
+    given.end(names, {"costs": costs, "sessions": sessions, "expected": tables})

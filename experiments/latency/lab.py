@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import cached_property, partial
-from pathlib import Path
+from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import numpy as np
@@ -19,23 +14,23 @@ import typer
 
 from experiments.common.audio.conditions import Condition, in_condition
 from experiments.common.audio.samples import Sample
+from experiments.common.inline_pair import InlinePair
 from experiments.common.replay.record import record
 from experiments.common.replay.trace import Trace
-from experiments.common.servers.processes import Server, Worker, first_two_cores, on_cores, running_process
+from experiments.common.servers.processes import Worker, first_two_cores, on_cores, running_process
+from experiments.common.servers.timed_client import TimedClient, TimedTokens, TokenTimer
 from experiments.latency.cells import Arm
-from experiments.latency.link import Link
-from experiments.latency.timed_client import TimedClient, TimedTokens, timed_in_process
-from specwhisper.engine.inline_pair import InlinePair
+from experiments.latency.link import FAR_HOST, Link
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import Mode
 
 OPTIONS = DecodingOptions.greedy(language="en")
 WRONG_SHARE = 0.1  # of the words of a given hint
-SERVE = "experiments.latency.serve"
-POLL_S, SWITCH_S = 0.01, 10.0
 Spoken = Mapping[Condition, Sequence[Sample]]
 DraftDtype = Annotated[str, typer.Option(help="Numeric type of the draft's weights.")]
 
@@ -89,10 +84,17 @@ class OneProcess:
         self._max_new_tokens = target.max_new_tokens
 
     def transcribe(self, sample: Sample, gamma: int) -> TimedTokens:
-        engine = InlinePair(
-            self._target, self._draft, gamma=gamma or None, max_new_tokens=self._max_new_tokens
-        )
-        return timed_in_process(engine, sample, OPTIONS)
+        length = {"gamma": gamma or None, "max_new_tokens": self._max_new_tokens}
+        engine, timer = InlinePair(self._target, self._draft, **length), TokenTimer()
+
+        def watch(index: int, builder: TranscriptBuilder) -> None:
+            timer.observe(builder.statistics.num_committed)
+
+        options = replace(OPTIONS, log_mel_max=sample.log_mel_max)
+        (text,) = engine.transcribe([sample.pcm], options, watch=watch)
+        wall_s = timer.elapsed_s
+        tokens = tuple(token for segment in text.segments for token in segment.tokens)
+        return TimedTokens(tokens, wall_s, timer.first_s, timer.last_s, text.stats or SpeculationStatistics())
 
 
 @dataclass
@@ -101,27 +103,13 @@ class Lab:
 
     Attributes
     ----------
-    files : which mechanism each server is to do without.
     words : the words of the target's own text, by recording: hints are made of them.
     """
 
-    pair: Pair
     client: TimedClient
+    one_process: Worker
     link: Link
-    servers: tuple[Server, Server]
-    files: tuple[Path, Path]
     words: dict[str, list[str]]
-
-    def switch_off(self, mechanism: str | None) -> None:
-        """Do without a mechanism from now on, or with all."""
-        for server, file in zip(self.servers, self.files, strict=True):
-            file.write_text(mechanism or "")
-            os.kill(server.process, signal.SIGUSR1)
-        deadline_s = time.monotonic() + SWITCH_S
-        while any(file.exists() for file in self.files):
-            if time.monotonic() > deadline_s:
-                raise RuntimeError("A server has not switched its mechanisms.")
-            time.sleep(POLL_S)
 
     def connect(self, rtt_ms: float) -> None:
         """Use a round trip from now on, and let the connections adapt to it."""
@@ -130,18 +118,11 @@ class Lab:
 
     def transcribe(self, arm: Arm, sample: Sample) -> TimedTokens:
         if arm.mode is Mode.ONE_PROCESS:
-            timed: TimedTokens = self._worker.call("transcribe", sample, arm.gamma)
+            timed: TimedTokens = self.one_process.call("transcribe", sample, arm.gamma)
             return timed
         hint = " ".join(mostly_right(self.words[sample.name], Random(0))) if arm.has_hint else ""
-        return self.client.transcribe(sample, arm.mode, arm.gamma, OPTIONS, hint)
-
-    def close(self) -> None:
-        if "_worker" in self.__dict__:
-            self._worker.stop()
-
-    @cached_property
-    def _worker(self) -> Worker:
-        return Worker(partial(OneProcess, self.pair), cores=cores_used()["target"])
+        options = replace(OPTIONS, hint=hint, log_mel_max=sample.log_mel_max)
+        return self.client.transcribe(sample, options, arm.mode, arm.gamma or None)
 
 
 @contextmanager
@@ -149,33 +130,18 @@ def open_lab(pair: Pair, link: Link) -> Iterator[Lab]:
     """Start both servers, a core each."""
     cores = cores_used()
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(TemporaryDirectory()))
-        files = folder / "target", folder / "draft"
-        far = stack.enter_context(
-            running_process(
-                SERVE,
-                *("--model", pair.target, "--insecure", "--host", link.far_host),
-                cores=cores["target"],
-                prefix=link.far_prefix,
-                route_to=link.route_to,
-                before=("specwhisper_target_server", str(files[0])),
-            )
+        of_target = "--model", pair.target, "--insecure", "--host", FAR_HOST
+        far = running_process(
+            "specwhisper_target_server", *of_target, cores=cores["target"], prefix=link.far_prefix
         )
-        near = stack.enter_context(
-            running_process(
-                SERVE,
-                *("--draft-model", pair.draft, "--dtype", pair.draft_dtype, "--cut-windows"),
-                *("--target", far.address),
-                cores=cores["draft"],
-                before=("specwhisper_draft_server", str(files[1])),
-            )
-        )
-        stack.enter_context(on_cores(cores["draft"]))
-        client = TimedClient(near.address)
+        of_draft = "--draft-model", pair.draft, "--dtype", pair.draft_dtype, "--cut-windows"
+        target = "--target", stack.enter_context(far).address
+        near = running_process("experiments.latency.serve", *of_draft, *target, cores=cores["draft"])
+        client = TimedClient(stack.enter_context(near).address, watches=True)
         stack.callback(client.close)
-        lab = Lab(pair, client, link, (far, near), files, {})
-        stack.callback(lab.close)
-        yield lab
+        stack.enter_context(on_cores(cores["draft"]))
+        one_process = stack.enter_context(Worker(partial(OneProcess, pair), cores=cores["target"]))
+        yield Lab(client, one_process, link, {})
 
 
 def cores_used() -> dict[str, list[int]]:

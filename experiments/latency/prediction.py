@@ -41,8 +41,8 @@ class Predictor:
     @staticmethod
     def of(grid: Grid) -> Predictor:
         """Fit the costs of forward passes and messages to a grid."""
-        trace = Trace.parse(grid.header["trace"], "The grid")
-        measured = PairCosts(**grid.header["costs"])
+        trace: Trace = grid.header["trace"]
+        measured: PairCosts = grid.header["costs"]
         alone = [run for run in grid.runs if run.cell.arm == TARGET_ONLY]
         if not alone:
             raise ValueError("A grid without target-only has no predictions.")

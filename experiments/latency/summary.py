@@ -111,10 +111,10 @@ class Summary:
         )
 
     def speech(self) -> dict[str, dict[str, float]]:
-        decodings = Trace.parse(self.grid.header["trace"], "The grid").decodings
+        trace: Trace = self.grid.header["trace"]
         found = {}
         for condition, names in self.grid.header["samples"].items():
-            here = [one for one in decodings if one.recording in names]
+            here = [one for one in trace.decodings if one.recording in names]
             found[condition] = {
                 "acceptance": acceptance_of(here),
                 "realigned": realigned_of(here),
@@ -125,9 +125,7 @@ class Summary:
 
     def facts(self) -> dict[str, Any]:
         return {
-            **{
-                name: self.grid.header[name] for name in ("pair", "samples", "network", "machine", "versions")
-            },
+            **{name: self.grid.header[name] for name in ("pair", "samples", "machine", "versions")},
             "speech": self.speech(),
             "costs": self.predictor.facts(),
             "num_runs": len(self.grid.runs),

@@ -18,8 +18,8 @@ from rich.table import Table
 
 from experiments.common.audio.conditions import Condition
 from experiments.common.audio.samples import BUNDLED, Sample, load_samples
-from experiments.common.bench.options import Check, Draft, JsonFile, Quick, Seed, Target
-from experiments.common.bench.report import machine_facts, open_console, print_bars, version_facts, write_json
+from experiments.common.bench.program import Draft, Program, Target, program
+from experiments.common.bench.report import machine_facts, version_facts
 from experiments.common.servers.processes import on_cores
 from experiments.latency.cells import (
     CHOSEN,
@@ -35,10 +35,9 @@ from experiments.latency.cells import (
 )
 from experiments.latency.costs import measure_costs
 from experiments.latency.lab import DraftDtype, Lab, Pair, Spoken, cores_used, open_lab, spoken_in
-from experiments.latency.link import LINKS, Link, open_link
+from experiments.latency.link import Link, open_link
 from experiments.latency.store import MAX_NETWORK_SHARE, Grid, Run, Store
 from experiments.latency.summary import DECODING, WHOLE, Summary
-from specwhisper.errors import SpecWhisperError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.types import Mode
 
@@ -46,7 +45,9 @@ SHORTEST = tuple(BUNDLED / name for name in ("01_phone_call.flac", "07_a_letter.
 MAX_TRIES = 3  # then a run with a busier network is kept, but not counted
 
 
+@program
 def sweep(
+    given: Program,
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
     draft_dtype: DraftDtype = "int8",
@@ -63,15 +64,10 @@ def sweep(
     hints: Annotated[
         bool, typer.Option(help="Also with a text of which a tenth of the words is wrong.")
     ] = True,
-    network: Annotated[str, typer.Option(help=f"One of {', '.join(LINKS)}.")] = "tun",
     repeats: Annotated[int, typer.Option(min=1, help="Measurements of each cell.")] = 5,
     out: Annotated[
         Path, typer.Option(dir_okay=False, help="File of the runs; a later call adds to it.")
-    ] = Path("latency.jsonl"),
-    quick: Quick = False,
-    seed: Seed = 0,
-    json: JsonFile = None,
-    check: Check = False,
+    ] = Path("latency.grid"),
 ) -> None:
     """Measure time per token over a link, by round trip, draft length, mode and how speech sounds.
 
@@ -79,33 +75,32 @@ def sweep(
     Every text is compared with the target's own, and the sweep fails if one differs. A later call with other
     cells adds them to the file; tables, bars and JSON are of the whole file.
     """
-    console = open_console()
-    try:
-        if quick:
-            rtt_ms, modes, hints, conditions = "0,100", "sync,full,one-process", False, "clean"
-            repeats = min(repeats, 3)
-        cells = cells_of(
-            parse_conditions(conditions),
-            parse_round_trips(rtt_ms),
-            parse_modes(modes),
-            parse_gammas(gamma),
-            hints=hints,
-        )
-        spoken = spoken_in(load_samples(audio or SHORTEST), list(Condition), seed)
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and networks are stopped
-        runs = list(in_order(cells, repeats, seed))
-        grid = measure(Pair(target, draft, draft_dtype), spoken, runs, network, Store(out), console)
-        all_hold = report(grid, console, json=json, check=check)
-    except SpecWhisperError as error:
-        sys.exit(f"experiments.latency: {error}")
-    sys.exit(0 if all_hold else 1)
+    if given.quick:
+        rtt_ms, modes, hints, conditions = "0,100", "sync,full,one-process", False, "clean"
+        repeats = min(repeats, 3)
+    cells = cells_of(
+        parse_conditions(conditions),
+        parse_round_trips(rtt_ms),
+        parse_modes(modes),
+        parse_gammas(gamma),
+        hints=hints,
+    )
+    spoken = spoken_in(load_samples(audio or SHORTEST), list(Condition), given.seed)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and networks are stopped
+    runs = list(in_order(cells, repeats, given.seed))
+    grid = measure(Pair(target, draft, draft_dtype), spoken, runs, Store(out), given.console)
+    summary = Summary(grid)
+    for condition in dict.fromkeys(cell.condition for cell in summary.cells):
+        for what, title in ((DECODING, "decoding"), (WHOLE, "whole utterance")):
+            print_times(summary, condition, what, f"{condition}: {title}, over target-only", given.console)
+    wrong = [f"{run}: the text differs from the target's" for run in grid.different]
+    given.end(grid.header["pair"], summary.facts() if given.json else {}, list(summary.bars()), wrong)
 
 
 def measure(
     pair: Pair,
     spoken: Spoken,
     runs: Sequence[tuple[int, Cell]],
-    network: str,
     store: Store,
     console: Console,
 ) -> Grid:
@@ -116,7 +111,7 @@ def measure(
         trace = pair.record(samples)
         costs = measure_costs(pair, samples, trace.decodings[0])
         with on_cores(cores["draft"]):
-            link = stack.enter_context(open_link(network))
+            link = stack.enter_context(open_link())
         console.print(f"Starting {', '.join(pair.facts().values())} ...", highlight=False)
         lab = stack.enter_context(open_lab(pair, link))
         lab.connect(0.0)
@@ -126,10 +121,9 @@ def measure(
         header: dict[str, Any] = {
             "pair": pair.facts(),
             "samples": {condition: [sample.name for sample in each] for condition, each in spoken.items()},
-            "network": network,
             "texts": {name: list(tokens) for name, tokens in texts.items()},
-            "trace": trace.dumps(),
-            "costs": asdict(costs),
+            "trace": trace,
+            "costs": costs,
             "machine": machine,
             "versions": version_facts(),
         }
@@ -149,7 +143,7 @@ def measure(
                 lab.connect(cell.rtt_ms)
             facts = run_cell(lab, link, cell, sample, texts[sample.name])
             facts["commit"] = header["versions"]["specwhisper"]
-            store.append([Run(repeat, cell, sample.name, facts)])
+            store.append(Run(repeat, cell, sample.name, facts))
     return store.load()
 
 
@@ -177,19 +171,6 @@ def run_cell(lab: Lab, link: Link, cell: Cell, sample: Sample, tokens: Sequence[
         "load": os.getloadavg()[0],
         "statistics": asdict(timed.statistics),
     }
-
-
-def report(grid: Grid, console: Console, *, json: Path | None, check: bool) -> bool:
-    """Print a grid; return whether all texts are the target's and, with ``check``, all bars hold."""
-    summary = Summary(grid)
-    for condition in dict.fromkeys(cell.condition for cell in summary.cells):
-        for what, title in ((DECODING, "decoding"), (WHOLE, "whole utterance")):
-            print_times(summary, condition, what, f"{condition}: {title}, over target-only", console)
-    for run in grid.different:
-        console.print(f"DIFFERENT: {run}: the text differs from the target's", style="red", highlight=False)
-    if json is not None:
-        write_json(json, models=grid.header["pair"], figures=summary.facts())
-    return (print_bars(list(summary.bars()), console) if check else True) and not grid.different
 
 
 def print_times(summary: Summary, condition: Condition, what: str, title: str, console: Console) -> None:

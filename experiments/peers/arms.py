@@ -75,9 +75,12 @@ class Arm:
     precision: str
     timestamps: bool
 
+    @property
+    def name(self) -> str:
+        return f"{self.system}, {self.precision}"
+
     def __str__(self) -> str:
-        with_timestamps = "with timestamps" if self.timestamps else "without timestamps"
-        return f"{self.system}, {self.precision}, {with_timestamps}"
+        return f"{self.name}, {'with' if self.timestamps else 'without'} timestamps"
 
     @property
     def missing(self) -> str:

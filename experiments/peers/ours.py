@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from time import perf_counter
 
 from transformers.utils import logging
 
 from experiments.common.audio.samples import Sample
+from experiments.common.inline_pair import InlinePair
 from experiments.common.replay.model import ReplayDraft, ReplayTarget
 from experiments.common.replay.trace import Trace
-from experiments.peers.arms import NUM_BATCHED, Piece, Run, System, without_specials
+from experiments.peers.arms import INT8, NUM_BATCHED, Audio, Piece, Run, System, timed, without_specials
+from specwhisper.api.speculative import SpeculativeWhisper
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.backends import load_encoders
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.model import Model, WhisperModel
@@ -21,6 +21,8 @@ from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import HOP_SAMPLES, WINDOW_SAMPLES, Mode
+
+DRAFT_DTYPE = INT8  # it never changes the text
 
 
 class OneProcess:
@@ -62,6 +64,27 @@ class OneProcess:
         return Run(tuple(wall_s), tuple(tokens), total)
 
 
+class Offered:
+    """A pair as :class:`SpeculativeWhisper` offers it."""
+
+    def __init__(self, target: str, draft: str, dtype: str) -> None:
+        pair = SpeculativeWhisper(
+            draft, target, "cpu", dtype=dtype, draft_dtype=DRAFT_DTYPE, batch_size=1, cut_windows=True
+        )
+        self._models = {System.ONE_PROCESS: pair, System.TARGET_ONLY: pair.without_draft()}
+
+    def run(self, system: System, samples: Sequence[Sample], _: bool) -> Run:
+        total = SpeculationStatistics()
+
+        def transcribe(audio: Audio, _: int) -> list[int]:
+            text = self._models[system].transcribe(audio, language="en", greedy=True, progress=False)
+            total.add(text.stats)
+            return [token for segment in text.segments for token in segment.tokens]
+
+        found = timed(samples, transcribe)
+        return Run(found.wall_s, found.tokens, total)
+
+
 def special_of(target: Checkpoint) -> tuple[int, int]:
     """Return the ids that are neither text nor timestamps: first, one past the last."""
     return target.vocabulary.end_of_text, target.vocabulary.timestamp_begin
@@ -86,9 +109,8 @@ def on_pair(target: str, draft: str, distilled: str, dtype: str, gamma: int | No
     return OneProcess(large, models, gamma)
 
 
-def as_replay(target: str, draft: str, trace: Path, dtype: str, gamma: int | None) -> OneProcess:
+def as_replay(target: str, draft: str, recorded: Trace, dtype: str, gamma: int | None) -> OneProcess:
     """Load random weights and replay on them what the demo pair wrote."""
-    recorded = Trace.load(trace)
     demo = load_checkpoint(recorded.target)
     large, small = (WhisperModel(load_checkpoint(folder, dtype=dtype), 1) for folder in (target, draft))
     replayed = ReplayTarget(recorded, demo.vocabulary, large)

@@ -16,8 +16,8 @@ from experiments.peers.served import Service
 from specwhisper.errors import SpecWhisperError
 
 
-class Programs:
-    """Programs that transcribe recordings.
+class Programs(ExitStack):
+    """Programs that transcribe recordings, started when an arm first needs them.
 
     Parameters
     ----------
@@ -35,17 +35,11 @@ class Programs:
         serve: Callable[[], AbstractContextManager[Service]] | None = None,
         pieces: Sequence[Piece] = (),
     ) -> None:
+        super().__init__()
         self._samples, self._pieces, self._core = samples, pieces, core
         self._build, self._serve = build, serve
-        self._stack = ExitStack()
         self._workers: dict[tuple[str, str], Worker] = {}
         self._service: Service | None = None
-
-    def __enter__(self) -> Programs:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def measure(
         self, arms: Sequence[Arm], rounds: int, seed: int, console: Console
@@ -59,28 +53,29 @@ class Programs:
                 status.update(f"warming up: {arm}")
                 try:
                     if arm not in missing:
-                        self._run(arm)
+                        self.run(arm, 1)
                         runs[arm] = []
                 except SpecWhisperError as error:
                     missing[arm] = f"not offered: {error}"
             for number in range(rounds):
                 for arm in random.sample(list(runs), len(runs)):
                     status.update(f"round {number + 1} of {rounds}: {arm}")
-                    runs[arm].append(self._run(arm))
+                    runs[arm].append(self.run(arm))
         return runs, missing
 
-    def _run(self, arm: Arm) -> Run:
+    def run(self, arm: Arm, num: int | None = None) -> Run:
+        """Transcribe all recordings, or the first of them."""
+        samples, pieces = self._samples[:num], self._pieces[:num]
         if arm.system in SERVED and self._serve is not None:
             if self._service is None:
-                self._service = self._stack.enter_context(self._serve())
-            return self._service.run(SERVED[arm.system], self._samples, arm.timestamps)
+                self._service = self.enter_context(self._serve())
+            return self._service.run(SERVED[arm.system], samples, arm.timestamps)
         is_ours = arm.system in OURS
         program = "ours" if is_ours else arm.system.partition(",")[0].partition(" ")[0]
         if (program, arm.precision) not in self._workers:
-            worker = Worker(self._build(arm), cores=[self._core])
+            worker = self.enter_context(Worker(self._build(arm), cores=[self._core]))
             self._workers[program, arm.precision] = worker
-            self._stack.callback(worker.stop)
         worker = self._workers[program, arm.precision]
-        if self._pieces and not is_ours:
-            return worker.call("decode", self._pieces)
-        return worker.call("run", arm.system, self._samples, arm.timestamps)
+        if pieces and not is_ours:
+            return worker.call("decode", pieces)
+        return worker.call("run", arm.system, samples, arm.timestamps)

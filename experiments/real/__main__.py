@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from random import Random
 from typing import Annotated, Any
 
 import typer
@@ -14,27 +13,18 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.common.audio.samples import Sample
-from experiments.common.bench.options import Check, Draft, JsonFile, Quick, Seed, Target
-from experiments.common.bench.report import Bar, open_console, print_bars, write_json
+from experiments.common.bench.program import Draft, Folder, Program, Target, program
+from experiments.common.bench.report import Bar
 from experiments.common.models.as_transformers import as_transformers
 from experiments.common.servers.processes import first_two_cores, on_cores
 from experiments.demo_pair.pair import Pair, SetErrors, folder_recordings
 from experiments.exactness import oracle
-from experiments.real.arms import (
-    ALONE,
-    ALONE_INT8,
-    FULL,
-    PAIR,
-    PAIR_INT8,
-    PEER_FLOAT32,
-    PEERS,
-    TIMED,
-    UNTIMED,
-    Arm,
-    Arms,
-    Run,
-)
-from specwhisper.errors import SpecWhisperError
+from experiments.peers.arms import FLOAT32, INT8, Arm, Run, System
+from experiments.peers.others import FasterWhisper
+from experiments.peers.ours import DRAFT_DTYPE, Offered, special_of
+from experiments.peers.programs import Programs
+from experiments.peers.served import served_pair
+from specwhisper.errors import UnsupportedOption
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER, resolve
 from specwhisper.model.threads import limit_threads
@@ -44,89 +34,74 @@ from specwhisper.speculation.statistics import SpeculationStatistics
 
 HUMAN = DEMO_FOLDER / "human"
 QUICK_ROUNDS = 2
+ALONE, PAIR, FULL, PEER, TARGET_SERVED, SYNC, PIPELINED = (
+    Arm(system, FLOAT32, timestamps=True)
+    for system in (
+        *(System.TARGET_ONLY, System.ONE_PROCESS, System.FULL, System.FASTER_WHISPER),
+        *(System.SERVED_TARGET_ONLY, System.SYNC, System.PIPELINED),
+    )
+)
+ALONE_INT8, PAIR_INT8, PEER_INT8 = (Arm(arm.system, INT8, timestamps=True) for arm in (ALONE, PAIR, PEER))
+TIMED = (ALONE, PAIR, FULL, PEER, ALONE_INT8, PAIR_INT8, PEER_INT8)
+UNTIMED = (TARGET_SERVED, SYNC, PIPELINED)
 Runs = Mapping[Arm, Sequence[Run]]
 
 
+@program
 def real(
+    given: Program,
     target: Target = "base",
     draft: Draft = "tiny.en",
-    folder: Annotated[
-        Path, typer.Option(exists=True, file_okay=False, help="Recordings and metadata.jsonl.")
-    ] = HUMAN,
+    folder: Folder = HUMAN,
     rounds: Annotated[int, typer.Option(min=2, help="How often every arm transcribes everything.")] = 8,
-    quick: Quick = False,
-    seed: Seed = 0,
-    json: JsonFile = None,
-    check: Check = False,
 ) -> None:
     """Compare modes, transformers and faster-whisper on real weights and human speech, one core each.
 
     ``specwhisper models get tiny.en base`` fetches the models.
     """
-    console = open_console()
-    try:
-        spoken = folder_recordings(folder)
-        samples = [one.sample for one in spoken]
-        checkpoint = load_checkpoint(target)
-        special = checkpoint.vocabulary.end_of_text, checkpoint.vocabulary.timestamp_begin
-        source = Path(resolve(target))
-        peer_folder = source if (source / "model.bin").is_file() else None
-        cores = first_two_cores()
-        with Arms(target, draft, special, peer_folder, cores) as arms:
-            missing = {arm: reason for arm in TIMED if (reason := arms.missing(arm))}
-            timed = [arm for arm in TIMED if arm not in missing]
-            runs = measure(arms, timed, samples, QUICK_ROUNDS if quick else rounds, seed, console)
-            untimed = {arm: [arms.run(arm, samples)] for arm in UNTIMED}
-        with on_cores(cores[:1]):
-            limit_threads(1)
-            references = transformers_tokens(checkpoint, samples)
-            errors = Pair.load(target, [draft]).measure(spoken, "en")
-    except SpecWhisperError as error:
-        sys.exit(f"experiments.real: {error}")
-    exact = {arm: of_arm for arm, of_arm in {**runs, **untimed}.items() if arm.dtype == "float32"}
+    spoken, cores = folder_recordings(folder), first_two_cores()
+    samples, checkpoint, source = [one.sample for one in spoken], load_checkpoint(target), resolve(target)
+
+    def build(arm: Arm) -> Callable[[], Any]:
+        if arm.system is not System.FASTER_WHISPER:
+            return partial(Offered, target, draft, arm.precision)
+        if not (Path(source) / "model.bin").is_file():
+            raise UnsupportedOption("the target is not a CTranslate2 folder")
+        return partial(FasterWhisper, source, arm.precision)
+
+    options = "--dtype", DRAFT_DTYPE, "--cut-windows"
+    serve = partial(served_pair, target, draft, *options, special=special_of(checkpoint), cores=cores)
+    with Programs(samples, build, core=cores[0], serve=serve) as programs:
+        rounds = given.choose(QUICK_ROUNDS, rounds)
+        runs, missing = programs.measure(TIMED, rounds, given.seed, given.console)
+        every = runs | {arm: [programs.run(arm)] for arm in UNTIMED}
+    with on_cores(cores[:1]):
+        limit_threads(1)
+        references = transformers_tokens(checkpoint, samples)
+        errors = Pair.load(target, [draft]).measure(spoken, "en")
+    exact = {arm: of_arm for arm, of_arm in every.items() if arm.precision == FLOAT32}
     different = count_differences(exact, references)
     same_in_int8 = count_differences({PAIR_INT8: runs[PAIR_INT8]}, runs[ALONE_INT8][0].tokens)
-    print_times(runs, missing, console)
-    print_agreement(draft, errors, console)
-    bars = find_bars(runs, errors.drafts[draft].agreement.acceptance, sum(different.values()), same_in_int8)
-    if json is not None:
-        figures = {
-            "recordings": {sample.name: sample.duration_s for sample in samples},
-            "runs": [facts(arm, one) for arm, of_arm in {**runs, **untimed}.items() for one in of_arm],
-            "agreement": errors.facts(),
-            "different": {str(arm): number for arm, number in different.items()},
-            "not_measured": {str(arm): reason for arm, reason in missing.items()},
-            "bars": [*map(str, bars)],
-        }
-        models = {name: load_checkpoint(name).weights_digest for name in (target, draft)}
-        write_json(json, models=models, figures=figures)
-    holds = print_bars(bars, console)
-    sys.exit(1 if check and not holds else 0)
-
-
-def measure(
-    arms: Arms, timed: Sequence[Arm], samples: Sequence[Sample], rounds: int, seed: int, console: Console
-) -> dict[Arm, list[Run]]:
-    """Warm every arm up on one recording, then take all of them in every round, in a new order."""
-    runs: dict[Arm, list[Run]] = {arm: [] for arm in timed}
-    random = Random(seed)
-    with console.status("") as status:
-        for arm in timed:
-            status.update(f"starting: {arm}")
-            arms.run(arm, samples[:1])
-        for number in range(rounds):
-            for arm in random.sample(timed, len(timed)):
-                status.update(f"round {number + 1} of {rounds}: {arm}")
-                runs[arm].append(arms.run(arm, samples))
-    return runs
+    print_times(runs, given.console)
+    for arm, reason in missing.items():
+        given.print(f"{arm.name}: {reason}", style="yellow")
+    given.print(agreement_line(draft, errors))
+    figures = {
+        "recordings": {sample.name: sample.duration_s for sample in samples},
+        "runs": [facts(arm, one) for arm, of_arm in every.items() for one in of_arm],
+        "agreement": errors.facts(),
+        "different": {arm.name: number for arm, number in different.items()},
+        "not_measured": {arm.name: reason for arm, reason in missing.items()},
+    }
+    agreement = errors.drafts[draft].agreement.acceptance
+    bars = find_bars(runs, agreement, sum(different.values()), same_in_int8)
+    given.end({name: load_checkpoint(name).weights_digest for name in (target, draft)}, figures, bars)
 
 
 def transformers_tokens(checkpoint: Checkpoint, samples: Sequence[Sample]) -> tuple[tuple[int, ...], ...]:
     """Return what transformers' ``generate`` writes for each recording."""
-    model = as_transformers(checkpoint)
-    texts = [
-        oracle.transcribe(model, sample.pcm, DecodingOptions.greedy(language="en")) for sample in samples
-    ]
+    model, options = as_transformers(checkpoint), DecodingOptions.greedy(language="en")
+    texts = [oracle.transcribe(model, sample.pcm, options) for sample in samples]
     return tuple(tuple(t for segment in text.segments for t in segment.tokens) for text in texts)
 
 
@@ -139,7 +114,7 @@ def count_differences(runs: Runs, references: Sequence[Sequence[int]]) -> dict[A
             for tokens, reference in zip(run.tokens, references, strict=True)
         )
         for arm, of_arm in runs.items()
-        if arm not in PEERS
+        if arm.system is not System.FASTER_WHISPER
     }
 
 
@@ -153,45 +128,38 @@ def ratio(runs: Runs, arm: Arm, reference: Arm) -> Ratio | None:
 def find_bars(
     runs: Runs, agreement: float, num_different: int, different_in_int8: Mapping[Arm, int]
 ) -> list[Bar]:
-    """Return all bars of what was measured."""
     full, pair = (accumulated(runs[arm]) for arm in (FULL, PAIR))
     per_pass = full.num_committed / full.num_forwards
     bars = [
         Bar("tokens that differ from transformers", num_different, 1, str(num_different)),
         *(
-            Bar(f"{arm}: tokens that differ from target-only's", number, 1, str(number))
+            Bar(f"{arm.name}: tokens that differ from target-only's", number, 1, str(number))
             for arm, number in different_in_int8.items()
         ),
         Bar("agreement given the target's prefix", agreement, 0.93, f"{agreement:.1%}", at_least=True),
     ]
     for arm, statistics in ((PAIR, pair), (FULL, full)):
         accepted = statistics.num_accepted / max(1, statistics.num_verified)
-        bars.append(Bar(f"{arm}: accepted of verified", accepted, 0.8, f"{accepted:.1%}", at_least=True))
-    bars.append(Bar(f"{FULL}: tokens a forward pass", per_pass, 5, f"{per_pass:.2f}", at_least=True))
+        name = f"{arm.name}: accepted of verified"
+        bars.append(Bar(name, accepted, 0.8, f"{accepted:.1%}", at_least=True))
+    bars.append(Bar(f"{FULL.name}: tokens a forward pass", per_pass, 5, f"{per_pass:.2f}", at_least=True))
     for arm, bound in ((ALONE, 0.9), (PAIR, 0.75), (PAIR_INT8, 0.48)):
-        if (taken := ratio(runs, arm, PEER_FLOAT32)) is not None:
-            bars.append(Bar(f"{arm}: time over that of {PEER_FLOAT32}", taken.value, bound, str(taken)))
+        if (taken := ratio(runs, arm, PEER)) is not None:
+            bars.append(Bar(f"{arm.name}: time over that of {PEER.name}", taken.value, bound, str(taken)))
     return bars
 
 
 def accumulated(runs: Sequence[Run]) -> SpeculationStatistics:
-    """Return the statistics of all runs together."""
     total = SpeculationStatistics()
     for run in runs:
         total.add(run.statistics)
     return total
 
 
-def print_times(runs: Runs, missing: Mapping[Arm, str], console: Console) -> None:
-    """Print the time of every arm beside the target alone and faster-whisper."""
+def print_times(runs: Runs, console: Console) -> None:
     table = Table(
-        "",
-        "seconds",
-        f"over {ALONE}",
-        f"over {PEER_FLOAT32}",
-        "tokens a pass",
-        "accepted of verified",
-        caption="seconds: of all recordings, on one core; over two servers one for each of them. "
+        *("", "seconds", f"over {ALONE.name}", f"over {PEER.name}", "tokens a pass", "accepted of verified"),
+        caption="seconds: of all recordings, on one core; over servers one for each of the two. "
         "Ratios: geometric mean over recordings and rounds, with its 95 % interval.",
     )
     for arm, of_arm in runs.items():
@@ -199,33 +167,28 @@ def print_times(runs: Runs, missing: Mapping[Arm, str], console: Console) -> Non
         seconds = sum(map(sum, (run.wall_s for run in of_arm))) / len(of_arm)
         has_draft = statistics.num_verified > 0
         table.add_row(
-            str(arm),
+            arm.name,
             f"{seconds:.2f}",
-            *(str(ratio(runs, arm, other) or "") for other in (ALONE, PEER_FLOAT32)),
+            *(str(ratio(runs, arm, other) or "") for other in (ALONE, PEER)),
             f"{statistics.num_committed / statistics.num_forwards:.2f}" if statistics.num_forwards else "",
             f"{statistics.num_accepted / statistics.num_verified:.1%}" if has_draft else "",
         )
     console.print(table)
-    for arm, reason in missing.items():
-        console.print(f"{arm}: {reason}", style="yellow", highlight=False, markup=False)
 
 
-def print_agreement(draft: str, errors: SetErrors, console: Console) -> None:
-    """Print how the draft agrees with the target."""
+def agreement_line(draft: str, errors: SetErrors) -> str:
     found = errors.drafts[draft].agreement
-    console.print(
+    return (
         f"{draft} chooses the target's token after the target's text at {found.acceptance:.1%} of "
         f"{found.num_tokens} places; after a correction its own text holds again in {found.realigns:.0%} of "
         f"{found.num_corrections}, for {found.mean_run:.1f} tokens. Word error rate: target "
-        f"{errors.target_wer:.1%}, {draft} alone {errors.drafts[draft].wer:.1%}.",
-        highlight=False,
+        f"{errors.target_wer:.1%}, {draft} alone {errors.drafts[draft].wer:.1%}."
     )
 
 
 def facts(arm: Arm, run: Run) -> dict[str, Any]:
-    """Return a run as plain values."""
     tokens = [len(of_recording) for of_recording in run.tokens]
-    return {"arm": str(arm), "wall_s": run.wall_s, "tokens": tokens, "statistics": asdict(run.statistics)}
+    return {"arm": arm.name, "wall_s": run.wall_s, "tokens": tokens, "statistics": asdict(run.statistics)}
 
 
 if __name__ == "__main__":

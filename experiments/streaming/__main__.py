@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from random import Random
-from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from experiments.common.bench.options import Check, Draft, JsonFile, Quick, Seed, Target
-from experiments.common.bench.report import open_console, print_bars, write_json
+from experiments.common.bench.program import Draft, Folder, Program, Target, program
 from experiments.common.servers.processes import first_two_cores, on_cores
 from experiments.demo_pair.pair import folder_recordings
 from experiments.streaming.agents import agents
@@ -22,14 +19,12 @@ from experiments.streaming.arms import ARMS, FULL, Arms, Measured
 from experiments.streaming.simulated import COSTS_S, NUM_SESSIONS, print_simulated, simulate
 from experiments.streaming.table import NUM_TOGETHER, find_bars, other_texts, print_rows, rows_of
 from experiments.streaming.takes import Condition, Recorder, Take
-from specwhisper.errors import SpecWhisperError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.model.threads import limit_threads
 
 FAST = 50.0
 Planned = tuple[str, Take, int, float]  # arm, number of concurrent sessions, times real time
-Folder = Annotated[Path, typer.Option(exists=True, file_okay=False, help="Recordings and metadata.jsonl.")]
 HUMAN = DEMO_FOLDER / "human"
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
@@ -37,14 +32,12 @@ app.command()(agents)
 
 
 @app.command()
+@program
 def live(
+    given: Program,
     target: Target = "base",
     draft: Draft = "tiny.en",
     folder: Folder = HUMAN,
-    quick: Quick = False,
-    seed: Seed = 0,
-    json: JsonFile = None,
-    check: Check = False,
 ) -> None:
     """Send human speech to live servers: when text is shown and final, how it changes, what it costs.
 
@@ -52,48 +45,35 @@ def live(
     that confirms: target-only, and other programs where they are installed. ``specwhisper models get tiny.en
     base`` fetches the models.
     """
-    console, cores = open_console(), first_two_cores()
-    takes, encode_s = recorded(target, folder, seed, quick=quick)
+    cores = first_two_cores()
+    takes, encode_s = recorded(target, folder, given.seed, quick=given.quick)
     with on_cores(cores[1:]), ExitStack() as stack:
         arms = Arms(target, draft, cores, stack)
         missing = {arm: reason for arm in ARMS if (reason := arms.missing(arm))}
-        plan = planned([arm for arm in ARMS if arm not in missing], takes, seed, quick=quick)
-        measured = measure(arms, plan, console)
-    print_rows(rows_of(measured), missing, console)
-    console.print(
-        f"Bound: the target encodes 30 s of audio in {encode_s:.2f} s of one core.", highlight=False
-    )
+        plan = planned([arm for arm in ARMS if arm not in missing], takes, given.seed, quick=given.quick)
+        measured = measure(arms, plan, given.console)
+    print_rows(rows_of(measured), missing, given.console)
+    given.print(f"Bound: the target encodes 30 s of audio in {encode_s:.2f} s of one core.")
     for line in other_texts(measured)[0]:
-        console.print(f"other text: {line}", style="yellow", highlight=False, markup=False, soft_wrap=True)
-    bars = find_bars(measured)
-    if json is not None:
-        figures = {
-            "encode_s": encode_s,
-            "bars": [*map(str, bars)],
-            "takes": [asdict(take) | {"pcm": None} for take in takes],
-            "sessions": [one.facts for one in measured],
-            "not_measured": missing,
-        }
-        models = {name: load_checkpoint(name).weights_digest for name in (target, draft)}
-        write_json(json, models=models, figures=figures)
-    sys.exit(0 if not check or print_bars(bars, console) else 1)
+        given.print(f"other text: {line}", style="yellow")
+    figures = {
+        "encode_s": encode_s,
+        "takes": [asdict(take) | {"pcm": None} for take in takes],
+        "sessions": [one.facts for one in measured],
+        "not_measured": missing,
+    }
+    models = {name: load_checkpoint(name).weights_digest for name in (target, draft)}
+    given.end(models, figures, find_bars(measured))
 
 
 @app.command()
-def simulated(
-    target: Target = "base",
-    folder: Folder = HUMAN,
-    quick: Quick = False,
-    seed: Seed = 0,
-    json: JsonFile = None,
-) -> None:
+@program
+def simulated(given: Program, target: Target = "base", folder: Folder = HUMAN) -> None:
     """Simulate the delays at the costs of a GPU, without servers; the target finds the words."""
-    takes, _ = recorded(target, folder, seed, quick=quick)
-    found = [simulate(takes, num_sessions, seed) for num_sessions in NUM_SESSIONS]
-    print_simulated(found, open_console())
-    if json is not None:
-        figures = {"costs_s": COSTS_S, "simulated": [*map(asdict, found)]}
-        write_json(json, models={"target": target}, figures=figures)
+    takes, _ = recorded(target, folder, given.seed, quick=given.quick)
+    found = [simulate(takes, num_sessions, given.seed) for num_sessions in NUM_SESSIONS]
+    print_simulated(found, given.console)
+    given.end({"target": target}, {"costs_s": COSTS_S, "simulated": [*map(asdict, found)]})
 
 
 def recorded(target: str, folder: Path, seed: int, *, quick: bool) -> tuple[list[Take], float]:
@@ -130,7 +110,4 @@ def measure(arms: Arms, plan: Sequence[Planned], console: Console) -> list[Measu
 
 
 if __name__ == "__main__":
-    try:
-        app()
-    except SpecWhisperError as error:
-        sys.exit(f"experiments.streaming: {error}")
+    app()

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,8 @@ import soundfile
 from numpy.typing import NDArray
 
 from experiments.common.audio.samples import load_samples
-from experiments.common.bench.options import Check, JsonFile, Quick, Seed
-from experiments.common.bench.report import Bar, open_console, print_bars, write_json
+from experiments.common.bench.program import Program, program
+from experiments.common.bench.report import Bar
 from scripts.demo import server
 from specwhisper.types import SAMPLE_RATE
 
@@ -55,22 +54,23 @@ class Text:
     text: str
 
 
-def agents(seed: Seed = 0, quick: Quick = False, json: JsonFile = None, check: Check = False) -> None:
+@program
+def agents(given: Program) -> None:
     """Time final text after the end of speech in Pipecat and LiveKit, with the bundled pair.
 
     Utterances end after 200 ms of silence.
     """
-    console = open_console()
     for module in MODULES.values():
         if interpreter_with(module) is None:
             sys.exit(f"{module} is not installed: `scripts/nightly integrations` makes .integrations for it.")
     clean = [np.frombuffer(sample.pcm, "<i2") for sample in load_samples(None) if sample.fits_one_window]
     pieces = [piece for samples in clean for piece in utterances(samples)]
-    order = np.random.default_rng(seed).permutation(len(pieces))[: NUM_QUICK if quick else NUM_UTTERANCES]
+    order = np.random.default_rng(given.seed).permutation(len(pieces))
+    order = order[: given.choose(NUM_QUICK, NUM_UTTERANCES)]
     samples, ends_s = joined([pieces[index] for index in order])
     figures, bars = {}, []
-    with TemporaryDirectory() as temporary, ExitStack() as stack:
-        folder = Path(temporary)
+    folder = given.folder
+    with ExitStack() as stack:
         soundfile.write(folder / "take.wav", samples, SAMPLE_RATE, subtype="PCM_16")
 
         def start(module: str, *arguments: str) -> str:
@@ -90,15 +90,12 @@ def agents(seed: Seed = 0, quick: Quick = False, json: JsonFile = None, check: C
             found = latencies(ends_s, texts)
             median, p95 = map(float, np.quantile(found, [0.5, 0.95]))
             name = f"{framework} {service}"
-            console.print(f"{name}: median {median:.2f} s, p95 {p95:.2f} s of {len(found)} utterances")
+            given.print(f"{name}: median {median:.2f} s, p95 {p95:.2f} s of {len(found)} utterances")
             figures[name] = {"latencies_s": found, "texts": [asdict(text) for text in texts]}
             if settings:
                 bars.append(Bar(f"{name}, median in s", median, MAX_MEDIAN_S, f"{median:.2f}"))
                 bars.append(Bar(f"{name}, p95 in s", p95, MAX_P95_S, f"{p95:.2f}"))
-    if json is not None:
-        write_json(json, models={"target": "demo-target", "draft": "demo-draft-tiny"}, figures=figures)
-    if not print_bars(bars, console) and check:
-        sys.exit(1)
+    given.end({"target": "demo-target", "draft": "demo-draft-tiny"}, figures, bars)
 
 
 def interpreter_with(module: str) -> str | None:

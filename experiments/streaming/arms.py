@@ -107,8 +107,7 @@ class Arms:
     def _peer(self, arm: str) -> Worker:
         if arm not in self._peers:
             build = partial(PEERS[arm][1], self._peer_folder)
-            self._peers[arm] = Worker(build, cores=self._cores[:1])
-            self._stack.callback(self._peers[arm].stop)
+            self._peers[arm] = self._stack.enter_context(Worker(build, cores=self._cores[:1]))
         return self._peers[arm]
 
     def _served(self) -> tuple[Server, Server]:

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 
-from experiments.common.bench.clock import sleep_until
 from experiments.streaming.measures import Shown
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.live import EndpointingOptions, LiveOptions
@@ -54,5 +53,6 @@ async def paced(pcm: bytes, started_s: float, speed: float = 1.0) -> AsyncIterat
     """
     for start in range(0, len(pcm), PIECE_BYTES):
         piece = pcm[start : start + PIECE_BYTES]
-        await sleep_until(started_s + (start + len(piece)) / BYTES_PER_SAMPLE / SAMPLE_RATE / speed)
+        spoken_s = started_s + (start + len(piece)) / BYTES_PER_SAMPLE / SAMPLE_RATE / speed
+        await asyncio.sleep(spoken_s - time.monotonic())
         yield piece

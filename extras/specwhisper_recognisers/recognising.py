@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from time import perf_counter_ns
 
-from specwhisper.engine.draft_state import Drafted
+from specwhisper.engine.draft_session import Drafted
 from specwhisper.engine.watchdog import ENDS_WITHIN_S, TimedExecutor, Watchdog
 from specwhisper.errors import DeviceFault, check_between
 from specwhisper.model.faults import leave_process

@@ -99,6 +99,7 @@ class AccessLog:
         """
         headers = HTTPConnection(scope).headers.items()
         name, code, started_s = received_request_id(headers), 0, time.perf_counter()
+        is_accepted = False
 
         async def receive_watched() -> Message:
             nonlocal code
@@ -109,13 +110,12 @@ class AccessLog:
             return message
 
         async def send_watched(message: Message) -> None:
-            nonlocal code
-            if message["type"] == "websocket.close":
-                code = code or int(message.get("code", NORMAL))
-            if message["type"] == "websocket.http.response.start":
-                code = int(message["status"])
-            if message["type"] in ("websocket.accept", "websocket.http.response.start"):
+            nonlocal code, is_accepted
+            if message["type"] == "websocket.accept":
+                is_accepted = True
                 MutableHeaders(scope=message)[KEY] = name
+            elif message["type"] == "websocket.close":
+                code = code or (int(message.get("code", NORMAL)) if is_accepted else HTTPStatus.FORBIDDEN)
             await send(message)
 
         request_id.set(name)

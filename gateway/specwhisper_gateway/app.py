@@ -24,8 +24,6 @@ from specwhisper_gateway.realtime.secrets import ClientSecrets
 from specwhisper_gateway.routers import audio, client_secrets, live, models, page, realtime, service
 from specwhisper_gateway.state import Gateway
 from specwhisper_gateway.transport.access import Access, bearer
-from specwhisper_gateway.transport.heads import HeadLimit
-from specwhisper_gateway.transport.lingering import Lingering
 
 DESCRIPTION = """Whisper transcription by speculative decoding, as OpenAI's audio API.
 
@@ -83,8 +81,6 @@ def create_app(config: GatewayConfig, metrics: GatewayMetrics) -> FastAPI:
     add_error_handlers(app)
     if config.tokens is not None:
         app.add_middleware(Access, tokens=config.tokens, secrets=secrets)
-    app.add_middleware(HeadLimit)
-    app.add_middleware(Lingering)
     if config.allow_origins:
         app.add_middleware(
             CORSMiddleware,

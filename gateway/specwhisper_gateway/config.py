@@ -109,9 +109,7 @@ class GatewayConfig(ListenerOptions):
     ] = MAX_SESSIONS
     max_connections: Annotated[
         int,
-        Setting(
-            SERVING, "Concurrent connections, idle ones and TLS handshakes included.", metavar="N", min=1
-        ),
+        Setting(SERVING, "Concurrent connections, idle ones included.", metavar="N", min=1),
     ] = MAX_CONNECTIONS
     allow_origins: Annotated[tuple[str, ...], Made(allowed_origins)] = ()
     metrics: Annotated[bool, Setting(OBSERVABILITY, "Prometheus metrics at /metrics.")] = True

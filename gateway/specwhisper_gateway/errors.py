@@ -49,21 +49,5 @@ class IdleTimeout(SpecWhisperError):
     """A client sent nothing for too long, in a session or in the middle of an upload."""
 
 
-class HeadTooLarge(InvalidRequest):
-    """The head of a request is too large."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "The request's URL or headers are too large: at most 8 KiB each, 16 KiB and 100 headers in all."
-        )
-
-
-class MalformedRequest(InvalidRequest):
-    """The bytes are not an HTTP request."""
-
-    def __init__(self) -> None:
-        super().__init__("This is not an HTTP request, or its headers contradict each other.")
-
-
 class StorageFull(SpecWhisperError):
     """The gateway's disk has no room for a recording."""

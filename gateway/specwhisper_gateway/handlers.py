@@ -8,18 +8,15 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
+from starlette.websockets import WebSocketClose
 
 from specwhisper.errors import SpecWhisperError
 from specwhisper.observe.request_id import KEY, current_request_id
 from specwhisper_gateway.access_log import note_error
-from specwhisper_gateway.errors import ClientGone, ForeignPage, HeadTooLarge
+from specwhisper_gateway.errors import ClientGone, ForeignPage
 from specwhisper_gateway.status import BROKEN, INVALID, answer_to, body_of, error_body, headers_of
 from specwhisper_gateway.transport.sockets import SocketRefusal
-
-# Errors that refuse a WebSocket's handshake. If it were accepted, a page of another site could find out that
-# this gateway exists; and a handshake with too large a head cannot be completed.
-AT_HANDSHAKE = (ForeignPage, HeadTooLarge)
 
 
 def add_error_handlers(app: FastAPI) -> None:
@@ -28,17 +25,17 @@ def add_error_handlers(app: FastAPI) -> None:
     app.exception_handler(ClientDisconnect)(_disconnected)
     app.exception_handler(HTTPException)(_no_such_route)
     app.exception_handler(Exception)(_failed)
-    app.router.default = _unknown_path  # the framework's closes a WebSocket without an error
 
 
 def refusal(scope: Scope, error: SpecWhisperError) -> ASGIApp:
     """Return the answer to an error, and note the error for log and metrics.
 
-    It is a response or, on a WebSocket that is not open yet, an event after accepting it.
+    It is a response or, on a WebSocket that is not open yet, an event after accepting it. A page of another
+    site must not find out that this gateway exists: its handshake is refused.
     """
     note_error(scope, error)
-    if scope["type"] == "websocket" and not isinstance(error, AT_HANDSHAKE):
-        return SocketRefusal(error)
+    if scope["type"] == "websocket":
+        return WebSocketClose() if isinstance(error, ForeignPage) else SocketRefusal(error)
     return JSONResponse(body_of(error), answer_to(error).status, headers_of(error))
 
 
@@ -50,11 +47,6 @@ async def _refused(request: HTTPConnection, error: SpecWhisperError) -> ASGIApp:
 async def _disconnected(request: Request, error: ClientDisconnect) -> ASGIApp:
     """Answer a client that disconnected during its request, for log and metrics."""
     return await _refused(request, ClientGone("The client disconnected before its request was complete."))
-
-
-async def _unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
-    """Refuse a path that does not exist, a WebSocket's too."""
-    raise HTTPException(HTTPStatus.NOT_FOUND)
 
 
 async def _no_such_route(request: HTTPConnection, error: HTTPException) -> JSONResponse:

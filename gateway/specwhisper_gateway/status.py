@@ -26,10 +26,8 @@ from specwhisper.wire.status import PUSHBACK_MS
 from specwhisper_gateway.errors import (
     ClientGone,
     ForeignPage,
-    HeadTooLarge,
     IdleTimeout,
     InvalidUpload,
-    MalformedRequest,
     StorageFull,
     WrongApiKey,
 )
@@ -60,8 +58,6 @@ ANSWER_OF_ERROR: dict[type[SpecWhisperError], Answer] = {
     ForeignPage: Answer(HTTPStatus.FORBIDDEN, INVALID, "foreign_page"),
     IdleTimeout: Answer(HTTPStatus.REQUEST_TIMEOUT, INVALID, "session_idle"),
     MessageTooLarge: Answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, INVALID, "request_too_large"),
-    HeadTooLarge: Answer(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, INVALID, "headers_too_large"),
-    MalformedRequest: Answer(HTTPStatus.BAD_REQUEST, INVALID, "invalid_http"),
     StorageFull: Answer(HTTPStatus.INSUFFICIENT_STORAGE, BROKEN, "storage_full"),
     ServerFull: Answer(HTTPStatus.TOO_MANY_REQUESTS, "requests", "rate_limit_exceeded"),
     ServerDraining: Answer(HTTPStatus.SERVICE_UNAVAILABLE, BROKEN, "unavailable"),

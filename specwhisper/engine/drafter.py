@@ -11,13 +11,11 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from time import perf_counter_ns
-from typing import Any
 
 from specwhisper.audio.recording import Recording
-from specwhisper.engine.draft_state import NO_REPORT, Drafted, DraftState
-from specwhisper.engine.encodings import AudioSpan, Encodings
+from specwhisper.engine.draft_session import NO_REPORT, Drafted, DraftSession
+from specwhisper.engine.encodings import AudioSpan, Encodings, InlineExecutor
 from specwhisper.engine.live_draft import LiveDraft
-from specwhisper.engine.window_draft import WindowDraft
 from specwhisper.errors import DeviceFault
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.faults import is_device_fault
@@ -28,7 +26,8 @@ from specwhisper.model.sampling import window_sampling
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import accept
 from specwhisper.speculation.admission import FreeSlots
-from specwhisper.speculation.draft_length import BlockSize, DraftLength
+from specwhisper.speculation.belief import Belief
+from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.live.windows import follow_windows
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -43,7 +42,7 @@ class Drafter:
 
     Parameters
     ----------
-    executor : runs encodings, and begins them in order.
+    executor : runs encodings, begun in order; by default at once, in the caller's thread.
     clock : returns the time in nanoseconds, from any origin.
     wake : called, from any thread, when an encoding is done and :meth:`step` has work.
     follow : returns windows that follow those of the target.
@@ -55,7 +54,7 @@ class Drafter:
         self,
         model: Model,
         *,
-        executor: Executor,
+        executor: Executor | None = None,
         clock: Callable[[], int] = perf_counter_ns,
         wake: Callable[[], None] = lambda: None,
         follow: Callable[[Vocabulary, DecodingOptions], Windows] = follow_windows,
@@ -64,8 +63,8 @@ class Drafter:
         self._clock = clock
         self._follow = follow
         self._slots = FreeSlots(model.num_slots, "The draft server")
-        self._encodings = Encodings(executor, wake)
-        self._sessions: dict[str, DraftState] = {}
+        self._encodings = Encodings(executor or InlineExecutor(), wake)
+        self._sessions: dict[str, DraftSession] = {}
         self._failures: list[tuple[str, Failed]] = []
         self._likely_language = self._only_language()  # of the next session: the last one's
 
@@ -94,35 +93,33 @@ class Drafter:
         self, session_id: str, length: DraftLength, options: DecodingOptions, *, max_ahead_tokens: int
     ) -> None:
         """Open a session; raise :class:`ServerFull` if no slot is free."""
-        recording = Recording(options.log_mel_max, options.padding)
-        vocabulary = self._model.vocabulary
-        common: dict[str, Any] = {
-            "length": length,
-            "block_size": BlockSize(length),
-            "options": options,
-            "recording": recording,
-            "windows": self._follow(vocabulary, options),
-            "ends": vocabulary.ends,
-            "max_positions": self._model.max_positions,
-            "word_of": vocabulary.word_of,
-            "current": WindowDraft(self._slots.take(), max_ahead_tokens),
-        }
-        if options.live is None:
-            self._sessions[session_id] = DraftState(**common)
-        else:  # without times, hypotheses differ less
-            common["options"] = replace(options, timestamps=False)
-            self._sessions[session_id] = LiveDraft(**common, vocabulary=vocabulary)
+        windows = self._follow(self._model.vocabulary, options)
+        kind: type[DraftSession] = DraftSession
+        if options.live is not None:
+            kind, options = (
+                LiveDraft,
+                replace(options, timestamps=False),
+            )  # hypotheses without times differ less
+        self._sessions[session_id] = kind(
+            length=length,
+            options=options,
+            recording=Recording(options.log_mel_max, options.padding),
+            windows=windows,
+            vocabulary=self._model.vocabulary,
+            max_positions=self._model.max_positions,
+            slot=self._slots.take(),
+            max_ahead_tokens=max_ahead_tokens,
+        )
 
     def close(self, session_id: str) -> None:
         """End a session and free its slot; without effect if it has ended already."""
         session = self._sessions.pop(session_id, None)
         if session is None:
             return
-        draft = session.current
-        if draft.encoding is not None:
-            draft.encoding.cancel()
-        self._model.rollback(draft.slot, 0)  # frees the memory of models without reserved slots
-        self._slots.give_back(draft.slot)
+        if session.encoding is not None:
+            session.encoding.cancel()
+        self._model.rollback(session.slot, 0)  # frees the memory of models without reserved slots
+        self._slots.give_back(session.slot)
 
     def report(self, session_id: str) -> DraftReport:
         """Return a session's work since its last report; nothing if it has ended."""
@@ -168,29 +165,29 @@ class Drafter:
             self._run_forward(rows)
         drafted = []
         for session_id, session in self._sessions.items():
-            if session.block_is_due():
-                block = session.current.take_block(session.block_tokens(), self._clock())
+            if session.belief is not None and session.block_is_due():
+                block = session.belief.cut_block(session.block_tokens(session.belief), self._clock())
                 session.newest_block = block.window_id, block.block_number
                 drafted.append((session_id, Drafted(block, session.take_report())))
             drafted += [(session_id, each) for each in session.take_drafted()]
         failures, self._failures = self._failures, []
         return [*drafted, *failures]
 
-    def _row(self, session: DraftState) -> Row:
-        draft = session.current
-        if draft.window is None or draft.encoding is None:
+    def _row(self, session: DraftSession) -> Row:
+        belief = session.belief
+        if belief is None or session.encoding is None:
             raise RuntimeError("A session without a window cannot draft.")
-        draft.encoding.result()  # raises the encoding's error
-        sequence = [*draft.window.prompt, *draft.belief.tokens]
-        candidates = session.stale_tokens()
+        session.encoding.result()  # raises the encoding's error
+        sequence = [*belief.window.prompt, *belief.tokens]
+        candidates = session.stale_tokens(belief)
         return Row(
-            slot=draft.slot,
-            tokens=[*sequence[self._model.length(draft.slot) :], *candidates],
+            slot=session.slot,
+            tokens=[*sequence[self._model.length(session.slot) :], *candidates],
             num_candidates=len(candidates),
-            generated=draft.belief.tokens,
+            generated=belief.tokens,
             timestamps=session.options.timestamps,
             max_initial_timestamp=max_initial_timestamp(session.options),
-            sampling=window_sampling(draft.window, session.options),
+            sampling=window_sampling(belief.window, session.options),
         )
 
     def _run_forward(self, rows: Mapping[str, Row]) -> None:
@@ -203,15 +200,16 @@ class Drafter:
             for row, score in zip(rows, scores, strict=True):
                 session_id = session_ids[row.slot]
                 session = self._sessions[session_id]
-                draft = session.current
-                belief = draft.belief
-                verdict = accept(row.candidates, score.tokens, ends=session.ends, budget=len(score.tokens))
-                for index in range(len(verdict.tokens)):
+                belief, ends = session.belief, session.vocabulary.ends
+                if belief is None:
+                    raise RuntimeError("A session without a window has drafted.")
+                verdict = accept(row.candidates, score.tokens, ends=ends, budget=len(score.tokens))
+                for index, token in enumerate(verdict.tokens):
                     if not index or session.can_draft():
-                        draft.extend(score, index)
-                if row.num_candidates and draft.window is not None:
-                    length = len(draft.window.prompt) + len(belief.tokens) - 1
-                    self._model.rollback(draft.slot, length)
+                        belief.extend(token, score.log_probs[index])
+                if row.num_candidates:
+                    length = len(belief.window.prompt) + len(belief.tokens) - 1
+                    self._model.rollback(session.slot, length)
                 session.observe_step(forward_ns, is_plain=not row.num_candidates)
                 try:
                     self._begin_next(session)
@@ -233,20 +231,20 @@ class Drafter:
         self._failures.append((session_id, Failed(error)))
         self.close(session_id)
 
-    def _on_window_opened(self, session: DraftState, opened: WindowOpened) -> None:
+    def _on_window_opened(self, session: DraftSession, opened: WindowOpened) -> None:
         """Begin with an opened window; keep its draft if it was predicted."""
         window = opened.window
         self._note_language(window)
-        draft = session.current
-        if draft.is_predicted and draft.predicts(window) and not opened.opening:
-            draft.window, draft.is_predicted = window, False
+        belief = session.belief
+        if belief is not None and belief.predicts(window) and not opened.opening:
+            belief.window, belief.is_predicted = window, False
         else:
             self._begin(session, window, opened.opening)
 
     def _note_language(self, window: Window) -> None:
         self._likely_language = self._model.vocabulary.prompt_language(window.prompt) or self._likely_language
 
-    def _begin_next(self, session: DraftState) -> None:
+    def _begin_next(self, session: DraftSession) -> None:
         """Begin with what the session drafts next: a hypothesis, or a predicted first window."""
         if not isinstance(session, LiveDraft):
             self._predict_first(session)
@@ -257,54 +255,51 @@ class Drafter:
             self._begin(session, window, ())
             session.begin_hypothesis()
 
-    def _predict_first(self, session: DraftState) -> None:
+    def _predict_first(self, session: DraftSession) -> None:
         """Begin with the first window before the target opens it: while the audio is on its way."""
         is_begun = session.recording.first_sample > 0  # by another session, or its beginning is not needed
-        if session.current.window is not None or is_begun or not session.length.mode.drafts:
+        if session.belief is not None or is_begun or not session.length.mode.drafts:
             return
         window = session.windows.predict_first(self._likely_language, session.recording)
         if window is not None:
             self._begin(session, window, (), is_predicted=True)
 
     def _begin(
-        self, session: DraftState, window: Window, opening: Sequence[int], *, is_predicted: bool = False
+        self, session: DraftSession, window: Window, opening: Sequence[int], *, is_predicted: bool = False
     ) -> None:
         """Begin with a window, and encode it unless its audio is in the slot."""
-        draft, (window_id, num_blocks) = session.current, session.newest_block
-        draft.begin(
+        window_id, num_blocks = session.newest_block
+        session.belief = Belief(
             window,
-            is_predicted=is_predicted,
-            opening=opening,
+            credit=session.max_ahead_tokens,
             num_blocks=num_blocks if window_id == window.id else 0,
+            opening=opening,
+            is_predicted=is_predicted,
+            word_of=session.vocabulary.word_of,
         )
-        draft.is_known = self._model.can_continue(window.prompt)
-        span = _span(window)
-        if draft.encoded == span:  # a further attempt
-            if draft.is_ready:
-                self._model.rollback(draft.slot, 0)
+        session.is_known = self._model.can_continue(window.prompt)
+        span = AudioSpan(window.start_frame, window.num_frames)
+        if session.encoded == span:  # a further attempt
+            if session.is_ready:
+                self._model.rollback(session.slot, 0)
             return
-        if draft.encoding is not None:
-            draft.encoding.cancel()
+        if session.encoding is not None:
+            session.encoding.cancel()
         audio, start_frame = session.recording, window.start_frame
         if session.windows.is_clip:
             audio, start_frame = audio.clip(*span, is_cut=session.options.live is not None), 0
-        draft.encoded = span
-        encode = partial(self._model.encode, draft.slot, audio, start_frame)
+        session.encoded = span
+        encode = partial(self._model.encode, session.slot, audio, start_frame)
         is_live = session.options.live is not None
-        draft.encoding = self._encodings.submit(draft.slot, encode, is_live=is_live)
+        session.encoding = self._encodings.submit(session.slot, encode, is_live=is_live)
 
-    def _on_commit(self, session: DraftState, commit: Commit) -> None:
+    def _on_commit(self, session: DraftSession, commit: Commit) -> None:
         """Apply a commit: keep what agrees with it, roll back the rest."""
-        draft = session.current
-        if draft.window is None or commit.window_id != draft.window.id:
+        belief = session.belief
+        if belief is None or commit.window_id != belief.window.id:
             return
-        session.observe_times(commit, self._clock())
-        agreed = session.take_commit(commit)
-        if draft.is_ready:  # before that, the encoder's thread uses the slot, and it is empty
-            self._model.rollback(draft.slot, len(draft.window.prompt) + agreed)
+        agreed = session.apply_commit(belief, commit, self._clock())
+        if session.is_ready:  # before that, the encoder's thread uses the slot, and it is empty
+            self._model.rollback(session.slot, len(belief.window.prompt) + agreed)
         if commit.is_final:
-            draft.window = None
-
-
-def _span(window: Window) -> AudioSpan:
-    return AudioSpan(window.start_frame, window.num_frames)
+            session.belief = None

@@ -12,6 +12,18 @@ from typing import Any, NamedTuple, TypeVar
 T = TypeVar("T")
 
 
+class InlineExecutor(Executor):
+    """Runs submitted calls at once, in the caller's thread."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
 class AudioSpan(NamedTuple):
     """The audio of a window: its first mel frame and its number of frames."""
 

@@ -87,6 +87,11 @@ class EngineThread(Generic[Event]):
         self._call_soon = call_soon or asyncio.get_running_loop().call_soon_threadsafe
         self._thread.start()
 
+    @property
+    def has_sessions(self) -> bool:
+        """Whether any session is subscribed."""
+        return bool(self._receivers)
+
     async def stop(self) -> None:
         """End the thread after its current step and all posted actions."""
         self.stop_soon()

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from specwhisper.engine.draft_state import MAX_REDRAFTED, NO_REPORT, Drafted, DraftState
+from specwhisper.engine.draft_session import MAX_REDRAFTED, NO_REPORT, Drafted, DraftSession
 from specwhisper.live import LiveOptions
+from specwhisper.speculation.belief import Belief
 from specwhisper.speculation.hints.hint import Hint
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.live.pieces import Piece
 from specwhisper.transcription.live.repeats import num_before_repeats
 from specwhisper.transcription.live.windows import LiveWindows, max_new_tokens
-from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
     HOP_SAMPLES,
     SAMPLE_RATE,
@@ -33,7 +33,7 @@ MAX_BLOCK_TOKENS = 64  # what every target takes
 
 
 @dataclass(slots=True, eq=False)
-class LiveDraft(DraftState):
+class LiveDraft(DraftSession):
     """The draft of a live session.
 
     Attributes
@@ -45,7 +45,6 @@ class LiveDraft(DraftState):
     knows_language : whether the draft knows the language of the last hypothesis.
     """
 
-    vocabulary: Vocabulary = field(kw_only=True)
     windows: LiveWindows = field(kw_only=True)
     piece: Piece | None = None
     hypotheses: dict[int, tuple[Piece, tuple[int, ...]]] = field(default_factory=dict)
@@ -64,33 +63,17 @@ class LiveDraft(DraftState):
         drafted, self.drafted = self.drafted, []
         return drafted
 
-    def can_draft(self) -> bool:
-        """Return whether the hypothesis may have one more token."""
-        draft = self.current
-        if draft.window is None or not draft.is_known or not draft.is_ready:
-            return False
-        tokens = draft.belief.tokens
-        return not (tokens and tokens[-1] in self.ends) and len(tokens) < self._room()
-
-    def _room(self) -> int:
-        draft = self.current
-        if draft.window is None:
-            return 0
-        return min(draft.window.max_new_tokens, self.max_positions - len(draft.window.prompt))
+    def _limit(self, belief: Belief) -> int:
+        return self.max_positions  # it waits for no commit
 
     def block_is_due(self) -> bool:
         """Return ``False``: candidates are sent once a hypothesis is whole."""
         return False
 
-    def stale_tokens(self) -> Sequence[int]:
+    def stale_tokens(self, belief: Belief) -> Sequence[int]:
         """Return the next tokens of the last hypothesis of the piece."""
-        draft = self.current
-        room = self._room() - len(draft.belief.tokens) - 1
-        return draft.next_stale(min(room, MAX_REDRAFTED)) if room > 0 else ()
-
-    def observe_step(self, forward_ns: int, *, is_plain: bool) -> None:
-        """Count a draft step."""
-        self.report += DraftReport(1, forward_ns)
+        room = self._room(belief) - len(belief.tokens) - 1
+        return belief.next_stale(min(room, MAX_REDRAFTED)) if room > 0 else ()
 
     def next_window(self) -> Window | None:
         """Return the window of the next hypothesis, which begins.
@@ -134,20 +117,21 @@ class LiveDraft(DraftState):
 
     def begin_hypothesis(self) -> None:
         """Take the last hypothesis of the piece as a hint for this one."""
-        if self.piece is not None and self.piece.start_sample in self.hypotheses:
-            _, tokens = self.hypotheses[self.piece.start_sample]
-            self.current.stale = Hint(tokens, self.word_of)
+        belief, piece = self.belief, self.piece
+        if belief is not None and piece is not None and piece.start_sample in self.hypotheses:
+            _, tokens = self.hypotheses[piece.start_sample]
+            belief.stale = Hint(tokens, self.vocabulary.word_of)
 
     def end_hypothesis(self) -> None:
         """Take a hypothesis that is whole: show it, and send it where it is awaited."""
-        draft, piece = self.current, self.piece
-        if piece is None or draft.window is None or not draft.is_ready:
+        belief, piece = self.belief, self.piece
+        if piece is None or belief is None or not self.is_ready:
             return
-        tokens = tuple(draft.belief.tokens)
+        tokens = tuple(belief.tokens)
         end = num_before_repeats(tokens, self.vocabulary)
         if self.can_draft() and end == len(tokens):
             return
-        draft.window = self.piece = None
+        self.belief = self.piece = None
         self.hypotheses[piece.start_sample] = piece, tokens[:end]
         text = self.vocabulary.decode(tokens[:end])
         shown = Hypothesis(
@@ -169,7 +153,7 @@ class LiveDraft(DraftState):
         self.windows.on_commit(commit)
         known = {piece.start_sample for piece in self.windows.pieces.all}
         if self.piece is not None and self.piece.start_sample not in known:
-            self.current.window = self.piece = None  # the target was faster
+            self.belief = self.piece = None  # the target was faster
         self.hypotheses = {start: each for start, each in self.hypotheses.items() if start in known}
 
     def _send(self) -> None:

@@ -1,7 +1,6 @@
 """Target and draft as one engine: blocks go to the target, commits go back.
 
 Like the two engines in it, it has ``open``, ``step`` and ``close``, and owns no thread.
-:mod:`specwhisper.engine.inline_pair` steps it in the caller's thread, one call at a time;
 :mod:`specwhisper.engine.shared_pair` runs it in a thread that all callers share.
 """
 
@@ -13,8 +12,9 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.engine.draft_state import Drafted
+from specwhisper.engine.draft_session import Drafted
 from specwhisper.engine.drafter import Drafter
+from specwhisper.engine.encodings import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
@@ -47,8 +47,11 @@ class Refused:
 PairEvent = Drafted | WindowOpened | Commit | Finished | Failed | Refused
 
 
-class Feed:
-    """Reads a recording for the engines, no further ahead than the open window needs.
+class PairSession:
+    """A recording that a pair transcribes.
+
+    The engine reads its audio. The caller builds its transcript from the engine's events, maybe in another
+    thread.
 
     Parameters
     ----------
@@ -56,38 +59,72 @@ class Feed:
 
     Attributes
     ----------
+    id : the session's id in the engine.
+    index : index of the recording in its call.
     num_samples : samples read so far.
+    builder : the transcript so far.
+    error : the error that ended the session, if there is one.
+    is_refused : whether the options were refused, not the recording.
+    has_ended : whether no event follows.
     """
 
-    def __init__(self, recording: bytes | Iterable[bytes]) -> None:
+    def __init__(
+        self,
+        session_id: str,
+        recording: bytes | Iterable[bytes],
+        length: DraftLength,
+        options: DecodingOptions,
+        vocabulary: Vocabulary,
+        *,
+        index: int = 0,
+    ) -> None:
+        self.id, self.index = session_id, index
+        self.length, self.options = length, options
+        # The engine's part.
         self._pieces = _pieces(recording)
-        self._is_complete = False
-        self.num_samples = 0
+        self._is_read = False
+        self.num_samples = self.window_start_sample = 0
+        self.reading: Future[AudioChunk] | None = None
+        # The caller's part.
+        self.builder = TranscriptBuilder(vocabulary)
+        self.error: Exception | None = None
+        self.is_refused = self.has_ended = False
+        self._transcript: Transcription | None = None
 
-    def wants_audio(self, window_start_sample: int, max_ahead_samples: int) -> bool:
+    def wants_audio(self, max_ahead_samples: int) -> bool:
         """Return whether one more piece may be read ahead of the open window."""
-        room = max_ahead_samples - (self.num_samples - window_start_sample)
-        return not self._is_complete and room >= PIECE_SAMPLES
+        room = max_ahead_samples - (self.num_samples - self.window_start_sample)
+        return not self._is_read and room >= PIECE_SAMPLES
 
     def next_chunk(self) -> AudioChunk:
         """Read the next piece; an empty chunk ends the audio."""
         pcm = next(self._pieces, b"")
         chunk = AudioChunk(self.num_samples, pcm, is_last=not pcm)
         self.num_samples += len(pcm) // BYTES_PER_SAMPLE
-        self._is_complete = not pcm
+        self._is_read = not pcm
         return chunk
 
+    @property
+    def transcript(self) -> Transcription:
+        if self._transcript is None:
+            raise RuntimeError(f"Session '{self.id}' has not finished.")
+        return self._transcript
 
-@dataclass(slots=True, eq=False)
-class _FedRecording:
-    """A recording that both engines transcribe."""
-
-    id: str
-    feed: Feed
-    length: DraftLength
-    options: DecodingOptions
-    window_start_sample: int = 0
-    reading: Future[AudioChunk] | None = None
+    def observe(self, event: PairEvent) -> None:
+        self.builder.num_samples = self.num_samples
+        match event:
+            case Drafted():
+                self.builder.statistics.observe(event.report)
+                if event.candidates is not None:
+                    self.builder.observe(event.candidates)
+            case Finished():
+                self._transcript = self.builder.finish()
+                self.has_ended = True
+            case Failed(error=error) | Refused(error=error):
+                self.error, self.is_refused = error, isinstance(event, Refused)
+                self.has_ended = True
+            case _:
+                self.builder.observe(event)
 
 
 class PairEngine:
@@ -95,9 +132,8 @@ class PairEngine:
 
     Parameters
     ----------
-    encoder, draft_encoder : run the encodings of target and draft, and begin them in order.
-    aligner : aligns words.
-    reader : reads recordings.
+    encoder, aligner, reader : run encodings, begun in order; align words; read recordings. By default all of
+        it happens at once, in the caller's thread.
     wake : called, from any thread, when an encoding, an alignment or a piece of audio is done.
     max_width, max_num_batched_tokens, plan : see :class:`Verifier`.
     edit_block : changes the draft's blocks on their way, as a network or a hostile draft might.
@@ -108,10 +144,9 @@ class PairEngine:
         target: Model,
         draft: Model | None,
         *,
-        encoder: Executor,
-        aligner: Executor,
-        draft_encoder: Executor,
-        reader: Executor,
+        encoder: Executor | None = None,
+        aligner: Executor | None = None,
+        reader: Executor | None = None,
         wake: Callable[[], None] = lambda: None,
         max_width: int = DEFAULT_MAX_WIDTH,
         max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
@@ -127,12 +162,12 @@ class PairEngine:
             max_num_batched_tokens=max_num_batched_tokens,
             plan=plan,
         )
-        self._drafter = Drafter(draft or target, executor=draft_encoder, wake=wake)
-        self._reader = reader
+        self._drafter = Drafter(draft or target, executor=encoder, wake=wake)
+        self._reader = reader or InlineExecutor()
         self._wake = wake
         self._edit_block = edit_block
-        self._waiting: deque[_FedRecording] = deque()
-        self._sessions: dict[str, _FedRecording] = {}
+        self._waiting: deque[PairSession] = deque()
+        self._sessions: dict[str, PairSession] = {}
         self._events: list[tuple[str, PairEvent]] = []
 
     @property
@@ -155,9 +190,9 @@ class PairEngine:
         """Seconds until :meth:`step` has work by itself; 0 if it never has."""
         return self._verifier.wake_after_s
 
-    def open(self, session_id: str, feed: Feed, length: DraftLength, options: DecodingOptions) -> None:
+    def open(self, session: PairSession) -> None:
         """Open a session as soon as there are slots for it, in the order of the calls."""
-        self._waiting.append(_FedRecording(session_id, feed, length, options))
+        self._waiting.append(session)
 
     def close(self, session_id: str) -> None:
         """End a session and free its slots; without effect when it has ended already."""
@@ -185,12 +220,12 @@ class PairEngine:
         events, self._events = self._events, []
         return events
 
-    def _has_room(self, session: _FedRecording) -> bool:
+    def _has_room(self, session: PairSession) -> bool:
         if not self._verifier.num_free_slots:
             return False
         return self._drafter.num_free_slots > 0 or not session.length.mode.drafts
 
-    def _admit(self, session: _FedRecording) -> None:
+    def _admit(self, session: PairSession) -> None:
         """Open a session in both engines."""
         self._sessions[session.id] = session
         try:
@@ -201,18 +236,17 @@ class PairEngine:
         except Exception as error:
             self._end(session.id, Refused(error))
 
-    def _has_audio(self, session: _FedRecording) -> bool:
+    def _has_audio(self, session: PairSession) -> bool:
         """Return whether a piece has been read, or the next one should be."""
         if session.reading is not None:
             return session.reading.done()
-        limit = self._verifier.limits.max_ahead_samples
-        return session.feed.wants_audio(session.window_start_sample, limit)
+        return session.wants_audio(self._verifier.limits.max_ahead_samples)
 
-    def _read(self, session: _FedRecording) -> None:
+    def _read(self, session: PairSession) -> None:
         """Submit the piece that was read, and begin to read the next one."""
         while self._has_audio(session):
             if session.reading is None:
-                session.reading = self._reader.submit(session.feed.next_chunk)
+                session.reading = self._reader.submit(session.next_chunk)
                 session.reading.add_done_callback(lambda _: self._wake())
                 continue
             try:
@@ -252,54 +286,6 @@ class PairEngine:
     def _end(self, session_id: str, event: Finished | Failed | Refused) -> None:
         self._events.append((session_id, event))
         self.close(session_id)
-
-
-class PairTranscription:
-    """The caller's side of one session of a :class:`PairEngine`.
-
-    Attributes
-    ----------
-    id : the session's id in the engine.
-    index : index of the recording in its call.
-    builder : the transcript so far.
-    error : the error that ended the session, if there is one.
-    is_refused : whether the options were refused, not the recording.
-    has_ended : whether no event follows.
-    """
-
-    def __init__(self, session_id: str, index: int, feed: Feed, vocabulary: Vocabulary) -> None:
-        self.id = session_id
-        self.index = index
-        self.feed = feed
-        self.builder = TranscriptBuilder(vocabulary)
-        self.error: Exception | None = None
-        self.is_refused = False
-        self.has_ended = False
-        self._transcript: Transcription | None = None
-
-    @property
-    def transcript(self) -> Transcription:
-        """The whole transcript, once the session has finished."""
-        if self._transcript is None:
-            raise RuntimeError(f"Session '{self.id}' has not finished.")
-        return self._transcript
-
-    def observe(self, event: PairEvent) -> None:
-        """Take an event of the session."""
-        self.builder.num_samples = self.feed.num_samples
-        match event:
-            case Drafted():
-                self.builder.statistics.observe(event.report)
-                if event.candidates is not None:
-                    self.builder.observe(event.candidates)
-            case Finished():
-                self._transcript = self.builder.finish()
-                self.has_ended = True
-            case Failed(error=error) | Refused(error=error):
-                self.error, self.is_refused = error, isinstance(event, Refused)
-                self.has_ended = True
-            case _:
-                self.builder.observe(event)
 
 
 def _pieces(recording: bytes | Iterable[bytes]) -> Iterator[bytes]:

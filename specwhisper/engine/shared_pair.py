@@ -19,7 +19,7 @@ from weakref import WeakSet, finalize
 from specwhisper.audio.vad_filter import find_voice
 from specwhisper.engine.ending_threads import EndingPool
 from specwhisper.engine.engine_thread import EngineThread
-from specwhisper.engine.pair_engine import Feed, PairEngine, PairEvent, PairTranscription
+from specwhisper.engine.pair_engine import PairEngine, PairEvent, PairSession
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
@@ -70,7 +70,6 @@ class SharedPair:
         plan = plan or whisper_plan(target.vocabulary, target.tokenize, max_new_tokens, find_voice())
         self._start = partial(_RunningEngine, target, draft, max_num_batched_tokens, plan)
         self._lock = Lock()
-        self._calls: set[object] = set()  # in progress
         self._running: _RunningEngine | None = None
         self._was_forked_busy = False
         _pairs.add(self)
@@ -82,7 +81,6 @@ class SharedPair:
         refused.
         """
         self._lock = Lock()
-        self._was_forked_busy |= bool(self._calls)
         if self._running is not None:
             self._was_forked_busy |= self._running.is_busy
             self._ends_engine.detach()
@@ -115,33 +113,21 @@ class SharedPair:
         Exception
             if the options of one recording, and so of all, are refused. Other errors are yielded.
         """
-        call = object()
-        self._calls.add(call)
-        try:
-            yield from self._transcribe(recordings, length, max_sessions, watch)
-        finally:
-            self._calls.discard(call)
-
-    def _transcribe(
-        self,
-        recordings: Iterable[Prepared | Exception],
-        length: DraftLength,
-        max_sessions: int,
-        watch: Callable[[int, TranscriptBuilder], None],
-    ) -> Iterator[tuple[int, Transcription | Exception]]:
-        """Transcribe, while the call counts as one in progress."""
         running = self._engine()
         events: SimpleQueue[tuple[str, PairEvent]] = SimpleQueue()
-        sessions: dict[str, PairTranscription] = {}
+        sessions: dict[str, PairSession] = {}
         numbered = enumerate(recordings)
         ahead: tuple[int, Prepared | Exception] | None = None
 
         def begin(index: int, recording: Prepared) -> None:
-            session = PairTranscription(running.new_id(), index, Feed(recording.pcm), self._target.vocabulary)
+            session = PairSession(
+                *(running.new_id(), recording.pcm, length, recording.options, self._target.vocabulary),
+                index=index,
+            )
             sessions[session.id] = session  # first: an interrupt from here on closes it
-            running.open(session, length, recording.options, events)
+            running.open(session, events)
 
-        def next_ended() -> PairTranscription:
+        def next_ended() -> PairSession:
             while True:
                 session_id, event = events.get()
                 session = sessions.get(session_id)
@@ -221,7 +207,6 @@ class _RunningEngine:
             draft,
             encoder=encoder,
             aligner=aligner,
-            draft_encoder=encoder,
             reader=reader,
             wake=self._thread.wake,
             max_width=MAX_GAMMA,  # no session's block is longer
@@ -234,13 +219,7 @@ class _RunningEngine:
         """Return a session id that no other session has."""
         return str(next(self._ids))
 
-    def open(
-        self,
-        session: PairTranscription,
-        length: DraftLength,
-        options: DecodingOptions,
-        events: SimpleQueue[tuple[str, PairEvent]],
-    ) -> None:
+    def open(self, session: PairSession, events: SimpleQueue[tuple[str, PairEvent]]) -> None:
         """Open a session, with a queue for its events; fail it without an engine."""
 
         def receive(event: PairEvent | Failed) -> None:
@@ -249,7 +228,7 @@ class _RunningEngine:
                 self.close(session.id)
 
         self._thread.subscribe(session.id, receive)
-        if not self._thread.post(partial(self._engine.open, session.id, session.feed, length, options)):
+        if not self._thread.post(partial(self._engine.open, session)):
             receive(Failed(self._fault or RuntimeError("The engine has been stopped.")))
 
     def close(self, session_id: str) -> None:
@@ -266,7 +245,8 @@ class _RunningEngine:
     @property
     def is_busy(self) -> bool:
         """Whether a session is open, or a thread still computes for a closed one."""
-        return self._engine.num_sessions > 0 or any(pool.busy.seconds > 0 for pool in self._pools)
+        has_sessions = self._thread.has_sessions or self._engine.num_sessions > 0
+        return has_sessions or any(pool.busy.seconds > 0 for pool in self._pools)
 
     def leave_to_parent(self) -> None:
         """Fail the sessions, in a forked process."""

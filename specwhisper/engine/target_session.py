@@ -37,7 +37,6 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
 from specwhisper.speculation.hints.given import LiveHint
 from specwhisper.speculation.ledger import CandidateSource, Ledger, Pending, SharedHints
-from specwhisper.speculation.scheduling import Request
 from specwhisper.speculation.worthwhile import MAX_REACH
 from specwhisper.transcription.live.windows import LiveWindows
 from specwhisper.transcription.resume_point import check_resume
@@ -98,7 +97,7 @@ class TargetSession:
     ledger, log_probs : its candidates and committed tokens, and these tokens' log-probabilities.
     no_speech_prob : probability of silence at its start, once it is known.
     newest_block, newest_block_ns : number of the draft's newest block, and when it arrived; 0 without one.
-    candidates : of the next forward pass; ``None`` while they are not chosen.
+    candidates : for the next forward pass; ``None`` while they are not chosen.
     may_self_decode : whether the target may append one token without candidates, in a mode that waits for
         them.
     closed : the result of the last window.
@@ -330,40 +329,31 @@ class TargetSession:
             self.recording.discard_before(window.start_sample)
         return window
 
-    def choose_candidates(self, slot_length: int, max_width: int) -> Request:
-        """Choose the candidates of the next forward pass, if they are not chosen yet.
+    def next_row(self, slot_length: int, max_width: int, vocabulary: Vocabulary) -> Row:
+        """Return the session's part of the next forward pass, with all candidates that it would verify.
 
-        Returns
-        -------
-        The number of tokens to append to the slot, which has ``slot_length`` of them.
+        Parameters
+        ----------
+        slot_length : tokens in the slot.
+        max_width : most candidates of the draft.
         """
-        window = self.window
-        if window is None:  # for the language
-            return Request(1, 0, self.num_missed)
-        num_committed = len(self.ledger.committed)
-        if self.candidates is None:
-            if self.windows.is_live:  # its draft sends a whole text at once
-                max_width = max(max_width, MAX_REACH)
-            room = window.max_new_tokens - num_committed - 1  # one is the target's own
-            self.candidates = self.ledger.next_candidates(max_width)[:room]
-        num_needed = len(window.prompt) + num_committed - slot_length
-        return Request(num_needed, len(self.candidates), self.num_missed)
-
-    def build_row(self, slot_length: int, num_candidates: int, vocabulary: Vocabulary) -> Row:
-        """Return the next forward pass's row, with the first ``num_candidates``."""
         window, committed, start = self.window, self.ledger.committed, vocabulary.start_of_transcript
         if window is None:  # for the language
             return Row(self.slot, [start], 0, (), timestamps=False, probe=0)
+        if self.candidates is None:
+            if self.windows.is_live:  # its draft sends a whole text at once
+                max_width = max(max_width, MAX_REACH)
+            room = window.max_new_tokens - len(committed) - 1  # one is the target's own
+            self.candidates = self.ledger.next_candidates(max_width)[:room]
         prompt = window.prompt
-        self.candidates = candidates = (self.candidates or [])[:num_candidates]
         if slot_length < len(prompt):
             missing = [*prompt[slot_length:], *committed]
         else:
             missing = committed[slot_length - len(prompt) :]
         return Row(
             slot=self.slot,
-            tokens=missing + [token for token, _ in candidates],
-            num_candidates=len(candidates),
+            tokens=missing + [token for token, _ in self.candidates],
+            num_candidates=len(self.candidates),
             generated=committed,
             timestamps=self.options.timestamps,
             max_initial_timestamp=max_initial_timestamp(self.options),
@@ -372,8 +362,10 @@ class TargetSession:
             probe=prompt.index(start) if slot_length == 0 and start in prompt else None,
         )
 
-    def commit_tokens(self, verdict: Verdict, scores: Scores, timing: Timing, now_ns: int) -> Commit:
-        """Commit the tokens of a forward pass; return the message about them.
+    def commit_tokens(
+        self, verdict: Verdict, scores: Scores, num_verified: int, timing: Timing, now_ns: int
+    ) -> Commit:
+        """Commit the tokens of a forward pass, which verified the first candidates; return the message.
 
         A window that ends is closed.
         """
@@ -382,7 +374,7 @@ class TargetSession:
             raise RuntimeError(f"Session '{self.id}' has no open window.")
         base, num_tokens = len(ledger.committed), len(verdict.tokens)
         log_probs = scores.log_probs[:num_tokens]
-        verified, self.candidates = self.candidates or [], None
+        verified, self.candidates = (self.candidates or [])[:num_verified], None
         sources = [source for _, source in verified]
         num_drafted = sources.count(CandidateSource.DRAFT)
         ledger.extend_committed(verdict.tokens, verified)

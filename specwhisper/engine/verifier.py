@@ -7,14 +7,14 @@ forward pass and returns the answers. One process calls it directly; the target 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
 from specwhisper.audio.trimming import trimmed
-from specwhisper.engine.encodings import AudioSpan, Encodings
+from specwhisper.engine.encodings import AudioSpan, Encodings, InlineExecutor
 from specwhisper.engine.target_session import LastCommit, TargetSession
 from specwhisper.errors import DeviceFault, InvalidRequest, OutOfMemory, ServerFull, UnsupportedOption
 from specwhisper.live import LivePosition
@@ -26,7 +26,7 @@ from specwhisper.options import DecodingOptions, WordTimes
 from specwhisper.speculation.acceptance import accept
 from specwhisper.speculation.admission import FreeSlots, ResponseTime
 from specwhisper.speculation.forward_time import BatchTime
-from specwhisper.speculation.scheduling import next_batch
+from specwhisper.speculation.scheduling import Request, next_batch
 from specwhisper.transcription.hints.session import HintBuilder
 from specwhisper.transcription.live.windows import whisper_plan
 from specwhisper.transcription.windows import Plan
@@ -62,8 +62,8 @@ class Verifier:
 
     Parameters
     ----------
-    executor : runs encodings, and begins them in order.
-    aligner : aligns words beside the forward passes; by default ``executor`` does it too.
+    executor : runs encodings, begun in order; by default at once, in the caller's thread.
+    aligner : aligns words; by default ``executor`` does it too.
     clock : returns the time in nanoseconds, from any origin.
     wake : called, from any thread, when the executors are done and :meth:`step` has work.
     max_width : most draft tokens of a session in a forward pass; a hint may add ``MAX_REACH``.
@@ -76,7 +76,7 @@ class Verifier:
         self,
         model: Model,
         *,
-        executor: Executor,
+        executor: Executor | None = None,
         aligner: Executor | None = None,
         clock: Callable[[], int] = perf_counter_ns,
         wake: Callable[[], None] = lambda: None,
@@ -88,6 +88,7 @@ class Verifier:
     ) -> None:
         self.limits = limits or Limits()
         self._model = model
+        executor = executor or InlineExecutor()
         self._aligner = aligner or executor
         self._clock = clock
         self._wake = wake
@@ -268,8 +269,8 @@ class Verifier:
                 session.may_self_decode, session.ready_ns = True, now_ns
                 session.update_phase()
         self._last_step_only_answered = bool(self._outbox) and not self._last_step_only_answered
-        if not self._last_step_only_answered and (batch := self._choose_batch()):
-            self._run_forward(batch)
+        if not self._last_step_only_answered and (rows := self._next_rows()):
+            self._run_forward(rows)
         events, self._outbox = self._outbox, []
         return events
 
@@ -354,26 +355,27 @@ class Verifier:
         session.encoded = span
         session.encoding = self._encodings.submit(session.slot, encode, is_live=is_live)
 
-    def _choose_batch(self) -> dict[TargetSession, int]:
-        """Return the sessions of the next forward pass, with their numbers of candidates."""
+    def _next_rows(self) -> list[Row]:
+        """Return the rows of the next forward pass: one for each session that takes part."""
         runnable = [session for session in self._sessions.values() if session.is_runnable]
-        requests = [
-            session.choose_candidates(self._model.length(session.slot), self._max_width)
+        rows = [
+            session.next_row(self._model.length(session.slot), self._max_width, self._model.vocabulary)
             for session in runnable
         ]
-        parts = next_batch(requests, self._max_num_batched_tokens)
-        batch = {runnable[part.index]: part.num_candidates for part in parts}
-        for session in runnable:
-            session.num_missed = 0 if session in batch else session.num_missed + 1
-        return batch
-
-    def _run_forward(self, batch: Mapping[TargetSession, int]) -> None:
-        """Run a forward pass and commit its tokens."""
-        sessions = {session.slot: session for session in batch}
-        rows = [
-            session.build_row(self._model.length(session.slot), num_candidates, self._model.vocabulary)
-            for session, num_candidates in batch.items()
+        requests = [
+            Request(len(row.tokens) - row.num_candidates, row.num_candidates, session.num_missed)
+            for row, session in zip(rows, runnable, strict=True)
         ]
+        parts = next_batch(requests, self._max_num_batched_tokens)
+        for session in runnable:
+            session.num_missed += 1
+        for part in parts:
+            runnable[part.index].num_missed = 0
+        return [rows[part.index].with_candidates(part.num_candidates) for part in parts]
+
+    def _run_forward(self, rows: Sequence[Row]) -> None:
+        """Run a forward pass and commit its tokens."""
+        sessions = {session.slot: session for session in self._sessions.values()}
 
         def on_scores(
             rows: Sequence[Row], scores: Sequence[Scores], started_ns: int, forward_ns: int
@@ -422,7 +424,7 @@ class Verifier:
             budget=window.max_new_tokens - base,
         )
         self._model.rollback(session.slot, len(window.prompt) + base + verdict.num_accepted)
-        commit = session.commit_tokens(verdict, scores, timing, now_ns)
+        commit = session.commit_tokens(verdict, scores, row.num_candidates, timing, now_ns)
         if not verdict.is_final:
             self._reply(session, commit)
         elif span := session.words_span(window):

@@ -14,8 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specwhisper.model.arrays import Array, Device
-from specwhisper.model.rules import DecodingRules
-from specwhisper.model.scoring import Probing, Scorer
 
 Features = NDArray[np.float32]  # of a window: mel bins x frames
 
@@ -72,9 +70,6 @@ class Backend(Protocol):
 
     def encode(self, windows: Sequence[tuple[int, Features]]) -> None:
         """Encode windows, each into its slot, which is emptied."""
-
-    def scorer(self, rules: DecodingRules, probing: Probing) -> Scorer:
-        """Return what scores rows of tokens in the slots."""
 
     def append(
         self,

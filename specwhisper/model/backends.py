@@ -18,7 +18,7 @@ from specwhisper.model.backend import Backend, Encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.onnx.support import unsupported
 from specwhisper.model.sharing import share
-from specwhisper.types import CROSS_CACHES, DeviceMap
+from specwhisper.types import DeviceMap
 
 Library = Literal["onnx", "pytorch"]
 INT8_MAPPED = (
@@ -116,7 +116,6 @@ def open_backend(
     ids: Sequence[int | None] | None = None,
     device_map: DeviceMap | None = None,
     offload_folder: Path | None = None,
-    cross_cache_dtype: str | None = None,
     has_static_shapes: bool | None = None,
     library: Library | None = None,
 ) -> Backend:
@@ -153,7 +152,8 @@ def open_backend(
     encoder_map, decoder_map = split_device_map(device_map)
     if has_static_shapes is None:
         has_static_shapes = str(device).startswith("cuda") and device_map is None
-    _check(device_map, cross_cache_dtype, has_static_shapes=has_static_shapes)
+    if has_static_shapes and device_map is not None:
+        raise UnsupportedOption("Static shapes are for a model on one device: leave the device map out.")
     library = library or library_for(
         checkpoint, device, device_map=device_map, has_static_shapes=has_static_shapes
     )
@@ -174,7 +174,6 @@ def open_backend(
             device=str(device),
             device_map=decoder_map,
             offload_folder=_inside(offload_folder, "decoder"),
-            cross_cache_dtype=cross_cache_dtype,
             has_static_shapes=has_static_shapes,
         )
     from specwhisper.model.onnx.backend import OnnxBackend
@@ -217,22 +216,3 @@ def _mapped_encoder(
 
 def _inside(folder: Path | None, name: str) -> Path | None:
     return None if folder is None else Path(folder) / name
-
-
-def _check(
-    device_map: Mapping[str, int | str] | None, cross_cache_dtype: str | None, *, has_static_shapes: bool
-) -> None:
-    """Refuse settings that exclude each other, and an unknown cross-attention cache."""
-    if has_static_shapes and device_map is not None:
-        raise UnsupportedOption("Static shapes are for a model on one device: leave the device map out.")
-    if cross_cache_dtype is None:
-        return
-    if cross_cache_dtype not in CROSS_CACHES:
-        raise InvalidRequest(
-            f"There is no cross-attention cache of '{cross_cache_dtype}': choose one of "
-            f"{', '.join(CROSS_CACHES)}."
-        )
-    if not has_static_shapes:
-        raise UnsupportedOption(
-            f"A cross-attention cache of '{cross_cache_dtype}' is for models on one GPU: leave it out here."
-        )

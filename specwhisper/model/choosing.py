@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp
 from typing import NamedTuple
 
@@ -52,6 +52,13 @@ class Row:
     def candidates(self) -> Sequence[int]:
         """The last of the tokens, which are verified."""
         return self.tokens[len(self.tokens) - self.num_candidates :]
+
+    def with_candidates(self, num_candidates: int) -> Row:
+        """Return the row with the first of its candidates."""
+        num_left_out = self.num_candidates - num_candidates
+        if not num_left_out:
+            return self
+        return replace(self, tokens=self.tokens[:-num_left_out], num_candidates=num_candidates)
 
     @property
     def accepts_by_equality(self) -> bool:

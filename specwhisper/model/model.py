@@ -17,7 +17,7 @@ from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.micro_batcher import MicroBatcher
 from specwhisper.model.rules import DecodingRules
-from specwhisper.model.scoring import Probing
+from specwhisper.model.scoring import LogitsScorer, Probing
 from specwhisper.model.sharing import SharedEncoder
 from specwhisper.model.word_times import align_words, begin_alignment
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -96,7 +96,6 @@ class WhisperModel:
         ids: Sequence[int | None] | None = None,
         device_map: DeviceMap | None = None,
         offload_folder: Path | None = None,
-        cross_cache_dtype: str | None = None,
         has_static_shapes: bool | None = None,
         library: Library | None = None,
         cut_windows: bool = False,
@@ -112,8 +111,6 @@ class WhisperModel:
             translated later.
         device_map : accelerate's map from module to device, "cpu" or "disk", or "auto"
             (:func:`specwhisper.model.backends.open_backend`).
-        cross_cache_dtype : "int8" or "float8" rounds the cross-attention cache, which halves the memory of a
-            slot; only with static shapes.
         has_static_shapes : whether batches are padded to a few shapes; by default on a GPU without device
             map.
         library : what runs it; by default ONNX Runtime on a CPU, PyTorch elsewhere.
@@ -143,7 +140,6 @@ class WhisperModel:
             ids=ids,
             device_map=device_map,
             offload_folder=offload_folder,
-            cross_cache_dtype=cross_cache_dtype,
             has_static_shapes=has_static_shapes,
             library=library,
         )
@@ -157,7 +153,7 @@ class WhisperModel:
         absent = [target_id for target_id, own_id in enumerate(ids or ()) if own_id is None]
         device = self._backend.device
         rules = DecodingRules(self.vocabulary, device, absent=absent)
-        self._scorer = self._backend.scorer(rules, Probing(self.vocabulary, device))
+        self._scorer = LogitsScorer(self._backend.append, rules, Probing(self.vocabulary, device))
 
     def warm_up(self) -> None:
         """Run what the first session would wait for: on a GPU, every shape is captured.

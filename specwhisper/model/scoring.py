@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 
@@ -12,13 +11,6 @@ from specwhisper.model.arrays import Array, Device, array_namespace, softmax, to
 from specwhisper.model.choosing import ProbeResult, Row, Scores, choose
 from specwhisper.model.rules import Allowed, DecodingRules
 from specwhisper.transcription.vocabulary import Vocabulary
-
-
-class Scorer(Protocol):
-    """Scores rows with a decoder's slots."""
-
-    def __call__(self, rows: Sequence[Row]) -> list[Scores]:
-        """Append each row's tokens to its slot and choose after each candidate."""
 
 
 class Probing:
@@ -54,7 +46,7 @@ def allowed_after(row: Row, rules: DecodingRules) -> list[Allowed]:
 
 
 class LogitsScorer:
-    """A :class:`Scorer` of logits, which it reads after each pass.
+    """Scores rows by the logits of a decoder with slots.
 
     Parameters
     ----------

@@ -41,7 +41,23 @@ class ServerTls:
         )
 
     def context(self) -> ssl.SSLContext:
-        """Return the context of an HTTP server, from the files as they are now."""
+        """Return the context of an HTTP server; each handshake uses the files as they are then."""
+        newest = context = self._context()
+        stamp = self._stamp()
+
+        def renew(connection: ssl.SSLSocket | ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+            nonlocal newest, stamp
+            try:
+                if (now := self._stamp()) != stamp:
+                    newest, stamp = self._context(), now
+            except (OSError, InvalidRequest) as error:
+                logger.warning("certificate kept", extra={"error": str(error)})
+            connection.context = newest
+
+        context.sni_callback = renew
+        return context
+
+    def _context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.set_alpn_protocols(["http/1.1"])
         _load_chain(context, self.certificate, self.key)
@@ -52,6 +68,10 @@ class ServerTls:
                 raise _no_roots(self.client_roots, error) from error
             context.verify_mode = ssl.CERT_REQUIRED
         return context
+
+    def _stamp(self) -> list[tuple[int, int, int]]:
+        files = [path.stat() for path in (self.certificate, self.key, self.client_roots) if path is not None]
+        return [(file.st_mtime_ns, file.st_size, file.st_ino) for file in files]
 
     def _read_again(self) -> grpc.ServerCertificateConfiguration | None:
         """Read the files for another connection; ``None`` keeps the last valid ones."""

@@ -6,9 +6,33 @@ blocks and commits may be late, repeated, reordered or wrong.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import exp
+from typing import NamedTuple
 
 from specwhisper.errors import InvalidCandidates
+from specwhisper.speculation.hints.hint import Hint
+from specwhisper.types import Candidates, Window
+
+
+class Judgement(NamedTuple):
+    """A commit's verdict on the belief before it.
+
+    Attributes
+    ----------
+    agreed : position up to which that belief agrees with the commit.
+    num_judged : drafted tokens after a right text that the commit confirmed or corrected.
+    num_corrections : those that it corrected.
+    is_realigned : whether the token after the last contradiction was the one that was drafted before;
+        ``None`` until that is known.
+    """
+
+    agreed: int
+    num_judged: int
+    num_corrections: int
+    is_realigned: bool | None
 
 
 class Belief:
@@ -16,37 +40,108 @@ class Belief:
 
     Parameters
     ----------
+    num_blocks : blocks about the window that were sent before; none of them counts any more.
     opening : text of the target, which is never sent.
+    word_of : returns the word of a token, by which stale tokens are compared with committed ones.
 
     Attributes
     ----------
     tokens : the belief, committed tokens first.
     num_committed : number of committed tokens.
     num_sent : position up to which the target has the tokens.
-    num_blocks : number of the newest block; blocks of an earlier belief about the window count.
+    num_blocks : number of the newest block.
     credit : position up to which (exclusive) candidates may be sent.
+    is_predicted : whether the target has not opened the window yet.
+    has_sent_empty : whether the newest block was empty and is not answered.
+    stale : what was drafted before the last contradictions; it may be drafted again.
     """
 
-    def __init__(self, *, credit: int, num_blocks: int = 0, opening: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        window: Window,
+        *,
+        credit: int,
+        num_blocks: int = 0,
+        opening: Sequence[int] = (),
+        is_predicted: bool = False,
+        word_of: Callable[[int], str] = str,
+    ) -> None:
+        self.window, self.is_predicted = window, is_predicted
         self.tokens = list(opening)
         self.num_committed, self.num_sent = 0, len(self.tokens)
         self.credit = credit
         self.num_blocks = self._blocks_answered = num_blocks
+        self.has_sent_empty = False
+        self.stale: Hint | None = None
+        self._word_of = word_of
+        self._log_probs: dict[int, float] = {}  # of drafted tokens, by position
+        self._expected: tuple[int, int] | None = None  # position after the last contradiction, token drafted
         self._block_ends: dict[int, int] = {}  # by number, since the last contradiction and answer
+        self._sent_ns: deque[int] = deque()  # of blocks after the first `_num_timed` ones
+        self._num_timed = num_blocks
 
     @property
     def blocks_in_flight(self) -> int:
         """Blocks that were sent and neither answered nor lost."""
         return max(0, self.num_blocks - self._blocks_answered)
 
-    def cut_block(self, max_tokens: int) -> tuple[int, tuple[int, ...]]:
-        """Return base and tokens of the next block, perhaps empty; it counts as sent."""
+    @property
+    def num_unsent(self) -> int:
+        return len(self.tokens) - self.num_sent
+
+    @property
+    def confidence(self) -> float:
+        """Probability, by the draft, that all tokens after the committed ones are right."""
+        drafted = range(self.num_committed, len(self.tokens))
+        return exp(sum(self._log_probs.get(position, 0.0) for position in drafted))
+
+    def predicts(self, window: Window) -> bool:
+        """Return whether a window is the one that was predicted."""
+        mine = replace(
+            self.window,
+            max_new_tokens=window.max_new_tokens,
+            redetects=window.redetects,
+            prefix=window.prefix,
+        )
+        return self.is_predicted and mine == window
+
+    def extend(self, token: int, log_prob: float) -> None:
+        """Append a drafted token."""
+        self._log_probs[len(self.tokens)] = log_prob
+        self.tokens.append(token)
+        if self.stale is not None:
+            self.stale.follow(token)
+
+    def next_stale(self, max_tokens: int) -> Sequence[int]:
+        """Return stale tokens that one draft step may draft again, beside a new one."""
+        stale = self.stale
+        return () if stale is None else stale.continuation(max_tokens=min(max_tokens, stale.reach()))
+
+    def cut_block(self, max_tokens: int, now_ns: int = 0) -> Candidates:
+        """Return the next block, perhaps empty; it counts as sent."""
         base = self.num_sent
-        block = tuple(self.tokens[base : base + max_tokens])
-        self.num_sent += len(block)
+        tokens = tuple(self.tokens[base : base + max_tokens])
+        self.num_sent += len(tokens)
         self.num_blocks += 1
         self._block_ends[self.num_blocks] = self.num_sent
-        return base, block
+        self._sent_ns.append(now_ns)
+        self.has_sent_empty = not tokens
+        return Candidates(
+            self.window.id,
+            base,
+            self.num_committed,
+            tokens,
+            block_number=self.num_blocks,
+            start_frame=self.window.start_frame if self.is_predicted else None,
+        )
+
+    def pop_sent_ns(self, blocks_answered: int) -> int | None:
+        """Return when the newest of the blocks was sent that are answered for the first time, if any."""
+        sent_ns = None
+        while self._num_timed < blocks_answered and self._sent_ns:
+            self._num_timed += 1
+            sent_ns = self._sent_ns.popleft()
+        return sent_ns
 
     def apply_commit(
         self,
@@ -57,8 +152,8 @@ class Belief:
         blocks_answered: int,
         credit: int,
         lost_all: bool = False,
-    ) -> int:
-        """Apply a commit; return the position up to which the old belief agrees with it.
+    ) -> Judgement:
+        """Apply a commit.
 
         A contradiction removes all tokens after it. If the target holds less than the answered block reached,
         or than all blocks did, it dropped or never received some tokens: they count as unsent again.
@@ -76,7 +171,8 @@ class Belief:
         """
         if base > self.num_committed:
             raise InvalidCandidates(f"A commit at position {base} leaves a gap after {self.num_committed}.")
-        agreed = len(self.tokens)
+        old, num_known = list(self.tokens), self.num_committed
+        agreed = len(old)
         for position, token in enumerate(tokens, start=base):
             if position < len(self.tokens) and self.tokens[position] != token:
                 if position < self.num_committed:
@@ -87,7 +183,7 @@ class Belief:
             if position == len(self.tokens):
                 self.tokens.append(token)
         self.num_committed = max(self.num_committed, base + len(tokens))
-        self.credit = credit
+        self.credit, self.has_sent_empty = credit, False
         self._blocks_answered = max(self._blocks_answered, self.num_blocks if lost_all else blocks_answered)
         self._block_ends = {
             number: end for number, end in self._block_ends.items() if number >= self._blocks_answered
@@ -95,4 +191,29 @@ class Belief:
         has_dropped = held < self._block_ends.get(self._blocks_answered, 0)
         arrived = held if has_dropped or not self.blocks_in_flight else len(self.tokens)
         self.num_sent = max(self.num_committed, min(self.num_sent, arrived, len(self.tokens)))
-        return agreed
+        is_realigned = self._judge_realignment()  # before another contradiction
+        self._keep_stale(old, agreed)
+        end = min(agreed + 1, len(old), self.num_committed)
+        judged = [position for position in range(num_known, end) if position in self._log_probs]
+        return Judgement(agreed, len(judged), sum(position >= agreed for position in judged), is_realigned)
+
+    def _keep_stale(self, old: Sequence[int], agreed: int) -> None:
+        """Keep the tokens after a contradiction as a hint."""
+        later = () if self.stale is None else self.stale.continuation()
+        if agreed < len(old):
+            self.stale = Hint([*old[agreed:], *later], self._word_of)
+            self.stale.follow(self.tokens[agreed])
+            next_token = self.stale.continuation(max_tokens=1)
+            if agreed in self._log_probs:  # drafted, not from the target's earlier text
+                self._expected = (agreed + 1, next_token[0] if next_token else -1)
+            agreed += 1
+        if self.stale is not None:
+            for token in self.tokens[agreed:]:
+                self.stale.follow(token)
+
+    def _judge_realignment(self) -> bool | None:
+        if self._expected is None or self.num_committed <= self._expected[0]:
+            return None
+        position, token = self._expected
+        self._expected = None
+        return self.tokens[position] == token

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.testing import faults
 from specwhisper.testing.loading import VARIABLE
+from specwhisper.types import Commit, Failed
 
 
 def _around(*steps: str) -> tuple[str, ...]:
@@ -95,21 +96,107 @@ class Failpoints:
 
     def wrap_model(self, model: Any, step: str) -> Any:
         """Return a model whose forward passes hit ``STEP.before`` and ``STEP.after``."""
-        return faults.FailingModel(model, self.hit, step)
+        return _FailingModel(model, self.hit, step)
 
     def wrap_transcriber(self, transcriber: Any) -> Any:
         """Return a transcriber whose target streams hit ``receive``."""
-        return faults.FailingTranscriber(transcriber, self.hit)
+        return _FailingTranscriber(transcriber, self.hit)
 
     def install_in_target(self, service: Any, thread: Any) -> None:
         """Let a target's service hit ``send``, and its engine's thread ``commit``."""
-        faults.fail_commits(thread, self.hit, FailpointReached)
-        faults.fail_responses(service, "Verify", self.hit, "send", faults.is_window_or_commit)
-        faults.fail_responses(service, "Share", self.hit, "send", faults.has_events)
+        deliver = thread._deliver
+
+        def fail_commits(events: Sequence[tuple[str, object]]) -> None:
+            if not any(isinstance(event, Commit) for _, event in events):
+                deliver(events)
+                return
+            try:
+                self.hit("commit.before")
+                deliver(events)
+                self.hit("commit.after")
+            except FailpointReached as reached:
+                thread._deliver_to_all(Failed(reached))  # as after a bug of the engine
+
+        thread._deliver = fail_commits
+        self._fail_responses(service, "Verify", "send", _is_window_or_commit)
+        self._fail_responses(service, "Share", "send", lambda response: bool(response.events))
 
     def install_in_draft(self, service: Any) -> None:
         """Let a draft server's service hit ``reply``."""
-        faults.fail_responses(service, "transcribe", self.hit, "reply")
+        self._fail_responses(service, "transcribe", "reply", lambda _: True)
+
+    def _fail_responses(
+        self, service: Any, method: str, step: str, is_counted: Callable[[Any], bool]
+    ) -> None:
+        respond = getattr(service, method)
+
+        async def failing(*args: Any) -> AsyncGenerator[Any]:
+            async with aclosing(respond(*args)) as responses:
+                async for response in responses:
+                    if not is_counted(response):
+                        yield response
+                        continue
+                    self.hit(f"{step}.before")
+                    yield response
+                    self.hit(f"{step}.after")
+
+        setattr(service, method, failing)
+
+
+def _is_window_or_commit(response: Any) -> bool:
+    return response.WhichOneof("message") in ("window_opened", "commit")
+
+
+class _FailingModel:
+    def __init__(self, model: Any, hit: Callable[[str], None], step: str) -> None:
+        self._model, self._hit, self._step = model, hit, step
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def score(self, rows: Any) -> Any:
+        self._hit(f"{self._step}.before")
+        scores = self._model.score(rows)
+        self._hit(f"{self._step}.after")
+        return scores
+
+
+class _FailingTranscriber:
+    def __init__(self, transcriber: Any, hit: Callable[[str], None]) -> None:
+        self._transcriber, self._hit = transcriber, hit
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transcriber, name)
+
+    async def find_room(self, *args: Any, **kwargs: Any) -> _FailingTranscriber:
+        return _FailingTranscriber(await self._transcriber.find_room(*args, **kwargs), self._hit)
+
+    @asynccontextmanager
+    async def open(self, *args: Any, **kwargs: Any) -> AsyncIterator[_FailingTargetStream]:
+        async with self._transcriber.open(*args, **kwargs) as stream:
+            yield _FailingTargetStream(stream, self._hit)
+
+
+class _FailingTargetStream:
+    def __init__(self, stream: Any, hit: Callable[[str], None]) -> None:
+        self._stream, self._hit = stream, hit
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    @property
+    def on_answer(self) -> Any:
+        return self._stream.on_answer
+
+    @on_answer.setter
+    def on_answer(self, on_answer: Any) -> None:
+        self._stream.on_answer = on_answer
+
+    async def events(self) -> AsyncIterator[Any]:
+        async for event in self._stream.events():
+            self._hit("receive.before")
+            yield event
+            self._hit("receive.after")
 
 
 def read_failpoints(environment: Mapping[str, str], known: Collection[str]) -> Failpoints | None:

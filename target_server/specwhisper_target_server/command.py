@@ -6,6 +6,7 @@ It runs on the machine with the large model.
 from __future__ import annotations
 
 import asyncio
+import sys
 
 from specwhisper.extras import needs_extra
 from specwhisper.settings.command_line import run_command
@@ -21,8 +22,12 @@ def serve(config: TargetConfig) -> None:
     """
     # Heavy imports wait until the arguments are valid: --help answers at once.
     with needs_extra("a target server", "server"):
-        from specwhisper_target_server.server import run
+        from specwhisper_target_server.server import run, self_test
 
+    if config.self_test:
+        table, agrees = self_test(config)
+        print(table)
+        sys.exit(0 if agrees else 1)
     asyncio.run(run(config))
 
 

@@ -14,7 +14,6 @@ from specwhisper.settings.setting import MODEL, SERVING, Made, Setting
 from specwhisper.settings.shared import Cores, Device, IdleTimeoutFlag, Port, Revision, Threads
 from specwhisper.testing.loading import load_failpoints
 from specwhisper.types import (
-    CROSS_CACHES,
     DEFAULT_MAX_NUM_BATCHED_TOKENS,
     DTYPES,
     GPU_MAX_NUM_BATCHED_TOKENS,
@@ -114,16 +113,13 @@ class TargetConfig(ServingOptions):
         Path | None,
         Setting(MODEL, 'Folder for "disk" entries of the device map.', metavar="FOLDER", is_folder=True),
     ] = None
-    cross_cache: Annotated[
-        str | None,
+    self_test: Annotated[
+        bool,
         Setting(
             MODEL,
-            "Numeric type of the cross-attention cache on a GPU: int8 or float8 take half the memory and "
-            "round it; default: that of the weights.",
-            metavar="TYPE",
-            choices=CROSS_CACHES,
+            "Compare the GPU kernels with PyTorch on the device, print a table and exit; 1 if any differs.",
         ),
-    ] = None
+    ] = False
 
     port: Port = DEFAULT_PORT
     limits: Annotated[Limits, Made(session_limits)] = field(default_factory=session_limits)
@@ -160,17 +156,6 @@ class TargetConfig(ServingOptions):
     def num_batched_tokens(self) -> int:
         """Most tokens of all sessions in one forward pass."""
         return self.max_num_batched_tokens or default_num_batched_tokens(self.device, self.device_map)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        may_be_gpu = self.is_on_gpu or self.device == "auto"
-        if self.cross_cache is not None and (self.device_map is not None or not may_be_gpu):
-            raise InvalidRequest("--cross-cache is for a model on one GPU: leave it out.")
-
-    @property
-    def is_on_gpu(self) -> bool:
-        """Whether the model runs on a CUDA device."""
-        return self.device.partition(":")[0] == "cuda"
 
     @property
     def max_concurrent_streams(self) -> int:

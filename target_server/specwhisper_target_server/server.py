@@ -12,7 +12,7 @@ from specwhisper.engine.process import prepare_process, redirect_logs, return_fr
 from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.errors import OutOfMemory
 from specwhisper.model.backends import library_for
-from specwhisper.model.checkpoints.checkpoint import Checkpoint, digest_in, load_checkpoint
+from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.faults import is_out_of_memory
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.observe.tracing import configure_tracing
@@ -72,7 +72,6 @@ def _placed(config: TargetConfig, checkpoint: Checkpoint) -> WhisperModel:
             device=config.device,
             device_map=config.device_map,
             offload_folder=config.offload_folder,
-            cross_cache_dtype=config.cross_cache,
         )
         model.warm_up()
     except Exception as error:
@@ -98,7 +97,6 @@ async def loaded_service(
     device = prepare_process(config.device, config.threads, config.cores)
     config = replace(config, device=device or config.device)
     checkpoint = load_checkpoint(config.model, revision=config.revision, dtype=config.dtype)
-    checkpoint = named_by_text(checkpoint, cross_cache=config.cross_cache)
     redirect_logs(library_for(checkpoint, config.device, device_map=config.device_map))
     async with running_service(config, checkpoint, leases=leases) as service:
         checkpoint.weights.close()  # the slots hold the weights now, in a layout of their own
@@ -106,15 +104,13 @@ async def loaded_service(
         yield service
 
 
-def named_by_text(checkpoint: Checkpoint, *, cross_cache: str | None) -> Checkpoint:
-    """Return the checkpoint with a digest of the setting that changes its text.
+def self_test(config: TargetConfig) -> tuple[str, bool]:
+    """Return a table of the GPU's kernels beside PyTorch, at the model's widths, and whether all agree."""
+    device = prepare_process(config.device, config.threads, config.cores)
+    checkpoint = load_checkpoint(config.model, revision=config.revision, dtype=config.dtype)
+    from specwhisper.model.pytorch.self_test import table  # loads torch
 
-    So no session continues on a target that writes another text.
-    """
-    if cross_cache is None:
-        return checkpoint
-    digest = digest_in(checkpoint.weights_digest, f"a cross-cache of {cross_cache}")
-    return replace(checkpoint, weights_digest=digest)
+    return table(checkpoint.sizes, config.dtype, device or config.device)
 
 
 def services_of(service: VerificationService) -> Mapping[str, AddServicer]:

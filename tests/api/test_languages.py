@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import specwhisper
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.recording import Recording
 from specwhisper.audio.vad_filter import TURNS, find_speech, find_voice
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.choosing import ProbeResult
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcription import Transcription

@@ -11,7 +11,7 @@ import pytest
 
 from experiments.common.audio.samples import load_samples
 from specwhisper import SpeculativeConfig, SpeculativeWhisper
-from specwhisper.engine.pair_engine import Feed
+from specwhisper.engine.pair_engine import PairSession
 from specwhisper.errors import InvalidAudio, SpecWhisperError
 from specwhisper.types import SAMPLE_RATE, AudioChunk
 from tests.forks import in_fork
@@ -191,15 +191,15 @@ def test_an_iterator_that_waits_holds_no_slot(two_slots, recordings, texts):
 @pytest.mark.timeout(120)
 def test_a_recording_that_is_slow_to_read_stalls_no_other_call(pair, recordings, texts, monkeypatch):
     is_reading, may_read = threading.Event(), threading.Event()
-    next_chunk = Feed.next_chunk
+    next_chunk = PairSession.next_chunk
 
-    def slow(feed: Feed) -> AudioChunk:
+    def slow(session: PairSession) -> AudioChunk:
         is_reading.set()
         assert may_read.wait(WAIT_S)
-        return next_chunk(feed)
+        return next_chunk(session)
 
     with ThreadPoolExecutor(1) as threads:
-        monkeypatch.setattr(Feed, "next_chunk", slow)
+        monkeypatch.setattr(PairSession, "next_chunk", slow)
         future = threads.submit(lambda: pair.transcribe(recordings[0], **OPTIONS).text)
         assert is_reading.wait(WAIT_S)
         monkeypatch.undo()

@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc.aio
 import numpy as np
 
-from specwhisper.engine.inline_pair import InlinePair
+from experiments.common.inline_pair import InlinePair
 from specwhisper.live import LiveOptions
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel

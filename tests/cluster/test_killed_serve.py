@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from specwhisper.rpc.addresses import bind_error
-from specwhisper_deploy.command import DEMO
-from specwhisper_deploy.orphans import find_orphans
+from specwhisper_deploy.command import DEMO, find_orphans
 from tests.cluster.conftest import until
 from tests.cluster.test_serve_command import serving
 from tests.e2e.processes import run

@@ -20,7 +20,6 @@ import soxr
 
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from tests.e2e.processes import Server, run
-from tests.nightly import mostly_nightly
 
 SAMPLES = DEMO_FOLDER / "samples"
 RECORDING = SAMPLES / "01_phone_call.flac"
@@ -130,21 +129,6 @@ async def test_realtime(gateway, turn_detection):
     assert said.ratio() > 0.9
 
 
-@pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")
-@pytest.mark.parametrize(
-    "response_format", mostly_nightly(["json", "srt", "text", "vtt", "verbose_json"], by_day=2)
-)
-def test_every_format_of_both_routes(api, response_format):
-    for route in (api.audio.transcriptions, api.audio.translations):
-        reply = route.create(file=RECORDING, model="whisper-1", response_format=response_format)
-        assert "Clara" in (reply if isinstance(reply, str) else reply.text)
-
-
-def test_an_unknown_language_is_refused(api):
-    with pytest.raises(openai.BadRequestError, match="xx"):
-        api.audio.transcriptions.create(file=RECORDING, model="whisper-1", language="xx")
-
-
 def test_open_requests_complete_after_sigterm(demo_server):
     gateway = Server("specwhisper_gateway", "--port", "0", "--server", demo_server)
     try:
@@ -160,21 +144,6 @@ def test_open_requests_complete_after_sigterm(demo_server):
         assert {"answered", "ready", "draining"} <= {event["message"] for event in gateway.events}
     finally:
         gateway.end()
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (("--host", "0.0.0.0"), "--insecure"),
-        (("--server", "nowhere"), "is not HOST:PORT"),
-    ],
-)
-def test_a_failed_start_prints_one_sentence(options, sentence):
-    status, out, err = run("specwhisper_gateway", *options)
-    assert (status, out) == (1, "")
-    assert err.startswith("specwhisper-gateway: ")
-    assert sentence in err
-    assert len(err.splitlines()) == 1
 
 
 def test_a_taken_port_is_an_error(gateway):
@@ -200,9 +169,3 @@ def peak_bytes(server: Server) -> int:
     """Return the most memory that a process has used."""
     status = Path(f"/proc/{server.pid}/status").read_text()
     return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", status)[1])
-
-
-def test_the_log_has_a_line_for_each_request(gateway, api):
-    reply = api.audio.transcriptions.with_raw_response.create(file=RECORDING, model="whisper-1")
-    line = gateway.wait_event("answered", request=reply.headers["x-request-id"])
-    assert (line["route"], line["status"]) == ("/v1/audio/transcriptions", 200)

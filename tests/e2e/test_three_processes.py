@@ -49,17 +49,6 @@ def test_logs_are_json_lines_with_session_ids(pair, noise):
         assert all(event["level"] == "info" for event in server.events), "only info events, no progress bar"
 
 
-def test_a_corrupt_file_and_a_missing_one_are_reported_in_one_sentence(pair, tmp_path):
-    corrupt = tmp_path / "corrupt.wav"
-    corrupt.write_bytes(b"RIFF, or so")
-    status, out, err = transcribe(pair, corrupt, tmp_path / "missing.wav")
-    assert (status, out) == (1, "")
-    first, second, last = err.splitlines()
-    assert "missing.wav' does not exist" in first, "reported before any file is decoded"
-    assert "corrupt.wav' cannot be decoded" in second
-    assert last.startswith("2 of 2 files failed: ")
-
-
 def test_a_killed_client_frees_its_session_on_both_servers(pair, noise):
     before = len(pair.target.session_ids())
     client = Process(

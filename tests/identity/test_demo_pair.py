@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from transformers import WhisperForConditionalGeneration
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.caching_encoder import CachingEncoder
 from experiments.exactness import oracle
 from experiments.exactness.comparison import assert_equal
@@ -18,7 +19,6 @@ from experiments.exactness.prepared import is_long
 from experiments.exactness.steering import Steered
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.scan import log_mel_max
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.backends import load_encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER

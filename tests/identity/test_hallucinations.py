@@ -7,10 +7,10 @@ from functools import cache
 
 import pytest
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import Shape
 from experiments.exactness.cases import Case
 from experiments.exactness.prepared import Prepared
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Mode

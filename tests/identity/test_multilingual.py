@@ -7,11 +7,11 @@ from functools import cache
 
 import pytest
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import Shape
 from experiments.exactness.cases import Case
 from experiments.exactness.oracle import transcribe_window
 from experiments.exactness.prepared import Prepared
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 from tests.interference import Interference

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from experiments.common.inline_pair import InlinePair
 from experiments.exactness import oracle
 from experiments.exactness.cases import DISTIL, EN40, OPTIONS, Case
 from experiments.exactness.comparison import assert_equal
 from experiments.exactness.prepared import Prepared, prepared
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.types import Mode
 from tests.interference import Interference
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import checkpoint_from_model
 from experiments.common.models.scripted import ScriptedModel
 from experiments.exactness.cases import CASES, SHAPES, Case
@@ -15,7 +16,6 @@ from experiments.exactness.oracle import OracleText, OracleWindow
 from experiments.exactness.prepared import DRAFTS, Prepared, is_long, prepared, recording
 from experiments.exactness.steering import Steered
 from specwhisper.audio.recording import Recording
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.choosing import Row
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Mode

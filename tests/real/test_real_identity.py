@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from experiments.common.inline_pair import InlinePair
 from experiments.exactness.comparison import differences
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.options import GREEDY, DecodingOptions
 from specwhisper.types import Mode
 from specwhisper_evaluation.scoring import error_rates

@@ -58,7 +58,7 @@ class RunningGateway:
 
     @property
     def num_sessions(self) -> int:
-        return self.server.config.app.state.gateway.limiter.num_sessions
+        return self.server.app.state.gateway.limiter.num_sessions
 
     async def in_thread(self, ask: Callable[[openai.OpenAI], T], **settings: Any) -> T:
         """Call OpenAI's synchronous client in a thread."""

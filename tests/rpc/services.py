@@ -12,9 +12,9 @@ import grpc
 import grpc.aio
 import pytest
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import ScriptedModel, recording
 from experiments.common.serve_scripted import scripted_checkpoint
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from specwhisper.engine.draft_state import Drafted
+from specwhisper.engine.draft_session import Drafted
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.engine_thread import EngineThread
 from specwhisper.engine.watchdog import ENDS_WITHIN_S, TimedExecutor, Watchdog

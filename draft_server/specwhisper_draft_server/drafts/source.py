@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from specwhisper.engine.draft_state import Drafted
+from specwhisper.engine.draft_session import Drafted
 from specwhisper.engine.watchdog import Watchdog
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.engine.draft_state import Drafted
+from specwhisper.engine.draft_session import Drafted
 from specwhisper.errors import InvalidAudio, SpecWhisperError, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
 from specwhisper.observe.tracing import note_event

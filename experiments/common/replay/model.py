@@ -9,45 +9,11 @@ from dataclasses import replace
 from experiments.common.replay.trace import Decoding, Trace, window_digest
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest, UnsupportedOption
-from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.checkpoints.tokenizer import Tokenizer
 from specwhisper.model.choosing import ProbeResult, Row, Scores
-from specwhisper.model.model import Model, WhisperModel
+from specwhisper.model.model import Model
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Window, WordAlignment
-
-
-class EncodeOnceModel(WhisperModel):
-    """A model that may keep the first window of each slot; forward passes cost the same.
-
-    Parameters
-    ----------
-    encode_once : whether it does, so that later encodings take no time.
-    """
-
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        num_slots: int,
-        *,
-        encode_once: bool,
-        device: str = "cpu",
-    ) -> None:
-        super().__init__(checkpoint, num_slots, device=device)
-        self._encode_once = encode_once
-        self._is_encoded = [False] * num_slots
-
-    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Encode a window, or only empty the slot."""
-        if self._encode_once and self._is_encoded[slot]:
-            self.rollback(slot, 0)
-            return
-        self._is_encoded[slot] = True
-        self.encode_anew(slot, recording, start_frame)
-
-    def encode_anew(self, slot: int, recording: Recording, start_frame: int) -> None:
-        super().encode(slot, recording, start_frame)
-
 
 WRONG = (0,)  # draft of a window that the trace does not have
 

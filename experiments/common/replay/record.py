@@ -6,19 +6,16 @@ token by token, as it would draft.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from experiments.common.audio.samples import Sample
 from experiments.common.replay.trace import Decoding, Trace, window_digest
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.recording import Recording
-from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
-from specwhisper.model.choosing import Row, Scores
+from specwhisper.model.choosing import Row
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.model.rules import max_initial_timestamp
 from specwhisper.model.sampling import window_sampling
@@ -66,46 +63,17 @@ def record(
         target_digest=large.weights_digest,
         draft_digest=small.weights_digest,
         vocabulary_digest=large.vocabulary.digest,
-        source=source_digest(samples, options),
         decodings=(),
     )
     decodings = record_models(
         WhisperModel(large, NUM_SLOTS),
-        open_draft(small, NUM_SLOTS, large.vocabulary, cut_windows=cut_windows),
+        open_draft(small, 1, large.vocabulary, cut_windows=cut_windows),
         samples,
         options,
         max_new_tokens=large.max_new_tokens,
         max_continuation=max_continuation,
     )
     return replace(trace, decodings=decodings)
-
-
-def recorded(
-    path: Path,
-    samples: Sequence[Sample],
-    *,
-    target: str,
-    draft: str,
-    options: Sequence[DecodingOptions] = OPTIONS,
-) -> Trace:
-    """Load the trace of this pair and these recordings, or record and save it."""
-    if path.exists():
-        trace = Trace.load(path)
-        digests = [load_checkpoint(name).weights_digest for name in (target, draft)]
-        if [trace.target_digest, trace.draft_digest] == digests:
-            if trace.source == source_digest(samples, options):
-                return trace
-    trace = record(samples, target=target, draft=draft, options=options)
-    trace.save(path)
-    return trace
-
-
-def source_digest(samples: Sequence[Sample], options: Sequence[DecodingOptions]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for sample in samples:
-        digest.update(hashlib.blake2b(sample.pcm).digest())
-    digest.update(repr(tuple(options)).encode())
-    return digest.hexdigest()
 
 
 def record_models(
@@ -153,7 +121,7 @@ def transcribe(
     longest = max(len(sample.pcm) // BYTES_PER_SAMPLE for sample, _ in jobs)
     limits = Limits(max_ahead_samples=max(longest, Limits().max_ahead_samples))
     plan = whisper_plan(target.vocabulary, target.tokenize, max_new_tokens)
-    verifier = Verifier(target, executor=InlineExecutor(), limits=limits, plan=plan)
+    verifier = Verifier(target, limits=limits, plan=plan)
     written: list[list[WrittenWindow]] = [[] for _ in jobs]
     waiting, open_sessions = list(range(len(jobs))), set[int]()
     while waiting or open_sessions:
@@ -193,9 +161,9 @@ class TargetText:
     tokens: Sequence[int]
     options: DecodingOptions
 
-    def row(self, slot: int, generated: Sequence[int], fed: Sequence[int], num_candidates: int = 0) -> Row:
+    def row(self, generated: Sequence[int], fed: Sequence[int], num_candidates: int = 0) -> Row:
         return Row(
-            slot=slot,
+            slot=0,
             tokens=fed,
             num_candidates=num_candidates,
             generated=generated,
@@ -222,29 +190,37 @@ class Divergences:
 
 def find_divergences(draft: Model, windows: Sequence[TargetText], max_continuation: int) -> list[Divergences]:
     """Find where the draft diverges in each window, and the next tokens it writes there."""
-    found = []
-    for start in range(0, len(windows), draft.num_slots):
-        batch = windows[start : start + draft.num_slots]
-        for slot, one in enumerate(batch):
-            draft.encode(slot, one.recording, one.window.start_frame)
-        followers = [
-            _Follower(draft, slot, one, *_choices(draft, slot, one), max_continuation)
-            for slot, one in enumerate(batch)
-        ]
-        while rows := [row for follower in followers if (row := next(follower.rows, None)) is not None]:
-            for row, scores in zip(rows, draft.score(rows), strict=True):
-                followers[row.slot].append(scores)
-        found += [follower.found for follower in followers]
+    return [_divergences(draft, written, max_continuation) for written in windows]
+
+
+def _divergences(draft: Model, written: TargetText, max_continuation: int) -> Divergences:
+    draft.encode(0, written.recording, written.window.start_frame)
+    choices, log_probs = _choices(draft, written)
+    tokens, num_prompt = list(written.tokens), len(written.window.prompt)
+    found = Divergences(tuple(log_probs), {}, {})
+    # From last to first: the text before a divergence is then still the target's.
+    for position in reversed(range(len(tokens))):
+        if choices[position] == tokens[position]:
+            continue
+        draft.rollback(0, num_prompt + position)
+        own, own_log_probs = [choices[position]], [log_probs[position]]
+        room = min(max_continuation, draft.max_positions - num_prompt - position)
+        while len(own) < room and own[-1] not in draft.vocabulary.ends:
+            (scores,) = draft.score([written.row([*tokens[:position], *own], own[-1:])])
+            own += scores.tokens
+            own_log_probs += scores.log_probs
+        found.tokens[position] = tuple(own)
+        found.continuation_log_probs[position] = tuple(own_log_probs)
     return found
 
 
-def _choices(draft: Model, slot: int, written: TargetText) -> tuple[list[int], list[float]]:
+def _choices(draft: Model, written: TargetText) -> tuple[list[int], list[float]]:
     """Return the draft's choice after every prefix of the target's text, and its log-probability."""
     tokens, chosen, log_probs = list(written.tokens), list[int](), list[float]()
     while (position := len(chosen)) < len(tokens):
         text = [*written.window.prompt, *tokens[:-1]]
         candidates = tokens[position:-1]
-        row = written.row(slot, tokens[:position], text[draft.length(slot) :], len(candidates))
+        row = written.row(tokens[:position], text[draft.length(0) :], len(candidates))
         scores = draft.score([row])[0]
         wrong = (
             i for i, (own, token) in enumerate(zip(scores.tokens, candidates, strict=False)) if own != token
@@ -252,46 +228,5 @@ def _choices(draft: Model, slot: int, written: TargetText) -> tuple[list[int], l
         num_new = 1 + next(wrong, len(candidates))  # what follows the first difference may be made up
         chosen += scores.tokens[:num_new]
         log_probs += scores.log_probs[:num_new]
-        draft.rollback(slot, len(written.window.prompt) + len(chosen) - 1)
+        draft.rollback(0, len(written.window.prompt) + len(chosen) - 1)
     return chosen, log_probs
-
-
-class _Follower:
-    """Follows the draft in one slot: yields its next row until every divergence is known.
-
-    The caller runs the rows and appends their scores.
-    """
-
-    def __init__(
-        self,
-        draft: Model,
-        slot: int,
-        written: TargetText,
-        choices: Sequence[int],
-        log_probs: Sequence[float],
-        max_continuation: int,
-    ) -> None:
-        self.found = Divergences(tuple(log_probs), {}, {})
-        self._continuation: list[int] = []
-        self._log_probs: list[float] = []
-        self.rows = self._rows(draft, slot, written, choices, max_continuation)
-
-    def append(self, scores: Scores) -> None:
-        self._continuation.append(scores.tokens[0])
-        self._log_probs.append(scores.log_probs[0])
-
-    def _rows(
-        self, draft: Model, slot: int, written: TargetText, choices: Sequence[int], max_continuation: int
-    ) -> Iterator[Row]:
-        tokens, num_prompt = list(written.tokens), len(written.window.prompt)
-        # From last to first: the text before a divergence is then still the target's.
-        for position in reversed(range(len(tokens))):
-            if choices[position] == tokens[position]:
-                continue
-            draft.rollback(slot, num_prompt + position)
-            self._continuation, self._log_probs = [choices[position]], [self.found.log_probs[position]]
-            room = min(max_continuation, draft.max_positions - num_prompt - position)
-            while len(self._continuation) < room and self._continuation[-1] not in draft.vocabulary.ends:
-                yield written.row(slot, [*tokens[:position], *self._continuation], self._continuation[-1:])
-            self.found.tokens[position] = tuple(self._continuation)
-            self.found.continuation_log_probs[position] = tuple(self._log_probs)

@@ -1,18 +1,14 @@
-"""A trace: the target's text and the draft's divergences of each window, as a small JSON file."""
+"""A trace: the target's text and the draft's divergences of each window."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
 from specwhisper.audio.recording import Recording
-from specwhisper.errors import InvalidRequest
 
-FORMAT = 3
 Key = tuple[str, tuple[int, ...], float]  # window_digest, prompt, temperature
 
 
@@ -89,7 +85,6 @@ class Trace:
     ----------
     target, draft : names of the pair, followed by digests of their weights.
     vocabulary_digest : digest of the target's vocabulary, which the token ids belong to.
-    source : digest of recordings and options (:func:`experiments.common.replay.record.source_digest`).
     """
 
     target: str
@@ -97,7 +92,6 @@ class Trace:
     target_digest: str
     draft_digest: str
     vocabulary_digest: str
-    source: str
     decodings: tuple[Decoding, ...]
 
     @cached_property
@@ -107,57 +101,6 @@ class Trace:
     @cached_property
     def audio(self) -> frozenset[str]:
         return frozenset(decoding.audio for decoding in self.decodings)
-
-    def dumps(self) -> str:
-        return json.dumps({"format": FORMAT, **asdict(self)}) + "\n"
-
-    def save(self, path: Path) -> None:
-        path.write_text(self.dumps())
-
-    @staticmethod
-    def load(path: Path) -> Trace:
-        try:
-            text = path.read_text()
-        except OSError as error:
-            raise InvalidRequest(f"{path} cannot be read ({error}): record a trace first.") from error
-        return Trace.parse(text, str(path))
-
-    @staticmethod
-    def parse(text: str, name: str) -> Trace:
-        """Parse a trace; ``name`` is how error messages call its source."""
-        try:
-            content = json.loads(text)
-            if content.pop("format") != FORMAT:
-                raise ValueError("it has another format")
-            decodings = tuple(_decoding(**fields) for fields in content.pop("decodings"))
-            return Trace(decodings=decodings, **content)
-        except (ValueError, KeyError, TypeError) as error:
-            raise InvalidRequest(f"{name} holds no trace ({error}): record it again.") from error
-
-
-def _decoding(
-    prompt: Iterable[int],
-    tokens: Iterable[int],
-    log_probs: Iterable[float],
-    margins: Iterable[float],
-    divergences: dict[str, Iterable[int]],
-    draft_log_probs: Iterable[float],
-    continuation_log_probs: dict[str, Iterable[float]],
-    **fields: str | int | float | None,
-) -> Decoding:
-    """Restore tuples and integer keys, which JSON does not have."""
-    return Decoding(
-        prompt=tuple(prompt),
-        tokens=tuple(tokens),
-        log_probs=tuple(log_probs),
-        margins=tuple(margins),
-        divergences={int(position): tuple(values) for position, values in divergences.items()},
-        draft_log_probs=tuple(draft_log_probs),
-        continuation_log_probs={
-            int(position): tuple(values) for position, values in continuation_log_probs.items()
-        },
-        **fields,  # type: ignore[arg-type]
-    )
 
 
 def window_digest(recording: Recording, start_frame: int) -> str:

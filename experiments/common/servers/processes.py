@@ -55,42 +55,24 @@ class Server:
 
 
 @contextmanager
-def running_server(
-    module: str,
-    *arguments: str,
-    cores: Sequence[int],
-    prefix: Sequence[str] = (),
-    route_to: Callable[[str], str] = lambda address: address,
-) -> Iterator[str]:
-    """Run a server as :func:`running_process` does; yield its address."""
-    with running_process(module, *arguments, cores=cores, prefix=prefix, route_to=route_to) as server:
-        yield server.address
-
-
-@contextmanager
 def running_process(
     module: str,
     *arguments: str,
     cores: Sequence[int],
     prefix: Sequence[str] = (),
-    route_to: Callable[[str], str] = lambda address: address,
-    before: Sequence[str] = (),
 ) -> Iterator[Server]:
     """Run a server with one thread per core; yield it once it is healthy, then stop it by SIGTERM.
 
     Parameters
     ----------
     prefix : first words of its command.
-    before : arguments before those that every server has.
-    route_to : returns the address at which it is reached from here.
     """
     threads = str(len(cores))
     common = ["--port", "0", "--threads", threads, "--log-format", "json"]
-    command = [sys.executable, "-m", module, *before, *common]
+    command = [sys.executable, "-m", module, *common]
     with on_cores(cores):
         process = start_server([*prefix, *command, *arguments])
-    with following(process, module, start_timeout_s=START_TIMEOUT_S) as listening:
-        address = route_to(listening)
+    with following(process, module, start_timeout_s=START_TIMEOUT_S) as address:
         _wait_healthy(address)
         yield Server(address, process.pid)
 
@@ -115,6 +97,13 @@ class Worker:
         with on_cores(cores):
             self._pid = self._pool.submit(os.getpid)
 
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the process once it has no call."""
+        self._pool.shutdown(cancel_futures=True)
+
     @property
     def process(self) -> int:
         return self._pid.result()
@@ -125,10 +114,6 @@ class Worker:
             return self._pool.submit(_call, method, arguments).result()
         except BrokenProcessPool:
             raise RuntimeError(f"A worker process died while it ran '{method}'.") from None
-
-    def stop(self) -> None:
-        """End the process once it has no call."""
-        self._pool.shutdown(cancel_futures=True)
 
 
 def _begin(build: Callable[[], Any], threads: int) -> None:

@@ -13,7 +13,7 @@ import simpy
 from experiments.common.replay.trace import Decoding
 from experiments.latency.simulation.hosts import Clock, Host, Link, SimulatedEncoder
 from experiments.latency.simulation.scripted import Cost, ScriptedModel, ScriptedWindows, script_of
-from specwhisper.engine.draft_state import Drafted
+from specwhisper.engine.draft_session import Drafted
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.verifier import Verifier
 from specwhisper.options import DecodingOptions

@@ -15,16 +15,20 @@ from time import monotonic
 
 from fastapi import Request
 from starlette.datastructures import FormData, UploadFile
-from starlette.formparsers import MultiPartException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.types import Message, Receive
 
 from specwhisper.errors import InvalidAudio, InvalidRequest, MessageTooLarge
-from specwhisper_gateway.audio.starlette_forms_compat import LimitedForm
+from specwhisper.options import MAX_HINT_BYTES
 from specwhisper_gateway.errors import IdleTimeout, InvalidField, InvalidUpload, StorageFull
 from specwhisper_gateway.transport.deadline import within_time
 
 FILE, FORM = "file", "multipart/form-data"
 MAX_FIELDS = 200  # keywords[] is a list
+MAX_FIELD_BYTES = 64 * 1024  # a prompt has some hundred bytes
+# Of samples of speakers in base64: 10 s of stereo at 48 kHz have 2.6 MB. Fields are held in memory.
+MAX_SAMPLE_BYTES = 3 * 1024 * 1024
+MAX_BYTES_OF = {"hint": MAX_HINT_BYTES, "known_speaker_references": MAX_SAMPLE_BYTES}
 IDLE_TIMEOUT_S = 30.0  # for a client that stops in the middle: it counts as a session
 MIN_BYTES_PER_S = 4_000  # less than any network that audio is sent over; slower ones are idle, too
 TEMPORARY_PREFIX = "specwhisper-upload-"
@@ -64,6 +68,11 @@ async def receive_upload(request: Request, max_bytes: int) -> AsyncIterator[Uplo
         async with within_time(request):
             parts = await _form(Request(request.scope, _limited(request.receive, max_bytes)))
         try:
+            fields = [(name, value) for name, value in parts.multi_items() if isinstance(value, str)]
+            for name, value in fields:
+                most = MAX_BYTES_OF.get(name.removesuffix("[]"), MAX_FIELD_BYTES)
+                if len(value.encode()) > most:
+                    raise InvalidField(f"{name[:100]} has more than {most} bytes.", name[:100])
             recording = parts.get(FILE)
             if not isinstance(recording, UploadFile):
                 raise _missing_file()
@@ -75,7 +84,6 @@ async def receive_upload(request: Request, max_bytes: int) -> AsyncIterator[Uplo
             with NamedTemporaryFile(prefix=TEMPORARY_PREFIX, suffix=suffix[0] if suffix else None) as file:
                 await asyncio.to_thread(shutil.copyfileobj, recording.file, file)
                 file.flush()
-                fields = [(name, value) for name, value in parts.multi_items() if isinstance(value, str)]
                 yield Upload(Path(file.name), fields)
         finally:
             await parts.close()
@@ -106,8 +114,12 @@ def _full_disk_as_error() -> Iterator[None]:
 
 async def _form(request: Request) -> FormData:
     try:
-        return await LimitedForm(
-            request.headers, request.stream(), max_files=1, max_fields=MAX_FIELDS
+        return await MultiPartParser(
+            request.headers,
+            request.stream(),
+            max_files=1,
+            max_fields=MAX_FIELDS,
+            max_part_size=MAX_SAMPLE_BYTES,
         ).parse()
     except MultiPartException as error:
         raise InvalidRequest(f"The form cannot be read: {error.message}") from error

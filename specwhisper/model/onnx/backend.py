@@ -12,8 +12,6 @@ from specwhisper.model.backend import Encoder, Features
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.onnx.decoder import SlotDecoder
 from specwhisper.model.onnx.support import log_untried
-from specwhisper.model.rules import DecodingRules
-from specwhisper.model.scoring import LogitsScorer, Probing, Scorer
 from specwhisper.model.threads import num_threads
 
 
@@ -58,10 +56,6 @@ class OnnxBackend:
         for slot, features in windows:
             (encoded,) = self._encoder([features])
             self._decoder.prefill_audio(slot, encoded)
-
-    def scorer(self, rules: DecodingRules, probing: Probing) -> Scorer:
-        """Return what scores rows of tokens in the slots."""
-        return LogitsScorer(self.append, rules, probing)
 
     def append(
         self,

@@ -18,22 +18,12 @@ from transformers.activations import ACT2FN
 from specwhisper.model.backend import wanted_tokens
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.checkpoints.weights import DECODER, EMBEDDING, PROJECTION
+from specwhisper.model.pytorch.cache import BatchRow, ForwardBatch, LayerCache
 from specwhisper.model.pytorch.compat import execution_device
-from specwhisper.model.pytorch.kernels.attention import CrossScratch, supports_cache
-from specwhisper.model.pytorch.kernels.buckets import BLOCKS, TOKENS
-from specwhisper.model.pytorch.kernels.choice import Rules, choose_tokens
-from specwhisper.model.pytorch.kernels.graphs import CudaGraphs, uncaptured
-from specwhisper.model.pytorch.kernels.layer_cache import (
-    CROSS_CACHE_DTYPES,
-    BatchRow,
-    ForwardBatch,
-    LayerCache,
-)
-from specwhisper.model.pytorch.kernels.linear import MAX_FUSED_TOKENS, linear_add, norm_linear
-from specwhisper.model.pytorch.kernels.packed_batch import PackedBatch
-from specwhisper.model.pytorch.kernels.packed_inputs import Following, PackedInputs
-from specwhisper.model.pytorch.kernels.packed_runner import PackedRunner, StepResult
-from specwhisper.model.pytorch.kernels.ragged_runner import RaggedRunner
+from specwhisper.model.pytorch.operations import PlainOperations
+from specwhisper.model.pytorch.packed import TOKENS, CudaGraphs, PackedBatch, PackedInputs, PackedRunner
+from specwhisper.model.pytorch.ragged import RaggedRunner
+from specwhisper.model.pytorch.self_test import operations_for
 from specwhisper.model.pytorch.transfer import to_device
 
 
@@ -58,16 +48,16 @@ class DecoderLayer(nn.Module):
 
     def forward(self, hidden: Tensor, cache: LayerCache, batch: ForwardBatch) -> Tensor:
         """Map the tokens' hidden states to the next layer's: tokens x d_model."""
-        is_fused = batch.is_fused
-        qkv = norm_linear(hidden, self.self_norm, self.self_qkv, is_fused=is_fused)
-        hidden = linear_add(batch.attend_self(cache, qkv), self.self_out, hidden, is_fused=is_fused)
-        query = norm_linear(hidden, self.cross_norm, self.cross_query, is_fused=is_fused)
-        hidden = linear_add(batch.attend_cross(cache, query), self.cross_out, hidden, is_fused=is_fused)
+        operations = batch.operations
+        qkv = operations.norm_linear(hidden, self.self_norm, self.self_qkv)
+        hidden = operations.linear_add(batch.attend_self(cache, qkv), self.self_out, hidden)
+        query = operations.norm_linear(hidden, self.cross_norm, self.cross_query)
+        hidden = operations.linear_add(batch.attend_cross(cache, query), self.cross_out, hidden)
         is_gelu = self.activation is None
-        expanded = norm_linear(hidden, self.ffn_norm, self.ffn_in, gelu=is_gelu, is_fused=is_fused)
+        expanded = operations.norm_linear(hidden, self.ffn_norm, self.ffn_in, gelu=is_gelu)
         if self.activation is not None:
             expanded = self.activation(expanded)
-        return linear_add(expanded, self.ffn_out, hidden, is_fused=is_fused)
+        return operations.linear_add(expanded, self.ffn_out, hidden)
 
 
 class CachedDecoder(nn.Module):
@@ -90,60 +80,43 @@ class CachedDecoder(nn.Module):
         self.lengths = [0] * num_slots
         self._caches: list[LayerCache] = []
         self._runner: RaggedRunner | PackedRunner
-        self._scratch: CrossScratch | None = None
-        self._rules: Rules
+        self._operations = PlainOperations()
         self._logits: Tensor
 
     def tie(self) -> None:
         """Use the embedding's weight for the projection to logits too."""
         self.unembed.weight = cast(nn.Embedding, self.embed_tokens).weight
 
-    def allocate(self, *, has_static_shapes: bool = False, cross_cache_dtype: str | None = None) -> None:
+    def allocate(self, *, has_static_shapes: bool = False) -> None:
         """Allocate each layer's cache on the layer's device, once weights are placed.
 
         Parameters
         ----------
         has_static_shapes : pad batches to a few shapes, as GPUs need it; all weights are on one device then.
-        cross_cache_dtype : a key of :data:`CROSS_CACHE_DTYPES` that the cross-attention cache is rounded to;
-            only with static shapes.
         """
         sizes, dtype = self.sizes, self.unembed.weight.dtype
-        heads = sizes.decoder_attention_heads
         num_slots = self.num_slots + has_static_shapes  # the last one is for padding
-        cross_dtype = CROSS_CACHE_DTYPES[cross_cache_dtype] if cross_cache_dtype else dtype
+        heads = sizes.decoder_attention_heads
         for layer in self.layers:
-            shape = (2, num_slots, heads, sizes.max_target_positions, sizes.d_model // heads)
-            cross_shape = (*shape[:3], sizes.max_source_positions, shape[4])
             device = execution_device(layer)
-            self._caches.append(
-                LayerCache(
-                    torch.zeros(shape, dtype=dtype, device=device),
-                    torch.zeros(cross_shape, dtype=cross_dtype, device=device),
-                )
+            shapes = (
+                (2, num_slots, heads, num_positions, sizes.d_model // heads)
+                for num_positions in (sizes.max_target_positions, sizes.max_source_positions)
             )
+            self._caches.append(LayerCache(*(torch.zeros(s, dtype=dtype, device=device) for s in shapes)))
         device = execution_device(self.embed_positions)
         if not has_static_shapes:
             self._runner = RaggedRunner(
                 self.run_layers, num_positions=sizes.max_target_positions, dtype=dtype, device=device
             )
             return
-        if supports_cache(self._caches[0].self_cache):
-            most = (BLOCKS[-1], heads, sizes.max_source_positions, sizes.d_model // heads)
-            self._scratch = CrossScratch(*most, device)
+        is_gpu = device.type == "cuda"
+        if is_gpu:
+            self._operations = operations_for(sizes, dtype, device)
         # One for all graphs: each would keep its own alive, and they are large.
         self._logits = torch.empty((TOKENS[-1], sizes.vocab_size), dtype=torch.float32, device=device)
-        nothing = torch.zeros((1, sizes.vocab_size), dtype=torch.bool, device=device)
-        self.set_rules(Rules(nothing, timestamp_begin=sizes.vocab_size, first_timed_state=1))
-        self._runner = PackedRunner(
-            self._step,
-            spare_slot=self.num_slots,
-            device=device,
-            capture=CudaGraphs(device, is_urgent=True) if device.type == "cuda" else uncaptured,
-        )
-
-    def set_rules(self, rules: Rules) -> None:
-        """Let :meth:`choose` follow these rules; set them before any shape is captured."""
-        self._rules = rules
+        capture = {"capture": CudaGraphs(device)} if is_gpu else {}
+        self._runner = PackedRunner(self._step, spare_slot=self.num_slots, device=device, **capture)
 
     def warm_up(self) -> None:
         """Capture all shapes, if they are static; a prompt must not wait for its own."""
@@ -186,30 +159,17 @@ class CachedDecoder(nn.Module):
     ) -> Tensor:
         """Append rows of tokens, as :meth:`specwhisper.model.backend.Backend.append`."""
         wanted = wanted_tokens(tokens, num_scored, probes)
+        rows = self._rows(slots, tokens)
         if isinstance(self._runner, RaggedRunner):
-            rows = self._rows(slots, tokens)
             hidden = self._runner.run(rows, wanted)
             self._extend(rows)
-            return norm_linear(hidden, self.norm, self.unembed, is_fused=False).float()
+            return self._operations.norm_linear(hidden, self.norm, self.unembed).float()
         firsts, logits = list(accumulate((len(row) for row in tokens), initial=0)), []
-        for part, result in self.choose(slots, tokens, [Following()] * len(slots)):
-            logits.append(result.logits[: firsts[part.stop] - firsts[part.start]].clone())
-        wanted_of_all = [firsts[row] + index for row, index in wanted]
-        return torch.cat(logits).index_select(0, to_device(wanted_of_all, logits[0].device))
-
-    @torch.inference_mode()
-    def choose(
-        self, slots: Sequence[int], tokens: Sequence[Sequence[int]], following: Sequence[Following]
-    ) -> Iterator[tuple[range, StepResult]]:
-        """Append rows of tokens, and choose after each; with static shapes.
-
-        As :meth:`PackedRunner.run`.
-        """
-        assert isinstance(self._runner, PackedRunner)
-        rows = self._rows(slots, tokens)
-        for part, result in self._runner.run(rows, following):
+        for part, of_part in self._runner.run(rows):
             self._extend(rows[part.start : part.stop])
-            yield part, result
+            logits.append(of_part[: firsts[part.stop] - firsts[part.start]].clone())
+        wanted_of_all = [firsts[row] + index for row, index in wanted]
+        return torch.cat(logits).index_select(0, to_device(wanted_of_all, self._logits.device))
 
     def _rows(self, slots: Sequence[int], tokens: Sequence[Sequence[int]]) -> list[BatchRow]:
         return [BatchRow(slot, self.lengths[slot], row) for slot, row in zip(slots, tokens, strict=True)]
@@ -225,14 +185,11 @@ class CachedDecoder(nn.Module):
             hidden = layer(hidden, cache, batch)
         return hidden
 
-    def _step(self, inputs: PackedInputs) -> StepResult:
-        """Run a whole forward pass, from token ids to choices: what a graph captures."""
-        has_kernels, num_tokens = self._scratch is not None, len(inputs.ids)
-        is_fused = has_kernels and num_tokens <= MAX_FUSED_TOKENS
-        hidden = self.run_layers(PackedBatch(inputs, self._scratch, is_fused))
-        logits = self._logits[:num_tokens]
-        norm_linear(hidden, self.norm, self.unembed, out=logits, is_fused=has_kernels)
-        return StepResult(logits, choose_tokens(logits, self._rules, inputs))
+    def _step(self, inputs: PackedInputs) -> Tensor:
+        """Run a whole forward pass, from token ids to logits: what a graph captures."""
+        hidden = self.run_layers(PackedBatch(inputs, self._operations))
+        logits = self._logits[: len(inputs.ids)]
+        return self._operations.norm_linear(hidden, self.norm, self.unembed, out=logits)
 
     @torch.inference_mode()
     def cross_attention(self, slot: int, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> Tensor:
@@ -261,7 +218,7 @@ class CachedDecoder(nn.Module):
                 self._runner.run([row], [(0, 0)], num_layers=num_layers)
             else:
                 inputs = self._runner.inputs(row)
-                self.run_layers(PackedBatch(inputs, self._scratch, is_fused=False), num_layers)
+                self.run_layers(PackedBatch(inputs, PlainOperations()), num_layers)
         finally:
             self.rollback(slot, 0)
             for hook in hooks:
@@ -269,7 +226,7 @@ class CachedDecoder(nn.Module):
         weights = []
         for i, head in heads:
             query = queries[i][: len(tokens)]  # the rest is padding
-            key = self._caches[i].cross_keys(slot)[head]
+            key = self._caches[i].cross_cache[0, slot, head]
             query = query.unflatten(-1, (-1, key.shape[-1]))[:, head]
             scores = query.float() * query.shape[-1] ** -0.5 @ key.float().T
             weights.append(scores.softmax(dim=-1))

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from experiments.common.audio.samples import BUNDLED
+from experiments.latency.store import Store
 from tests.e2e.processes import run
 
 SAMPLE = str(BUNDLED / "01_phone_call.flac")
@@ -24,12 +25,12 @@ def run_latency(*arguments: object) -> str:
 
 @pytest.mark.timeout(400)
 def test_a_grid_is_measured_and_continued(tmp_path):
-    grid, figures = tmp_path / "grid.jsonl", tmp_path / "figures.json"
-    command = ("sweep", *PAIR, "--quick", "--network", "proxy", "--repeats", 1, "--out", grid)
+    grid, figures = tmp_path / "a.grid", tmp_path / "figures.json"
+    command = ("sweep", *PAIR, "--quick", "--repeats", 1, "--out", grid)
     run_latency(*command, "--json", figures)
-    runs = [json.loads(line) for line in grid.read_text().splitlines()[1:]]
-    assert len(runs) == 2 * 4 and all(run["is_same"] for run in runs)
-    discarded = sum(run["network_share"] > 0.05 for run in runs)
+    runs = Store(grid).load().runs
+    assert len(runs) == 2 * 4 and all(run.facts["is_same"] for run in runs)
+    discarded = sum(not run.counts for run in runs)
     again = run_latency(*command)
     assert f"{len(runs) - discarded} runs exist already; {discarded} are left." in again
     found = json.loads(figures.read_text())
@@ -37,15 +38,6 @@ def test_a_grid_is_measured_and_continued(tmp_path):
     full = [cell for cell in found["cells"] if cell["mode"] == "full"]
     assert all(cell["simulated"] > 0 and cell["closed_form"] > 0 for cell in full)
     assert re.search(r"full +│ +\d", again)
-
-
-@pytest.mark.timeout(400)
-def test_mechanisms_are_switched_off_in_running_servers(tmp_path):
-    figures = tmp_path / "figures.json"
-    run_latency("ablate", *PAIR, "--audio", BUNDLED / "07_a_letter.flac", "--quick", "--json", figures)
-    cases = json.loads(figures.read_text())["cases"]
-    assert {case["place"] for case in cases} >= {"measured"}
-    assert all(len(times_s) == 2 for case in cases for times_s in case["times_s"].values())
 
 
 def test_models_of_other_costs_are_simulated(tmp_path):

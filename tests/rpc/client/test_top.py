@@ -124,7 +124,7 @@ async def test_a_gateway_shows_its_open_transcriptions():
         serving(ScriptedTranscription()) as address,
         running_gateway(address, max_sessions=3, metrics_port=0) as gateway,
     ):
-        state = gateway.server.config.app.state.gateway
+        state = gateway.server.app.state.gateway
         with state.limiter.admit("anna"), state.limiter.admit("bert"):
             status, out = await run("--metrics", gateway.server.metrics_address, "--json")
         assert status == 0

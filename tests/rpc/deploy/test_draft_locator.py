@@ -34,9 +34,7 @@ from specwhisper_deploy.draft_locator import (
     SERVICE_NAME,
     STALE_S,
     DraftLocatorService,
-    DraftServerCache,
     DraftServerRoom,
-    ask_draft_servers,
     shuffle_by_room,
 )
 from tests.clock import Clock
@@ -113,19 +111,19 @@ def test_many_clients_are_spread_by_free_slots():
 
 
 async def test_a_draft_server_that_has_died_or_hangs_is_left_out():
-    ask = ask_draft_servers(Handle(answers("a:1"), hangs, dies, answers("b:1")), timeout_s=0.05)
-    assert [server.address for server in await ask()] == ["a:1", "b:1"]
+    found = DraftLocatorService(Handle(answers("a:1"), hangs, dies, answers("b:1")), timeout_s=0.05)
+    assert [server.address for server in await found.servers()] == ["a:1", "b:1"]
 
 
 @pytest.mark.parametrize("answers", [(), (dies,), (hangs, dies)])
 async def test_the_error_if_no_draft_server_answers(answers):
     with pytest.raises(TargetUnavailable, match=r"No draft server has answered the locator within 0.05 s"):
-        await ask_draft_servers(Handle(*answers), timeout_s=0.05)()
+        await DraftLocatorService(Handle(*answers), timeout_s=0.05).servers()
 
 
 async def test_draft_servers_are_asked_at_most_once_a_second():
     handle, clock = Handle(answers("a:1")), Clock()
-    cache = DraftServerCache(ask_draft_servers(handle), clock=clock)
+    cache = DraftLocatorService(handle, clock=clock)
     await asyncio.gather(*(cache.servers() for _ in range(20)))
     clock.now_s += FRESH_S / 2
     await cache.servers()
@@ -134,7 +132,7 @@ async def test_draft_servers_are_asked_at_most_once_a_second():
 
 async def test_clients_do_not_wait_for_a_slow_draft_server_while_answers_are_cached():
     handle, clock = Handle(answers("a:1")), Clock()
-    cache = DraftServerCache(ask_draft_servers(handle, LONG_S), clock=clock)
+    cache = DraftLocatorService(handle, LONG_S, clock=clock)
     await cache.servers()
     gate = asyncio.Event()
 
@@ -153,7 +151,7 @@ async def test_clients_do_not_wait_for_a_slow_draft_server_while_answers_are_cac
 
 async def test_stale_answers_are_not_used():
     handle, clock = Handle(answers("a:1")), Clock()
-    cache = DraftServerCache(ask_draft_servers(handle), clock=clock)
+    cache = DraftLocatorService(handle, clock=clock)
     await cache.servers()
     handle.answers.clear()
     clock.now_s += FRESH_S
@@ -165,8 +163,7 @@ async def test_stale_answers_are_not_used():
 
 @asynccontextmanager
 async def locator(handle: Handle, within_s: float = LONG_S) -> AsyncIterator[RunningServer]:
-    service = DraftLocatorService(DraftServerCache(ask_draft_servers(handle, within_s)))
-    add = partial(add_DiscoveryServicer_to_server, service)
+    add = partial(add_DiscoveryServicer_to_server, DraftLocatorService(handle, within_s))
     server = await start_server({SERVICE_NAME: add}, ServingOptions())
     try:
         yield server
@@ -215,18 +212,6 @@ class Fleet:
     async def __aexit__(self, *error: object) -> None:
         await self._stack.aclose()
 
-    def num_open(self) -> list[int]:
-        return [draft.num_open for draft in self.drafts]
-
-
-async def test_a_clients_sessions_are_spread_over_the_draft_servers_of_a_locator():
-    async with Fleet(3) as fleet, TranscriptionClient(fleet.name) as client:
-        calls = [asyncio.create_task(client.recognize(b"audio")) for _ in range(6)]
-        await eventually(lambda: fleet.num_open() == [2, 2, 2])
-        for draft in fleet.drafts:
-            draft.released.set()
-        await asyncio.gather(*calls)
-
 
 async def test_clients_begin_at_a_draft_server_with_free_slots():
     async with Fleet(2) as fleet:
@@ -238,16 +223,6 @@ async def test_clients_begin_at_a_draft_server_with_free_slots():
             async with TranscriptionClient(fleet.name) as client:
                 await client.recognize(b"audio")
         assert (full.num_calls, free.num_calls) == (0, 10)
-
-
-async def test_clients_of_a_full_draft_server_use_another():
-    async with Fleet(2) as fleet, TranscriptionClient(fleet.name) as client:
-        full, free = fleet.drafts
-        full.is_full = True
-        free.released.set()
-        for _ in range(2):
-            await client.recognize(b"audio")
-        assert (full.num_calls, free.num_calls) == (1, 2)
 
 
 async def test_clients_follow_changes_of_the_list(monkeypatch):

@@ -1,22 +1,28 @@
-"""Health checks of a replica's server, with a time limit, for all kinds of TLS."""
+"""A replica is as healthy as its server, whatever its TLS; a target replica as its engine."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
 
+from experiments.common.models.checkpoints import Shape, save_checkpoint
 from specwhisper.rpc.addresses import join_address
 from specwhisper.rpc.serving import RunningServer, start_server
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ServerTls
 from specwhisper.rpc.tokens import Tokens
-from specwhisper_deploy.health import NotServing, check_grpc, check_http
+from specwhisper_deploy.grpc_replica import GrpcReplica, NotServing, check_grpc, check_http
+from specwhisper_deploy.replicas import DraftReplica, GatewayReplica, TargetReplica
+from tests.certificates import save
 from tests.rpc.gateways import running_gateway
 from tests.rpc.scrapes import exported
 
@@ -28,16 +34,12 @@ NO_SERVER = "127.0.0.1:1"
 def certificates(tmp_path_factory) -> Path:
     """A certificate for a host name that no check uses."""
     folder = tmp_path_factory.mktemp("certificates")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(folder / "roots.pem")
-    issued = authority.issue_cert("targets.example")
-    issued.private_key_pem.write_to_path(folder / "key.pem")
-    issued.cert_chain_pems[0].write_to_path(folder / "cert.pem")
+    save(trustme.CA(), folder, "server", "targets.example")
     return folder
 
 
 def protections(folder: Path) -> dict[str, ServerTls | None]:
-    pair = (folder / "cert.pem", folder / "key.pem")
+    pair = (folder / "server.pem", folder / "server.key")
     return {"open": None, "encrypted": ServerTls(*pair), "mutual": ServerTls(*pair, folder / "roots.pem")}
 
 
@@ -60,15 +62,7 @@ async def test_a_server_is_healthy_until_it_stops(certificates, tmp_path, protec
         await check_grpc(address, path)
 
 
-async def test_a_draining_server_is_unhealthy(tmp_path):
-    path = tmp_path / "socket"
-    async with server_with(path) as server:
-        await server._health.enter_graceful_shutdown()
-        with pytest.raises(NotServing, match="does not serve"):
-            await check_grpc(server.address, path)
-
-
-async def test_a_server_that_does_not_answer_is_unhealthy(tmp_path):
+async def test_a_server_that_does_not_answer_is_unhealthy(certificates, tmp_path):
     path = tmp_path / "mute"
     async with server_with(tmp_path / "socket") as server:
         with socket.socket(socket.AF_UNIX) as mute:
@@ -76,6 +70,10 @@ async def test_a_server_that_does_not_answer_is_unhealthy(tmp_path):
             mute.listen()
             with pytest.raises(NotServing, match=r"within 0\.05 s"):
                 await check_grpc(server.address, path, within_s=0.05)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        for tls in protections(certificates).values():
+            with pytest.raises(NotServing, match=r"within 0\.05 s"):
+                await check_http(join_address(*mute.getsockname()), tls, within_s=0.05)
 
 
 @pytest.mark.parametrize("protection", ["open", "encrypted", "mutual"])
@@ -93,9 +91,58 @@ async def test_a_gateway_is_healthy_without_its_draft_servers(certificates, prot
         await check_http(address, tls)
 
 
-@pytest.mark.parametrize("protection", ["open", "encrypted", "mutual"])
-async def test_a_gateway_that_does_not_answer_is_unhealthy(certificates, protection):
-    with socket.create_server(("127.0.0.1", 0)) as mute:
-        address = join_address(*mute.getsockname())
-        with pytest.raises(NotServing, match=r"within 0\.05 s"):
-            await check_http(address, protections(certificates)[protection], within_s=0.05)
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> str:
+    return str(save_checkpoint(Shape(d_model=32, max_target_positions=100), tmp_path_factory.mktemp("model")))
+
+
+@asynccontextmanager
+async def replica(kind: type, **flags: Any) -> AsyncIterator[Any]:
+    """Start and end a replica as Serve does, which awaits its destructor."""
+    without = type(kind.__name__, (kind,), {"__del__": lambda _: None})
+    made = without.__new__(without)
+    await made.__init__({"port": 0} | flags)
+    try:
+        yield made
+    finally:
+        await kind.__del__(made)
+
+
+@pytest.mark.parametrize("kind", [TargetReplica, DraftReplica])
+async def test_a_replica_is_healthy_while_its_server_is(kind, model):
+    flags = {"model": model} if kind is TargetReplica else {"target": NO_SERVER, "draft-model": model}
+    async with replica(kind, **flags, threads=1) as made:
+        await made.check_health()
+        await made._server._health.enter_graceful_shutdown()
+        with pytest.raises(NotServing, match="does not serve"):
+            await made.check_health()
+
+
+async def test_a_target_is_unhealthy_while_its_engine_hangs(model):
+    gate = threading.Event()
+    async with replica(TargetReplica, model=model, threads=1) as made:
+        hanging = asyncio.create_task(made._service._thread.call(gate.wait))
+        checking = asyncio.create_task(made.check_health())
+        try:
+            for _ in range(3):
+                await GrpcReplica.check_health(made)  # the gRPC server itself answers
+            assert not checking.done()
+        finally:
+            gate.set()
+            await asyncio.gather(hanging, checking)
+
+
+async def test_a_gateway_is_healthy_while_it_answers():
+    async with replica(GatewayReplica, server=NO_SERVER) as made:
+        await made.check_health()
+        made._server.stop()
+        ended = made._serving
+        await ended
+        with pytest.raises(NotServing, match="has ended"):
+            await made.check_health()
+        made._serving = asyncio.get_running_loop().create_future()  # as if it ran without answering
+        try:
+            with pytest.raises(NotServing, match=f"{made._server.address} does not answer"):
+                await made.check_health()
+        finally:
+            made._serving = ended

@@ -17,28 +17,31 @@ from ray.exceptions import ActorDiedError, RayTaskError
 
 from experiments.common.models.scripted import ScriptedModel
 from experiments.common.serve_scripted import scripted_checkpoint
-from specwhisper.errors import InvalidRequest, PairMismatch, ServerFull, TargetUnavailable, Unauthenticated
+from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable, Unauthenticated
 from specwhisper.observe.metrics.server import ServerMetrics
 from specwhisper.rpc.channels import OPEN, Credentials, open_channel
 from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper.rpc.tls import ClientTls, ServerTls
+from specwhisper.rpc.tls import ClientTls
 from specwhisper.rpc.tokens import Tokens
 from specwhisper.types import Limits
 from specwhisper.wire.status import ERROR_KEY, INTERNAL_ERROR, PUSHBACK_KEY, PUSHBACK_MS, error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_deploy import routing
-from specwhisper_deploy.handle_replies import TargetHandler
-from specwhisper_deploy.metrics_addresses import metrics_addresses
+from specwhisper_deploy.replicas import metrics_addresses
 from specwhisper_deploy.target_locator import (
     ANSWER_TIMEOUT_S,
     MAX_ATTEMPTS,
     SERVICE_NAME,
+    HandleReply,
     TargetLocatorService,
+    describe_reply,
+    locate_reply,
 )
 from specwhisper_draft_server.config import DraftConfig
+from tests.certificates import save
 from tests.rpc.hostile import hello
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import Target, eventually, target_server
@@ -125,8 +128,11 @@ class Broken:
     describe = locate
 
 
-class Hanging:
+class Hanging(Broken):
     """A replica that never answers."""
+
+    def __init__(self) -> None:
+        pass
 
     async def locate(self, *_: Any) -> None:
         await asyncio.Event().wait()
@@ -134,8 +140,17 @@ class Hanging:
     describe = locate
 
 
-def handler_of(target: Target) -> TargetHandler:
-    return TargetHandler(target.service, target.address)
+class Handler:
+    """A replica of a target."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    async def locate(self, request: bytes, caller: str, known_first: bool = False) -> HandleReply:
+        return await locate_reply(self._target.service, self._target.address, request, caller)
+
+    async def describe(self, request: bytes) -> HandleReply:
+        return await describe_reply(self._target.service, request)
 
 
 @asynccontextmanager
@@ -172,24 +187,20 @@ async def refusal(call: Awaitable[Any]) -> grpc.aio.AioRpcError:
     return refused.value
 
 
-async def test_the_locator_returns_a_target_with_a_lease():
-    async with target_server(leases=Leases()) as target, locator(handler_of(target)) as (stub, _):
+async def test_the_locator_returns_a_target_with_a_lease_and_describes_it():
+    async with target_server(leases=Leases()) as target, locator(Handler(target)) as (stub, _):
         place = await stub.Locate(pb.LocateRequest())
         assert (place.address, place.free_slots) == (target.address, target.num_free_slots)
         call = target.stub.Verify(iter([hello(lease=place.lease)]))
         assert (await call.read()).WhichOneof("message") == "welcome"
         call.cancel()
-
-
-async def test_the_locator_describes_the_targets():
-    async with target_server() as target, locator(handler_of(target)) as (stub, _):
         assert await stub.Describe(pb.DescribeRequest()) == await target.stub.Describe(pb.DescribeRequest())
 
 
 async def test_full_targets_refuse_with_a_retry_time():
     async with (
         target_server(limits=Limits(max_sessions=1)) as target,
-        locator(handler_of(target)) as (stub, handle),
+        locator(Handler(target)) as (stub, handle),
     ):
         session = await opened(target)
         error = await refusal(stub.Locate(pb.LocateRequest()))
@@ -205,7 +216,7 @@ async def test_another_target_is_asked_if_one_is_full(caplog):
     async with (
         target_server(limits=Limits(max_sessions=1)) as full,
         target_server() as empty,
-        locator(handler_of(full), handler_of(empty)) as (stub, handle),
+        locator(Handler(full), Handler(empty)) as (stub, handle),
     ):
         session = await opened(full)
         assert (await stub.Locate(pb.LocateRequest())).address == empty.address
@@ -221,7 +232,7 @@ async def test_another_target_is_asked_if_one_does_not_match():
     async with (
         target_server(ScriptedModel(8), OTHER) as other,
         target_server() as target,
-        locator(handler_of(other), handler_of(target)) as (stub, handle),
+        locator(Handler(other), Handler(target)) as (stub, handle),
     ):
         weights = (await target.stub.Describe(pb.DescribeRequest())).weights_digest
         assert (await stub.Locate(pb.LocateRequest(weights_digest=weights))).address == target.address
@@ -233,20 +244,13 @@ async def test_a_full_match_is_reported_rather_than_a_mismatch(order):
     async with (
         target_server(ScriptedModel(8), OTHER) as other,
         target_server(limits=Limits(max_sessions=1)) as full,
-        locator(*(handler_of((other, full)[each]) for each in order)) as (stub, _),
+        locator(*(Handler((other, full)[each]) for each in order)) as (stub, _),
     ):
         session = await opened(full)
         weights = (await full.stub.Describe(pb.DescribeRequest())).weights_digest
         error = await refusal(stub.Locate(pb.LocateRequest(weights_digest=weights)))
         session.cancel()
     assert dict(error.trailing_metadata())[ERROR_KEY] == ServerFull.__name__
-
-
-async def test_a_targets_refusal_reaches_the_caller():
-    async with target_server() as target, locator(handler_of(target)) as (stub, _):
-        error = error_from_rpc(await refusal(stub.Locate(pb.LocateRequest(protocol_version=99))), "locator:1")
-        assert type(error) is PairMismatch
-        assert "speaks protocol 99" in str(error)
 
 
 @pytest.mark.parametrize("method", ["Locate", "Describe"])
@@ -263,15 +267,17 @@ async def test_a_call_to_a_hanging_target_times_out(method):
 
 
 @pytest.mark.parametrize("method", ["Locate", "Describe"])
-async def test_another_target_is_asked_if_one_hangs(method):
+@pytest.mark.parametrize("other", [Hanging(), Broken(ActorDiedError())], ids=["hangs", "has died"])
+async def test_another_target_is_asked_if_one_does_not_answer(method, other):
     async with (
         target_server() as target,
-        locator(Hanging(), handler_of(target), answer_s=3.0) as (stub, handle),
+        locator(other, Handler(target), answer_s=0.6) as (stub, handle),
     ):
         request = pb.LocateRequest() if method == "Locate" else pb.DescribeRequest()
         reply = await getattr(stub, method)(request, timeout=LONG_S)
         assert reply.free_slots if method == "Locate" else reply.model
-        assert [asked.is_cancelled for asked in getattr(handle, method.lower()).asked] == [True, False]
+        cancelled = [asked.is_cancelled for asked in getattr(handle, method.lower()).asked]
+        assert cancelled == [isinstance(other, Hanging), False]
 
 
 async def test_a_slow_target_may_still_answer_while_another_one_is_asked():
@@ -282,17 +288,14 @@ async def test_a_slow_target_may_still_answer_while_another_one_is_asked():
 
         describe = locate
 
-    async with locator(Slow(), Hanging(), answer_s=3.0) as (stub, handle):
+    async with locator(Slow(), Hanging(), answer_s=0.6) as (stub, handle):
         assert (await stub.Locate(pb.LocateRequest(), timeout=LONG_S)).free_slots == 3
         assert [asked.is_cancelled for asked in handle.locate.asked] == [False, True]
 
 
-def test_a_hanging_target_is_known_before_the_next_attempt():
-    assert ANSWER_TIMEOUT_S / MAX_ATTEMPTS > routing.ANSWER_TIMEOUT_S
-
-
-def test_a_draft_server_waits_longer_than_the_locator():
-    assert DraftConfig().connect_timeout_s > ANSWER_TIMEOUT_S
+def test_times_fit_together():
+    assert ANSWER_TIMEOUT_S / MAX_ATTEMPTS > routing.ANSWER_TIMEOUT_S, "the next attempt knows who hangs"
+    assert DraftConfig().connect_timeout_s > ANSWER_TIMEOUT_S, "draft servers receive the locator's error"
 
 
 async def test_a_replica_that_dies_during_a_call_is_unavailable():
@@ -301,18 +304,6 @@ async def test_a_replica_that_dies_during_a_call_is_unavailable():
         assert error.code() is grpc.StatusCode.UNAVAILABLE
         assert "ActorDiedError" in error.details()
         assert len(handle.locate.asked) == MAX_ATTEMPTS
-
-
-@pytest.mark.parametrize("method", ["Locate", "Describe"])
-async def test_another_target_is_asked_if_one_has_died(method):
-    async with (
-        target_server() as target,
-        locator(Broken(ActorDiedError()), handler_of(target)) as (stub, handle),
-    ):
-        request = pb.LocateRequest() if method == "Locate" else pb.DescribeRequest()
-        reply = await getattr(stub, method)(request)
-        assert reply.free_slots if method == "Locate" else reply.model
-        assert len(getattr(handle, method.lower()).asked) == 2
 
 
 async def test_a_bug_in_a_replica_stays_in_the_log(caplog):
@@ -334,27 +325,22 @@ async def test_the_locator_refuses_sessions_and_the_streams_they_share(method):
 
 
 async def test_a_lease_is_for_its_caller_and_unknown_tokens_are_refused(tmp_path):
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(tmp_path / "roots.pem")
-    issued = authority.issue_cert("127.0.0.1")
-    issued.private_key_pem.write_to_path(tmp_path / "key.pem")
-    issued.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
-    protection = {"tls": ServerTls(tmp_path / "cert.pem", tmp_path / "key.pem"), "tokens": TOKENS}
+    protection = {"tls": save(trustme.CA(), tmp_path, "server"), "tokens": TOKENS}
     trusting = ClientTls(tmp_path / "roots.pem")
     leases = Leases()
     async with target_server(leases=leases) as target:
         anna = Credentials(trusting, TOKEN)
-        async with locator(handler_of(target), credentials=anna, **protection) as (stub, _):
+        async with locator(Handler(target), credentials=anna, **protection) as (stub, _):
             leases.check((await stub.Locate(pb.LocateRequest())).lease, "anna")
             assert (await stub.Describe(pb.DescribeRequest())).model
         for stranger in (Credentials(trusting), Credentials(trusting, "0123456789abcdef-Wrong")):
-            async with locator(handler_of(target), credentials=stranger, **protection) as (stub, handle):
+            async with locator(Handler(target), credentials=stranger, **protection) as (stub, handle):
                 for call in (stub.Locate(pb.LocateRequest()), stub.Describe(pb.DescribeRequest())):
                     error = await refusal(call)
                     assert error.code() is grpc.StatusCode.UNAUTHENTICATED
                     assert type(error_from_rpc(error, "locator:1")) is Unauthenticated
                 assert not handle.locate.asked + handle.describe.asked
-        async with locator(handler_of(target), **protection) as (stub, handle):  # the channel has no TLS
+        async with locator(Handler(target), **protection) as (stub, handle):  # the channel has no TLS
             assert (await refusal(stub.Locate(pb.LocateRequest()))).code() is grpc.StatusCode.UNAVAILABLE
             assert not handle.locate.asked
 

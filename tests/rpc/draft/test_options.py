@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
 from experiments.faults.clients import OPTIONS, PLAIN
 from specwhisper.audio.vad_filter import find_voice
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb

@@ -5,9 +5,9 @@ from __future__ import annotations
 import grpc.aio
 import pytest
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import MULTILINGUAL
 from specwhisper.audio.vad_filter import find_voice
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import with_true_status

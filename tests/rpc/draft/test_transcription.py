@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import (
     Shape,
     build_checkpoint,
@@ -18,7 +19,6 @@ from experiments.common.models.checkpoints import (
 )
 from experiments.common.models.scripted import ScriptedModel
 from specwhisper.audio.canonical import CanonicalStream
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode

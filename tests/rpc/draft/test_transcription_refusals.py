@@ -283,9 +283,6 @@ def test_invalid_limits(settings, words):
         ({"max_num_batched_tokens": 0}, "--max-num-batched-tokens is 0"),
         ({"latency_budget_ms": 0.0}, "--latency-budget is 0.0 ms"),
         ({"latency_budget_ms": math.nan}, "--latency-budget is nan ms"),
-        ({"cross_cache": "int4", "device": "cuda"}, "--cross-cache is 'int4': choose one of int8, float8"),
-        ({"cross_cache": "int8"}, "--cross-cache is for a model on one GPU"),
-        ({"cross_cache": "int8", "device": "cuda", "device_map": {"": 0}}, "for a model on one GPU"),
     ],
 )
 def test_invalid_settings_of_a_target(settings, words):

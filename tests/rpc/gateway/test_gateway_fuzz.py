@@ -65,7 +65,7 @@ def checked(server) -> Iterator[None]:
 @examples(150)
 @given(method=hostile.methods, headers=hostile.headers, body=st.binary(max_size=300), data=st.data())
 def test_any_request_to_any_route(server, method, headers, body, data):
-    paths = [route.path for route in routes_of(server.gateway.server.config.app)]
+    paths = [route.path for route in routes_of(server.gateway.server.app)]
     check_reply(*server.ask(method, data.draw(hostile.targets(paths)), headers, body))
 
 
@@ -184,7 +184,7 @@ async def broken() -> None:
 
 
 def test_the_fuzzer_notices_a_failure(server):
-    server.gateway.server.config.app.add_api_route("/broken", broken)
+    server.gateway.server.app.add_api_route("/broken", broken)
     status, media_type, body = server.ask("GET", "/broken")
     assert (status, "an unexpected error" in body.decode()) == (500, False)
     with pytest.raises(AssertionError):

@@ -104,7 +104,7 @@ async def test_strict_names_are_the_targets_and_whisper_1_by_default():
 async def test_names_without_end_are_not_all_logged(caplog):
     caplog.set_level(logging.WARNING)
     async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
-        names = gateway.server.config.app.state.gateway.model_names
+        names = gateway.server.app.state.gateway.model_names
         for number in range(3 * MAX_LOGGED):
             assert await names.resolve(f"{number:>1000}") == "large"
             assert await names.resolve(f"model-{number}\n") == "large"

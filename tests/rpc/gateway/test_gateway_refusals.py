@@ -147,7 +147,7 @@ async def test_invalid_forms():
         "file",
         None,
         None,
-        None,
+        "prompt",
     ]
 
 

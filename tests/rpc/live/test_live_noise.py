@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from specwhisper.engine.inline_pair import InlinePair
+from experiments.common.inline_pair import InlinePair
 from specwhisper.live import LiveOptions
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel

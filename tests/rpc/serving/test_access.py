@@ -26,6 +26,7 @@ from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_draft_server.link.link import TargetLink
+from tests.certificates import save
 from tests.rpc.methods import FILES, OF_ALL, methods_of, registered_methods
 from tests.rpc.services import draft_server, target_server
 
@@ -40,17 +41,17 @@ OTHERS = [
     "/specwhisper.wire.v1.Verification/NoSuchMethod",
     "/no.such.Service/Method",
 ]
-HEADERS = {
-    "none": None,
-    "empty": "",
-    "no scheme": TOKEN,
-    "empty token": "Bearer ",
-    "wrong": "Bearer 0123456789abcdef-Wrong",
-    "prefix": f"Bearer {TOKEN[:-1]}",
-    "longer": f"Bearer {TOKEN}x",
-    "other case": f"Bearer {TOKEN.upper()}",
-    "other scheme": f"Basic {TOKEN}",
-}
+HEADERS = (  # without a valid token
+    None,
+    "",
+    TOKEN,
+    "Bearer ",
+    "Bearer 0123456789abcdef-Wrong",
+    f"Bearer {TOKEN[:-1]}",
+    f"Bearer {TOKEN}x",
+    f"Bearer {TOKEN.upper()}",
+    f"Basic {TOKEN}",
+)
 
 
 class Everything(grpc.GenericRpcHandler):
@@ -146,22 +147,21 @@ async def test_every_method_of_the_contracts_is_tested():
     assert of_target | of_draft == {*METHODS, *OPEN, OTHERS[0]}
 
 
-@pytest.mark.parametrize("shown", HEADERS)
-async def test_calls_without_a_valid_token_are_refused(shown):
-    header = HEADERS[shown]
-    metadata = () if header is None else (("authorization", header),)
+async def test_calls_without_a_valid_token_are_refused():
     async with (
         serving_everything(tokens=TOKENS) as (address, everything),
         open_channel(address) as channel,
     ):
-        for method in [*METHODS, *OTHERS]:
-            for ask in (
-                lambda: channel.unary_unary(method)(b"", metadata=metadata, timeout=5),  # noqa: B023
-                lambda: channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=5),  # noqa: B023
-            ):
-                error = await refusal(ask)
-                assert error.code() is grpc.StatusCode.UNAUTHENTICATED, method
-                assert isinstance(error_from_rpc(error, address), Unauthenticated)
+        for header in HEADERS:
+            metadata = () if header is None else (("authorization", header),)
+            for method in [*METHODS, *OTHERS]:
+                for ask in (
+                    lambda: channel.unary_unary(method)(b"", metadata=metadata, timeout=5),  # noqa: B023
+                    lambda: channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=5),  # noqa: B023
+                ):
+                    error = await refusal(ask)
+                    assert error.code() is grpc.StatusCode.UNAUTHENTICATED, (header, method)
+                    assert isinstance(error_from_rpc(error, address), Unauthenticated)
         assert not everything.entered
         health = health_pb2_grpc.HealthStub(channel)
         assert (await health.Check(health_pb2.HealthCheckRequest(service=SERVICE))).status == 1
@@ -237,17 +237,14 @@ async def test_concurrent_callers_keep_their_names():
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory) -> tuple[trustme.CA, Path]:
+def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("certificates")
+    save(stranger := trustme.CA(), folder, "stranger")
+    stranger.cert_pem.write_to_path(folder / "others.pem")
     own = trustme.CA()
-    own.cert_pem.write_to_path(folder / "roots.pem")
-    other = trustme.CA()
-    other.cert_pem.write_to_path(folder / "others.pem")
-    for name, issuer in (("localhost", own), ("client", own), ("stranger", other)):
-        issued = issuer.issue_cert("127.0.0.1", name)
-        issued.private_key_pem.write_to_path(folder / f"{name}.key")
-        issued.cert_chain_pems[0].write_to_path(folder / f"{name}.pem")
-    return own, folder
+    for name in ("localhost", "client"):
+        save(own, folder, name)
+    return folder
 
 
 def server_tls(folder: Path, *, is_mutual: bool = False) -> ServerTls:
@@ -256,8 +253,7 @@ def server_tls(folder: Path, *, is_mutual: bool = False) -> ServerTls:
     )
 
 
-async def test_mutual_tls(authority):
-    _, folder = authority
+async def test_mutual_tls(folder):
     trusting = ClientTls(folder / "roots.pem")
     shown = ClientTls(folder / "roots.pem", folder / "client.pem", folder / "client.key")
     async with serving(tls=server_tls(folder), tokens=TOKENS) as (address, _):
@@ -273,9 +269,8 @@ async def test_mutual_tls(authority):
             await located(address, Credentials(trusting))
 
 
-async def test_an_untrusted_connection_is_reported_in_one_sentence(authority):
+async def test_an_untrusted_connection_is_reported_in_one_sentence(folder):
     """One side does not trust the other, or does not use TLS; no token is sent."""
-    _, folder = authority
     roots, others = ClientTls(folder / "roots.pem"), ClientTls(folder / "others.pem")
     named = ClientTls(folder / "roots.pem", server_name="elsewhere.example")
     encrypted, mutual = server_tls(folder), server_tls(folder, is_mutual=True)
@@ -295,8 +290,7 @@ async def test_an_untrusted_connection_is_reported_in_one_sentence(authority):
             await link.close()
 
 
-def test_invalid_certificates_are_refused_at_start(authority, tmp_path):
-    _, folder = authority
+def test_invalid_certificates_are_refused_at_start(folder, tmp_path):
     nonsense = tmp_path / "nonsense.pem"
     nonsense.write_text("-----BEGIN nonsense")
     localhost, client = (folder / "localhost.pem", folder / "localhost.key"), folder / "client.key"
@@ -318,9 +312,8 @@ UNTRUSTED = {
 
 
 @pytest.mark.parametrize("case", UNTRUSTED)
-async def test_no_method_is_reached_over_an_untrusted_connection(case, authority):
+async def test_no_method_is_reached_over_an_untrusted_connection(case, folder):
     """The connection fails, even with a valid token."""
-    _, folder = authority
     is_mutual, roots, shown = UNTRUSTED[case]
     own = [folder / f"{shown}.pem", folder / f"{shown}.key"] if shown else []
     tls = ClientTls(folder / f"{roots}.pem", *own) if roots else None
@@ -343,55 +336,40 @@ async def test_no_method_is_reached_over_an_untrusted_connection(case, authority
 
 
 async def test_a_certificate_may_have_a_name_other_than_the_address(tmp_path):
-    own = trustme.CA()
-    own.cert_pem.write_to_path(tmp_path / "roots.pem")
-    issued = own.issue_cert("targets.example")
-    issued.private_key_pem.write_to_path(tmp_path / "localhost.key")
-    issued.cert_chain_pems[0].write_to_path(tmp_path / "localhost.pem")
-    roots = tmp_path / "roots.pem"
-    async with serving(tls=server_tls(tmp_path)) as (address, _):
+    tls, roots = save(trustme.CA(), tmp_path, "localhost", "targets.example"), tmp_path / "roots.pem"
+    async with serving(tls=tls) as (address, _):
         assert await located(address, Credentials(ClientTls(roots, server_name="targets.example"))) == ""
         for name in (None, "drafts.example"):
             with pytest.raises(TargetUnavailable):
                 await located(address, Credentials(ClientTls(roots, server_name=name)))
 
 
-async def test_a_new_certificate_needs_no_restart(authority, tmp_path):
-    _, folder = authority
+async def test_a_new_certificate_needs_no_restart(folder, tmp_path):
     for name in ("localhost.pem", "localhost.key"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     async with serving(tls=server_tls(tmp_path)) as (address, _):
         trusting = Credentials(ClientTls(folder / "roots.pem"))
         assert await located(address, trusting) == ""
-        new = trustme.CA()
-        issued = new.issue_cert("127.0.0.1")
-        new.cert_pem.write_to_path(tmp_path / "roots.pem")
-        issued.private_key_pem.write_to_path(tmp_path / "localhost.key")
-        issued.cert_chain_pems[0].write_to_path(tmp_path / "localhost.pem")
+        save(trustme.CA(), tmp_path, "localhost")
         assert await located(address, Credentials(ClientTls(tmp_path / "roots.pem"))) == ""
         (tmp_path / "localhost.pem").write_text("half written")
         assert await located(address, Credentials(ClientTls(tmp_path / "roots.pem"))) == ""
 
 
-@pytest.mark.parametrize(
-    ("protection", "lacks"),
-    [
+def test_a_server_needs_encryption_and_authentication_to_listen_on_the_network(folder):
+    tls, mutual = server_tls(folder), server_tls(folder, is_mutual=True)
+    for protection, lacks in (
         ({}, "encryption and without authentication"),
         ({"tokens": TOKENS}, "without encryption to"),
-    ],
-)
-def test_an_unprotected_server_refuses_to_listen_on_the_network(protection, lacks):
-    with pytest.raises(UnsafeBind, match=lacks):
-        ServingOptions(host="0.0.0.0", **protection)
-    ServingOptions(host="0.0.0.0", insecure=True, **protection)
-
-
-def test_encryption_without_authentication_is_not_enough(authority):
-    _, folder = authority
-    with pytest.raises(UnsafeBind, match="without authentication"):
-        ServingOptions(host="0.0.0.0", tls=server_tls(folder))
-    ServingOptions(host="0.0.0.0", tls=server_tls(folder), tokens=TOKENS)
-    ServingOptions(host="0.0.0.0", tls=server_tls(folder, is_mutual=True))
+        ({"tls": tls}, "without authentication"),
+    ):
+        with pytest.raises(UnsafeBind, match=lacks):
+            ServingOptions(host="0.0.0.0", **protection)
+        ServingOptions(host="0.0.0.0", insecure=True, **protection)
+    with pytest.raises(UnsafeBind):
+        ServingOptions(metrics_host="0.0.0.0")
+    ServingOptions(host="0.0.0.0", tls=tls, tokens=TOKENS)
+    ServingOptions(host="0.0.0.0", tls=mutual)
 
 
 async def test_a_token_is_never_sent_unencrypted_to_another_machine():

@@ -98,26 +98,6 @@ async def test_every_query_reads_exported_metrics():
     assert used <= VARIABLES.keys()
 
 
-@pytest.mark.parametrize(
-    ("query", "num_wrong"),
-    [
-        ("sum(rate(specwhisper_draft_sessions_total[5m]))", 0),
-        ("sum(rate(specwhisper_draft_session_total[5m]))", 1),
-        ('specwhisper_draft_sessions_total{result="failed"}', 1),
-        (
-            "histogram_quantile(0.9, specwhisper_target_queue_seconds_bucket) / up + specwhisper_target_gone",
-            1,
-        ),
-    ],
-)
-async def test_a_wrong_query_is_detected(query, num_wrong):
-    names = {
-        "specwhisper_draft_sessions_total": {"mode", "outcome"},
-        "specwhisper_target_queue_seconds_bucket": {"le"},
-    }
-    assert len(wrong_in(query, names)) == num_wrong
-
-
 def test_panels_do_not_overlap():
     taken: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:

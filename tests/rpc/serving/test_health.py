@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
-from pathlib import Path
 
 import trustme
 from rich.console import Console
@@ -12,9 +11,10 @@ from rich.console import Console
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper.rpc.tls import ClientTls, ServerTls
+from specwhisper.rpc.tls import ClientTls
 from specwhisper.rpc.tokens import Tokens
 from specwhisper_client.cli.health import show_health
+from tests.certificates import save
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import running_gateway
 
@@ -42,25 +42,13 @@ async def test_a_server_is_healthy_until_it_stops():
     assert f"No server answers at {server.address}; is it running?" in err
 
 
-def write(certificate: trustme.LeafCert, folder: Path, name: str) -> ServerTls:
-    certificate.private_key_pem.write_to_path(folder / f"{name}.key")
-    certificate.cert_chain_pems[0].write_to_path(folder / f"{name}.pem")
-    return ServerTls(folder / f"{name}.pem", folder / f"{name}.key")
-
-
 async def test_health_needs_the_right_authority_but_no_token(tmp_path):
-    own, other = trustme.CA(), trustme.CA()
-    certificate = own.issue_cert("127.0.0.1")
-    own.cert_pem.write_to_path(tmp_path / "own.pem")
-    other.cert_pem.write_to_path(tmp_path / "other.pem")
-    tls = write(certificate, tmp_path, "server")
+    tls = save(trustme.CA(), tmp_path, "server")
+    trustme.CA().cert_pem.write_to_path(tmp_path / "other.pem")
     server = await start_server({}, ServingOptions(tls=tls, tokens=TOKENS))
     try:
-        assert await ask(server.address, Credentials(ClientTls(tmp_path / "own.pem"))) == (
-            True,
-            "serving\n",
-            "",
-        )
+        trusting = Credentials(ClientTls(tmp_path / "roots.pem"))
+        assert await ask(server.address, trusting) == (True, "serving\n", "")
         for strangers in (OPEN, Credentials(ClientTls(tmp_path / "other.pem"))):
             is_well, out, err = await ask(server.address, strangers)
             assert (is_well, out) == (False, "")
@@ -82,12 +70,9 @@ async def test_a_gateway_is_healthy_while_its_draft_server_answers():
 
 async def test_a_gateway_with_client_certificates_and_another_name(tmp_path):
     own = trustme.CA()
-    own.cert_pem.write_to_path(tmp_path / "own.pem")
-    asking = replace(
-        write(own.issue_cert("gateway.example"), tmp_path, "server"), client_roots=tmp_path / "own.pem"
-    )
-    shown = write(own.issue_cert("probe.example"), tmp_path, "probe")
-    right = ClientTls(tmp_path / "own.pem", shown.certificate, shown.key, "gateway.example")
+    asking = replace(save(own, tmp_path, "server", "gateway.example"), client_roots=tmp_path / "roots.pem")
+    shown = save(own, tmp_path, "probe", "probe.example")
+    right = ClientTls(tmp_path / "roots.pem", shown.certificate, shown.key, "gateway.example")
     async with serving(ScriptedTranscription()) as draft, running_gateway(draft, tls=asking) as gateway:
         url = f"https://{gateway.server.address}"
         assert await ask(url, Credentials(right)) == (True, "serving\n", "")
@@ -98,10 +83,8 @@ async def test_a_gateway_with_client_certificates_and_another_name(tmp_path):
 
 
 async def test_a_server_that_is_no_gateway_is_reported_in_one_sentence(tmp_path):
-    own = trustme.CA()
-    own.cert_pem.write_to_path(tmp_path / "own.pem")
-    encrypted = ServingOptions(tls=write(own.issue_cert("127.0.0.1"), tmp_path, "server"))
-    trusting = Credentials(ClientTls(tmp_path / "own.pem"))
+    encrypted = ServingOptions(tls=save(trustme.CA(), tmp_path, "server"))
+    trusting = Credentials(ClientTls(tmp_path / "roots.pem"))
     for options in (ServingOptions(), encrypted):
         server = await start_server({}, options)
         try:

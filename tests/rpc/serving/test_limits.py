@@ -185,7 +185,7 @@ async def reading(call):
 
 
 async def test_a_silent_connection_is_closed(monkeypatch):
-    monkeypatch.setattr(serving, "HANDSHAKE_S", 2.0)
+    monkeypatch.setattr(serving, "HANDSHAKE_S", 1.0)
     async with target_server() as target:
         host, port = target.address.split(":")
         ends = [await asyncio.open_connection(host, int(port)) for _ in range(32)]
@@ -211,7 +211,7 @@ async def test_a_draft_server_that_falls_silent(requests):
 
 async def test_heartbeats_keep_a_session_open():
     """Send heartbeats for twice the idle timeout, one of them delayed by almost it."""
-    idle_s = 2.0
+    idle_s = 1.0
     async with target_server(idle_timeout_s=idle_s) as target, session(target, hello()) as quiet:
         end_s = asyncio.get_running_loop().time() + 2 * idle_s
         while asyncio.get_running_loop().time() < end_s:
@@ -289,7 +289,7 @@ async def error_of_reading(call) -> Exception:
 
 async def test_a_draft_server_that_reads_nothing_loses_its_slot_and_learns_it_later():
     async with (
-        target_server(idle_timeout_s=2.0) as target,  # the other session's heartbeats keep within it
+        target_server(idle_timeout_s=1.0) as target,  # the other session's heartbeats keep within it
         grpc.aio.insecure_channel(target.address, SMALL_BUFFERS) as channel,
     ):
         not_reading = Session(replace(target, stub=verification_pb2_grpc.VerificationStub(channel)))
@@ -313,7 +313,7 @@ async def test_a_draft_server_that_reads_nothing_loses_its_slot_and_learns_it_la
         await eventually(lambda: target.server.calls.num_open == 1, TIMEOUT_S)
         error = error_from_rpc(await not_reading.error(), "the target")
         assert not_reading.responses  # responses that were in flight
-        assert type(error) is SlowReader and "No response was read for 2 s" in str(error)
+        assert type(error) is SlowReader and "No response was read for 1 s" in str(error)
         asking.cancel()
         await asyncio.gather(asking, staying, return_exceptions=True)
         await neighbour.send(audio(b"", RATE, is_last=True))

@@ -6,7 +6,6 @@ import asyncio
 import ssl
 import urllib.error
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 
 import grpc
 import pytest
@@ -16,18 +15,19 @@ from experiments.common.models.scripted import ScriptedModel
 from experiments.common.models.speech import LENGTH_S as LIVE_LENGTH_S
 from experiments.common.models.speech import SPANS, EnergyVad, talk
 from specwhisper import __version__
-from specwhisper.errors import InvalidRequest, PortTaken, ServerFull, SessionExpired, UnsafeBind
+from specwhisper.errors import InvalidRequest, PortTaken, ServerFull, SessionExpired
 from specwhisper.observe.metrics.server import ServerMetrics
-from specwhisper.rpc import failover, handshakes, metrics_server
+from specwhisper.rpc import failover, http_server, metrics_server
 from specwhisper.rpc.channels import Credentials, open_channel, with_true_status
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper.rpc.tls import ClientTls, ServerTls
+from specwhisper.rpc.tls import ClientTls
 from specwhisper.rpc.tokens import Tokens
 from specwhisper.types import Limits
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_top.readings import read_all
+from tests.certificates import save
 from tests.rpc.network import cut_network
 from tests.rpc.scrapes import collected, parsed, scrape, value
 from tests.rpc.services import (
@@ -207,18 +207,6 @@ async def test_metrics_have_a_port_of_their_own_that_closes_with_the_server():
         await scrape(server.metrics_address)
 
 
-async def test_metrics_are_off_by_default():
-    async with exposed(metrics_port=None) as server:
-        assert server.metrics_address is None
-
-
-def server_tls(authority: trustme.CA, folder: Path) -> ServerTls:
-    certificate = authority.issue_cert("127.0.0.1")
-    (folder / "cert.pem").write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
-    (folder / "key.pem").write_bytes(certificate.private_key_pem.bytes())
-    return ServerTls(folder / "cert.pem", folder / "key.pem")
-
-
 async def closed(silent: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]) -> None:
     """Wait until a server has closed each connection."""
     for reader, writer in silent:
@@ -227,19 +215,12 @@ async def closed(silent: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
         writer.close()
 
 
-@pytest.mark.parametrize("is_encrypted", [False, True])
-async def test_silent_connections_are_few_and_end(monkeypatch, tmp_path, is_encrypted):
-    for limit in ((metrics_server, "SCRAPE_S"), (handshakes, "HANDSHAKE_S")):
-        monkeypatch.setattr(*limit, 0.5)
-    monkeypatch.setattr(metrics_server, "MAX_CONNECTIONS", 4)
-    authority, trusted = trustme.CA(), ssl.create_default_context()
-    authority.configure_trust(trusted)
-    settings = {"context": trusted} if is_encrypted else {}
-    async with exposed(tls=server_tls(authority, tmp_path) if is_encrypted else None) as server:
+async def test_silent_connections_end(monkeypatch):
+    monkeypatch.setattr(http_server, "HEAD_S", 0.5)
+    async with exposed() as server:
         host, port = server.metrics_address.split(":")
         await closed([await asyncio.open_connection(host, int(port)) for _ in range(6)])
-        text, _ = await scrape(server.metrics_address, **settings)
-        assert "specwhisper_test_active_sessions" in text
+        assert "specwhisper_test_active_sessions" in (await scrape(server.metrics_address))[0]
 
 
 async def test_connections_above_the_limit_are_cut(monkeypatch):
@@ -247,23 +228,26 @@ async def test_connections_above_the_limit_are_cut(monkeypatch):
     async with exposed() as server:
         host, port = server.metrics_address.split(":")
         silent = [await asyncio.open_connection(host, int(port)) for _ in range(4)]
-        await closed([await asyncio.open_connection(host, int(port)) for _ in range(2)])
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            assert (await reader.read()).startswith(b"HTTP/1.1 503 ")
+            writer.close()
     await closed(silent)  # a stop does not wait for them
 
 
 async def test_a_new_certificate_is_used_without_a_restart(tmp_path):
     old, new = trustme.CA(), trustme.CA()
-    async with exposed(tls=server_tls(old, tmp_path)) as server:
+    async with exposed(tls=save(old, tmp_path, "server")) as server:
         for authority in (old, new):
             trusted = ssl.create_default_context()
             authority.configure_trust(trusted)
-            server_tls(authority, tmp_path)
+            save(authority, tmp_path, "server")
             await scrape(server.metrics_address, context=trusted)
 
 
 async def test_metrics_need_the_same_certificates_and_tokens_as_calls(tmp_path):
     authority = trustme.CA()
-    tls = server_tls(authority, tmp_path)
+    tls = save(authority, tmp_path, "server")
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
     token = "0123456789abcdef"
@@ -280,7 +264,6 @@ async def test_metrics_need_the_same_certificates_and_tokens_as_calls(tmp_path):
             await scrape(address, context=ssl.create_default_context(), headers=dict(known))
         with pytest.raises(OSError):
             await scrape(address, headers=dict(known))
-        authority.cert_pem.write_to_path(tmp_path / "roots.pem")
         roots = ClientTls(tmp_path / "roots.pem")
         for credentials, error in (
             (Credentials(roots, token), ""),
@@ -290,12 +273,6 @@ async def test_metrics_need_the_same_certificates_and_tokens_as_calls(tmp_path):
             (reading,) = await read_all([address], credentials)
             assert reading.error == error
             assert bool(reading.samples) is not bool(error)
-
-
-def test_unprotected_metrics_on_the_network_are_refused():
-    with pytest.raises(UnsafeBind):
-        ServingOptions(metrics_host="0.0.0.0")
-    assert ServingOptions(metrics_host="0.0.0.0", insecure=True)
 
 
 async def test_calls_without_a_valid_token_are_counted():

@@ -20,7 +20,6 @@ from specwhisper.errors import (
     ServerFull,
     SpecWhisperError,
     TargetUnavailable,
-    UnsafeBind,
 )
 from specwhisper.observe.metrics.server import ServerMetrics
 from specwhisper.rpc.channels import open_channel
@@ -88,13 +87,6 @@ def heartbeat(sent_ns=1):
     return pb.VerifyRequest(heartbeat=pb.Heartbeat(sent_ns=sent_ns))
 
 
-async def test_a_call_is_answered_on_the_chosen_port():
-    async with serving(Scripted()) as (server, channel):
-        assert not server.address.endswith(":0")
-        reply = await pb_grpc.VerificationStub(channel).Locate(asking("here"))
-        assert reply.address == "here"
-
-
 async def test_errors_reach_the_caller_as_they_were_raised():
     async with serving(Scripted()) as (_, channel):
         stub = pb_grpc.VerificationStub(channel)
@@ -159,14 +151,6 @@ async def test_a_client_that_disconnects_ends_its_handler():
         await server.calls.wait_idle()
 
 
-async def test_health_knows_each_service():
-    async with serving(Scripted()) as (_, channel):
-        stub = health_pb2_grpc.HealthStub(channel)
-        for name in ("", SERVICE):
-            reply = await stub.Check(health_pb2.HealthCheckRequest(service=name))
-            assert reply.status == health_pb2.HealthCheckResponse.SERVING
-
-
 async def test_reflection_lists_the_services():
     async with serving(Scripted()) as (_, channel):
         stream = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo()
@@ -228,18 +212,6 @@ async def test_a_call_that_does_not_end_is_cut_off():
         await server.stop(drain_timeout_s=0)
         await servicer.has_ended.wait()
         assert type(await error_of(stream.read())) is TargetUnavailable
-
-
-async def test_an_unprotected_server_on_the_network_is_refused():
-    with pytest.raises(UnsafeBind, match=r"0\.0\.0\.0"):
-        await start_server({}, ServingOptions(host="0.0.0.0"))
-
-
-async def test_a_taken_port_is_refused():
-    async with serving(Scripted()) as (server, _):
-        port = int(server.address.rpartition(":")[2])
-        with pytest.raises(PortTaken, match=f"Cannot listen on 127.0.0.1:{port}"):
-            await start_server({}, ServingOptions(port=port))
 
 
 @pytest.mark.parametrize("is_taken", ["port", "metrics_port"])

@@ -39,7 +39,6 @@ import gc
 from specwhisper_gateway.config import GatewayConfig
 from specwhisper_gateway.server import run
 from specwhisper.observe.logs import LogFormat, configure_logging
-from tests.nightly import mostly_nightly
 
 configure_logging(LogFormat.JSON)
 asyncio.run(run(GatewayConfig(server="127.0.0.1:9", port=0)))
@@ -71,29 +70,16 @@ def next_event(server, message):
 
 @pytest.mark.parametrize("program", [SERVER, GATEWAY], ids=["server", "gateway"])
 @pytest.mark.parametrize("number", mostly_nightly([signal.SIGTERM, signal.SIGINT]))
-def test_a_stop_signal_ends_an_idle_server(server, number):
-    next_event(server, "ready")
-    server.send_signal(number)
-    assert server.wait(timeout=30) == 0
-
-
-@pytest.mark.parametrize("program", [SERVER, GATEWAY], ids=["server", "gateway"])
-def test_loaded_objects_are_frozen_for_the_garbage_collector(server):
-    """A full collection would stop all sessions while it visits imported libraries."""
-    next_event(server, "ready")
-    server.send_signal(signal.SIGTERM)
-    assert int(server.stdout.read()) > 10_000
-
-
-@pytest.mark.parametrize("program", [SERVER, GATEWAY], ids=["server", "gateway"])
-def test_repeated_signals_until_the_end_change_nothing(server):
+def test_signals_until_the_end_stop_an_idle_server(server, number):
     next_event(server, "ready")
     status = None
     while status is None:
-        server.send_signal(signal.SIGTERM)
+        server.send_signal(number)
         with suppress(subprocess.TimeoutExpired):
             status = server.wait(timeout=0.005)
     assert status == 0
+    # A full garbage collection would stop all sessions while it visits imported libraries.
+    assert int(server.stdout.read()) > 10_000, "loaded objects are frozen"
 
 
 async def test_an_open_stream_survives_repeated_signals(server):

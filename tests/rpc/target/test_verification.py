@@ -9,9 +9,9 @@ import grpc
 import numpy as np
 import pytest
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.models.scripted import MULTILINGUAL, VOCABULARY, ScriptedModel
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import ServerDraining, ServerFull
 from specwhisper.types import Limits
 from specwhisper.wire import flac

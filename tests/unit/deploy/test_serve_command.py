@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+import subprocess
 from contextlib import nullcontext
 from io import StringIO
 from math import inf
@@ -16,7 +18,7 @@ from rich.console import Console
 
 from specwhisper.errors import InvalidRequest, PortTaken, TargetUnavailable
 from specwhisper_deploy import command
-from specwhisper_deploy.command import Signals, check_reachable, cluster, last_line
+from specwhisper_deploy.command import Signals, check_reachable, cluster
 
 
 @pytest.mark.parametrize(
@@ -58,9 +60,27 @@ def test_a_lost_cluster_ends_the_command_with_one_line(error, monkeypatch):
         command.main(None, None)
 
 
-def test_the_last_line_of_a_traceback_is_its_error():
-    assert last_line("Traceback (most recent call last):\n  File ...\nValueError: no\n") == "ValueError: no"
-    assert last_line("") == ""
+@pytest.mark.parametrize(
+    ("command_line", "ancestors", "expected"),
+    [
+        ("ray::Agent", ["systemd"], True),
+        ("ray::Agent", [], True),
+        ("ray::Agent", ["uv", "raylet", "python"], False),
+        ("/usr/bin/raylet --node", ["systemd"], False),
+        ("vim ray::notes", ["bash"], False),
+    ],
+)
+def test_a_process_of_ray_without_a_raylet_is_an_orphan(command_line, ancestors, expected):
+    assert command.is_orphan(command_line, ancestors) is expected
+
+
+def test_orphans_of_this_machine_are_found():
+    with subprocess.Popen(["ray::Agent", "600"], executable=shutil.which("sleep")) as agent:
+        try:
+            assert command.find_orphans()[agent.pid] == "ray::Agent 600"
+        finally:
+            agent.kill()
+    assert agent.pid not in command.find_orphans()
 
 
 class FakeServe:
@@ -109,6 +129,7 @@ def console() -> Console:
 
 @pytest.mark.parametrize("is_all", [False, True])
 def test_applications_end_in_reverse_order(monkeypatch, console, is_all):
+    monkeypatch.setattr(command, "POLL_S", 0.0)
     serve = use_serve(monkeypatch, FakeServe(a=2, b=3))
     command.end(["a", "b"], Signals(), console, is_all=is_all)
     assert (serve.deleted, serve.is_shut_down) == (["b", "a"], is_all)
@@ -142,11 +163,10 @@ def signals():
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_waits_for_no_drain(monkeypatch, console, signals, second):
+def test_a_second_signal_waits_for_no_drain(monkeypatch, console, signals):
     serve = use_serve(monkeypatch, FakeServe(a=inf, b=inf))
     signal.raise_signal(signal.SIGTERM)
-    monkeypatch.setattr(command, "sleep", lambda _: signal.raise_signal(second))
+    monkeypatch.setattr(command, "sleep", lambda _: signal.raise_signal(signal.SIGINT))
     command.end(["a", "b"], signals, console, is_all=True)
     assert (serve.deleted, serve.is_shut_down) == (["b", "a"], False)
     assert console.file.getvalue() == ""
@@ -171,12 +191,6 @@ def file(tmp_path):
     return path
 
 
-def test_a_signal_ends_all_applications_of_the_file(monkeypatch, running, file):
-    monkeypatch.setattr(command, "sleep", lambda _: signal.raise_signal(signal.SIGTERM))
-    command.run(file, "auto")
-    assert running.deleted == ["b", "a"]
-
-
 @pytest.mark.parametrize("step", ["deploy", "wait_until_running"])
 def test_a_failed_start_leaves_applications_that_ran_before(monkeypatch, running, file, step):
     def fail(schema, *_):
@@ -189,9 +203,12 @@ def test_a_failed_start_leaves_applications_that_ran_before(monkeypatch, running
     assert running.deleted == ["b"]
 
 
-def test_applications_that_ran_before_are_named(monkeypatch, running, file, capsys):
+def test_a_signal_ends_all_applications_and_those_that_ran_before_are_named(
+    monkeypatch, running, file, capsys
+):
     monkeypatch.setattr(command, "sleep", lambda _: signal.raise_signal(signal.SIGTERM))
     command.run(file, "auto")
+    assert running.deleted == ["b", "a"]
     (line, *_) = capsys.readouterr().out.splitlines()
     assert line.startswith("Ray Serve runs already: a, other. ")
     assert line.endswith("RAY_AUTH_MODE=token serve shutdown --yes")
@@ -204,12 +221,13 @@ def test_orphans_of_this_machine_are_named_before_ports_are_checked(
     def taken(_: ServeDeploySchema) -> None:
         raise PortTaken("Cannot listen")
 
-    monkeypatch.setattr(command, "find_orphans", lambda: {7: "ray::DashboardAgent"})
+    monkeypatch.setattr(command, "find_orphans", lambda: {7: "ray::Agent", 8: "ray::Other", 9: "ray::Agent"})
     monkeypatch.setattr(command, "check_ports", taken)
     monkeypatch.setattr(command, "sleep", lambda _: signal.raise_signal(signal.SIGTERM))
     with pytest.raises(PortTaken) if address is None else nullcontext():
         command.run(file, address)
-    assert ("End them by: kill -9 7\n" in capsys.readouterr().out) == (address is None)
+    sentence = "has left ray::Agent, ray::Other. End them by: kill -9 7 8 9\n"
+    assert (sentence in capsys.readouterr().out) == (address is None)
 
 
 def test_a_file_is_checked_before_a_cluster_is_asked(monkeypatch, tmp_path):

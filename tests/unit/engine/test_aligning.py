@@ -15,10 +15,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import ScriptedModel, recording
 from experiments.common.models.speech import SpeechModel
-from specwhisper.engine.inline_pair import InlineExecutor, InlinePair
-from specwhisper.engine.pair_engine import Feed, PairEngine, PairTranscription
+from specwhisper.engine.pair_engine import PairEngine, PairSession
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.engine.verifier import Verifier
@@ -112,14 +112,14 @@ def tokens_of(events: Sequence[tuple[str, Any]], name: str) -> list[int]:
 
 
 def text(pcm: bytes, options: DecodingOptions = PLAIN) -> list[int]:
-    verifier = Verifier(ScriptedModel(1), executor=InlineExecutor())
+    verifier = Verifier(ScriptedModel(1))
     open_session(verifier, "only", pcm, options)
     return tokens_of(run_until_idle(verifier), "only")
 
 
 def test_other_sessions_continue_during_an_alignment():
     executor = ManualExecutor()
-    verifier = Verifier(ScriptedModel(2), executor=InlineExecutor(), aligner=executor)
+    verifier = Verifier(ScriptedModel(2), aligner=executor)
     open_session(verifier, "timed", PCMS[1], TIMED)
     open_session(verifier, "other", PCMS[0], PLAIN)
     events = run_until_idle(verifier)
@@ -154,18 +154,11 @@ def test_words_and_text_do_not_depend_on_the_time_of_an_alignment(
     expected = InlinePair(ScriptedModel(len(PCMS), seed=seed)).transcribe(PCMS, options)
     target = ScriptedModel(3, seed=seed)
     draft = None if mode is Mode.TARGET_ONLY else ScriptedModel(5, seed=seed, error_rate=0.2)
-    inline = InlineExecutor()
-    engine = PairEngine(
-        target,
-        draft,
-        encoder=inline,
-        aligner=DelayedExecutor(num_checks),
-        draft_encoder=inline,
-        reader=inline,
-    )
-    sessions = [PairTranscription(str(i), i, Feed(pcm), target.vocabulary) for i, pcm in enumerate(PCMS)]
+    engine = PairEngine(target, draft, aligner=DelayedExecutor(num_checks))
+    length = DraftLength(mode, gamma)
+    sessions = [PairSession(str(i), pcm, length, options, target.vocabulary) for i, pcm in enumerate(PCMS)]
     for session in sessions:
-        engine.open(session.id, session.feed, DraftLength(mode, gamma), options)
+        engine.open(session)
     while engine.num_sessions:
         for session_id, event in engine.step():
             sessions[int(session_id)].observe(event)
@@ -185,7 +178,7 @@ def test_live_text_does_not_depend_on_the_time_of_an_alignment(num_checks, seed)
 
 def test_a_closed_session_frees_its_slot_at_once():
     executor = ManualExecutor()
-    verifier = Verifier(ScriptedModel(1), executor=InlineExecutor(), aligner=executor)
+    verifier = Verifier(ScriptedModel(1), aligner=executor)
     open_session(verifier, "first", PCMS[1], TIMED)
     run_until_idle(verifier)
     (future, _), num_free = executor.waiting[0], verifier.num_free_slots
@@ -203,7 +196,7 @@ def test_a_closed_session_frees_its_slot_at_once():
 
 def test_a_queued_alignment_of_a_closed_session_does_not_run():
     executor = ManualExecutor()
-    verifier = Verifier(ScriptedModel(1), executor=InlineExecutor(), aligner=executor)
+    verifier = Verifier(ScriptedModel(1), aligner=executor)
     open_session(verifier, "first", PCMS[1], TIMED)
     run_until_idle(verifier)
     verifier.close("first")
@@ -225,9 +218,7 @@ class FailingAligner(ScriptedModel):
 
 
 def test_an_error_in_an_alignment_ends_its_own_session_only():
-    verifier = Verifier(
-        FailingAligner(3, ValueError("no words")), executor=InlineExecutor(), aligner=DelayedExecutor(5)
-    )
+    verifier = Verifier(FailingAligner(3, ValueError("no words")), aligner=DelayedExecutor(5))
     for number in range(3):
         open_session(verifier, str(number), PCMS[number], TIMED if number < 2 else PLAIN)
     ends = {session: e for session, e in run_until_idle(verifier) if isinstance(e, Finished | Failed)}
@@ -238,7 +229,7 @@ def test_an_error_in_an_alignment_ends_its_own_session_only():
 
 def test_a_device_fault_in_an_alignment_ends_the_engine():
     fault = torch.AcceleratorError("CUDA error: device-side assert triggered")
-    verifier = Verifier(FailingAligner(2, fault), executor=InlineExecutor(), aligner=DelayedExecutor(5))
+    verifier = Verifier(FailingAligner(2, fault), aligner=DelayedExecutor(5))
     for number in range(2):
         open_session(verifier, str(number), PCMS[number], TIMED)
     with pytest.raises(DeviceFault):

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import MULTILINGUAL, VOCABULARY, ScriptedModel, recording
 from specwhisper.engine.drafter import Drafter
-from specwhisper.engine.inline_pair import InlineExecutor, InlinePair
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.choosing import Row, Scores
@@ -219,7 +219,7 @@ def test_a_session_without_a_language_detects_it_once():
 @pytest.mark.parametrize("engine", [Verifier, Drafter])
 def test_a_session_that_cannot_be_opened_takes_no_slot(engine):
     bad = DecodingOptions.greedy(language="en", log_mel_max={80: float("nan")})
-    new_engine = engine(ScriptedModel(2), executor=InlineExecutor())
+    new_engine = engine(ScriptedModel(2))
     arguments = (Mode.FULL, bad) if engine is Verifier else (DraftLength(Mode.FULL), bad)
     further = {} if engine is Verifier else {"max_ahead_tokens": 64}
     for name in "abc":
@@ -272,8 +272,8 @@ def test_a_long_block_is_verified_in_one_forward_pass(gamma):
 @pytest.mark.parametrize("gamma", [None, 4])
 def test_a_draft_that_does_not_wait_drafts_the_whole_window_or_to_its_credit(mode, gamma):
     def drafted(max_ahead_tokens: int) -> list[int]:
-        verifier = Verifier(ScriptedModel(seed=12), executor=InlineExecutor())
-        drafter = Drafter(ScriptedModel(seed=12), executor=InlineExecutor())
+        verifier = Verifier(ScriptedModel(seed=12))
+        drafter = Drafter(ScriptedModel(seed=12))
         chunk = AudioChunk(0, RECORDINGS[0, 33.0], is_last=True)
         options = DecodingOptions.greedy(language="en")
         verifier.open("one", mode, options)

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, RuntimeException
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
 from specwhisper.engine import engine_thread
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.engine_thread import EngineThread
-from specwhisper.engine.inline_pair import InlineExecutor, InlinePair
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import DeviceFault, OutOfMemory, ServerFull
 from specwhisper.model.faults import is_device_fault, is_out_of_memory
@@ -83,7 +83,7 @@ class FailingSlot(ScriptedModel):
 
 def new_verifier(model: ScriptedModel) -> Verifier:
     """Return a target with a session in each slot that has its whole audio."""
-    verifier = Verifier(model, executor=InlineExecutor())
+    verifier = Verifier(model)
     for number in range(model.num_slots):
         verifier.open(str(number), Mode.TARGET_ONLY, DecodingOptions.greedy(language="en"))
         verifier.submit(str(number), AudioChunk(0, recording(1.0, number), is_last=True))
@@ -151,7 +151,7 @@ def test_a_device_fault_ends_a_drafts_engine(broken, monkeypatch):
 
     model = ScriptedModel(2)
     monkeypatch.setattr(model, broken, fail)
-    drafter = Drafter(model, executor=InlineExecutor())
+    drafter = Drafter(model)
     for name in ("0", "1"):
         drafter.open(name, DraftLength(Mode.FULL), DecodingOptions.greedy(language="en"), max_ahead_tokens=64)
         drafter.submit(name, AudioChunk(0, recording(1.0), is_last=True))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import VOCABULARY, ScriptedModel, recording
-from specwhisper.engine.inline_pair import InlineExecutor, InlinePair
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
@@ -127,7 +127,7 @@ def test_a_hint_that_the_target_cannot_tokenize_is_ignored(monkeypatch):
 
 def decode(hint: str = "", resume: Resume | None = None) -> tuple[list[Window], list[list[int]], int]:
     """Decode with the target alone; return its windows, their tokens, and the accepted tokens of a hint."""
-    verifier = Verifier(ScriptedModel(seed=SEED), executor=InlineExecutor())
+    verifier = Verifier(ScriptedModel(seed=SEED))
     verifier.open("session", Mode.TARGET_ONLY, DecodingOptions.greedy(language="en", hint=hint))
     start_sample = 0
     if resume is not None:

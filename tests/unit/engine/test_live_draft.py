@@ -16,9 +16,8 @@ from experiments.common.models.speech import (
     speech,
     words_of,
 )
-from specwhisper.engine.draft_state import Drafted
+from specwhisper.engine.draft_session import Drafted
 from specwhisper.engine.drafter import Drafter
-from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
@@ -53,7 +52,7 @@ class Draft:
 
     def __init__(self, model: SpeechModel | None = None, live: LiveOptions | None = None, **options) -> None:
         self.model = model or SpeechModel()
-        self.drafter = Drafter(self.model, executor=InlineExecutor())
+        self.drafter = Drafter(self.model)
         decoding = DecodingOptions.greedy(live=live or LiveOptions(), **options)
         self.drafter.open("one", DraftLength(Mode.FULL, 4), decoding, max_ahead_tokens=256)
         self.at = 0

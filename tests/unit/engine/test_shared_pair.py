@@ -10,9 +10,9 @@ from functools import partial
 
 import pytest
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel, recording
 from specwhisper.engine.drafter import Drafter
-from specwhisper.engine.inline_pair import InlineExecutor, InlinePair
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import DeviceFault, InvalidRequest, UnsupportedOption
@@ -313,7 +313,7 @@ def test_encodings_of_a_slot_run_in_order(kind):
     opened = {}
 
     def open_with_audio(name: str, pcm: bytes) -> None:
-        verifier = Verifier(ScriptedModel(1), executor=InlineExecutor())
+        verifier = Verifier(ScriptedModel(1))
         engine = opened.get(kind) or kind(Slow(1), executor=threads)
         opened[kind] = engine
         verifier.open(name, Mode.TARGET_ONLY, ENGLISH)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel, recording
 from experiments.common.models.speech import SPOKEN_MULTILINGUAL
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.encodings import AudioSpan
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.engine.target_session import Phase, TargetSession
 from specwhisper.engine.verifier import Verifier
 from specwhisper.live import LiveOptions

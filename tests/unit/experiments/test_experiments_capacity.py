@@ -14,16 +14,24 @@ from transformers import WhisperConfig, WhisperForConditionalGeneration
 from experiments.capacity import steps
 from experiments.capacity.clients import Counts
 from experiments.capacity.crowd import NUM_SHARED, measure
-from experiments.capacity.expectation import amdahl, pass_s, predicted_gain, sizes_around
 from experiments.capacity.floor import Machine, floor_s
-from experiments.capacity.ladder import Outcome, find_bars, gain_of, sizes_needed, split_of
+from experiments.capacity.ladder import (
+    Outcome,
+    amdahl,
+    find_bars,
+    gain_of,
+    pass_s,
+    predicted_gain,
+    sizes_around,
+    sizes_needed,
+    split_of,
+)
 from experiments.capacity.recited import TEXT, RecitedDraft, RecitedModel
 from experiments.capacity.sizing import GIB, SHAPES, measure_hint, num_sessions, num_weights, slot_bytes
 from experiments.capacity.target import Usage
 from experiments.common.bench.report import ROOT
 from experiments.common.models.checkpoints import Shape, build_checkpoint, build_model
 from experiments.common.models.published import PUBLISHED
-from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
@@ -83,7 +91,7 @@ def test_the_ladder_counts_and_compares_every_text(more):
 
 
 def test_a_recited_window_has_its_text_whatever_the_draft_says():
-    verifier = Verifier(RecitedModel(1, pass_ms=0), executor=InlineExecutor())
+    verifier = Verifier(RecitedModel(1, pass_ms=0))
     verifier.open("one", Mode.FULL, DecodingOptions.greedy(language="en", timestamps=False))
     draft, commits = RecitedDraft(7, 8_000), []
     messages = draft.begin()
@@ -143,11 +151,10 @@ def test_weights_are_as_many_as_transformers_has(name):
     assert num_weights(shape) == sum(weight.numel() for weight in model.parameters())
 
 
-@pytest.mark.parametrize("cross_cache", [None, "int8"])
-def test_memory_of_a_slot_matches_the_model(cross_cache):
+def test_memory_of_a_slot_matches_the_model():
     shape = Shape()
-    model = WhisperModel(build_checkpoint(shape)[1], 2, has_static_shapes=True, cross_cache_dtype=cross_cache)
-    assert slot_bytes(shape, "float32", cross_cache) == model.bytes_per_slot
+    model = WhisperModel(build_checkpoint(shape)[1], 2, has_static_shapes=True)
+    assert slot_bytes(shape, "float32") == model.bytes_per_slot
 
 
 def test_the_largest_number_of_sessions_that_fit():

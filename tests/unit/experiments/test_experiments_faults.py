@@ -5,14 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from experiments.common.models.scripted import END
 from experiments.faults import chaos, soak
 from experiments.faults.chaos import Outcome, Session, draw
-from experiments.faults.controls import CORRUPTIONS, OF_LIVE, OF_RECORDING
 from experiments.faults.kinds import KILL, KINDS
 from experiments.faults.oracle import (
     ClientLog,
@@ -26,6 +27,77 @@ from experiments.faults.oracle import (
 from experiments.faults.servers import Peak
 from experiments.faults.soak import Soaked
 from specwhisper.types import Segment
+
+Texts = list[tuple[Segment, ...]]  # the final segments of each update that has some
+
+
+def with_texts(edit: Callable[[Texts], Texts]) -> Callable[[ClientLog], ClientLog]:
+    """Return a corruption of final text; ``edit`` may also add an update."""
+
+    def corrupt(log: ClientLog) -> ClientLog:
+        texts = iter(edit([update.segments for update in log.updates if update.segments]))
+        updates = [replace(each, segments=next(texts)) if each.segments else each for each in log.updates]
+        updates += [replace(updates[-1], segments=text) for text in texts]
+        return replace(log, updates=updates)
+
+    return corrupt
+
+
+def with_update(**changes: float) -> Callable[[ClientLog], ClientLog]:
+    """Return a corruption that repeats the last update with changes, and without text."""
+    return lambda log: replace(log, updates=[*log.updates, replace(log.updates[-1], segments=(), **changes)])
+
+
+def _altered(segment: Segment) -> Segment:
+    """Replace the first letter, or add one."""
+    letters = [i for i, token in enumerate(segment.tokens) if token < END]
+    at = letters[0] if letters else 0
+    tokens = (*segment.tokens[:at], (segment.tokens[at] + 1) % END, *segment.tokens[at + 1 :])
+    return replace(segment, tokens=tokens, text="another")
+
+
+def _unended(text: Sequence[Segment]) -> tuple[Segment, ...]:
+    return tuple(replace(segment, is_utterance_end=False) for segment in text)
+
+
+CORRUPTIONS: dict[str, Callable[[ClientLog], ClientLog]] = {
+    "with commits withdrawn": with_update(num_committed=0),
+    "with audio rewound": with_update(received_s=0.0),
+    "failed after all text": lambda log: replace(log, error="it ended"),
+    "swapped": with_texts(lambda texts: [texts[-1], *texts[1:-1], texts[0]]),
+    "duplicated": with_texts(lambda texts: [2 * texts[0], *texts[1:]]),
+    "dropped": with_texts(lambda texts: [(), *texts[1:]]),
+    "silent": with_texts(lambda texts: [()] * len(texts)),
+    "retracted": with_texts(lambda texts: [*texts, (_altered(texts[0][0]),)]),
+    "altered": with_texts(lambda texts: [(_altered(texts[0][0]), *texts[0][1:]), *texts[1:]]),
+    "continued after its end": with_texts(lambda texts: [*texts, _unended(texts[-1][-1:])]),
+    "unended": with_texts(lambda texts: list(map(_unended, texts))),
+    "backdated": with_texts(
+        lambda texts: [*texts[:-1], (*texts[-1][:-1], replace(texts[-1][-1], start_s=-1.0))]
+    ),
+}
+OF_ANY = {
+    "with commits withdrawn": ViolationKind.COMMITS_WITHDRAWN,
+    "with audio rewound": ViolationKind.AUDIO_REWOUND,
+    "failed after all text": ViolationKind.FAILED,
+    "swapped": ViolationKind.OUT_OF_ORDER,
+}
+OF_RECORDING = OF_ANY | {
+    "duplicated": ViolationKind.DUPLICATED,
+    "dropped": ViolationKind.LOST,
+    "silent": ViolationKind.LOST,
+    "retracted": ViolationKind.RETRACTED,
+    "altered": ViolationKind.DIFFERENT,
+}
+OF_LIVE = OF_ANY | {
+    "duplicated": ViolationKind.REPEATED_WORDS,
+    "dropped": ViolationKind.LOST_WORDS,
+    "silent": ViolationKind.LOST_WORDS,
+    "altered": ViolationKind.OTHER_WORDS,
+    "continued after its end": ViolationKind.AFTER_END,
+    "unended": ViolationKind.WRONG_ENDS,
+    "backdated": ViolationKind.BACK_IN_TIME,
+}
 
 SPOKEN = (  # start, end, tokens, utterance, whether it ends there
     (0.0, 1.0, (1, 2, 30), 1, False),

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from experiments.real.__main__ import count_differences, find_bars, ratio
-from experiments.real.arms import ALONE, FULL, PAIR, PAIR_INT8, PEER_FLOAT32, PEER_INT8, TIMED, Run
+from experiments.peers.arms import Run
+from experiments.real.__main__ import (
+    ALONE,
+    FULL,
+    PAIR,
+    PAIR_INT8,
+    PEER,
+    PEER_INT8,
+    TIMED,
+    count_differences,
+    find_bars,
+    ratio,
+)
 from specwhisper.speculation.statistics import SpeculationStatistics
 
 TEXT = ((1, 2, 3), (4, 5))
@@ -16,7 +27,7 @@ def run(wall_s: float, tokens=TEXT, **counts: int) -> Run:
 def test_every_other_token_is_counted_and_faster_whispers_are_not():
     runs = {
         PAIR: [run(1.0), run(1.0, ((1, 2), (4, 6)))],  # one is missing, one is another
-        PEER_FLOAT32: [run(1.0, ((9,), ()))],
+        PEER: [run(1.0, ((9,), ()))],
     }
     assert count_differences(runs, TEXT) == {PAIR: 2}
 
@@ -38,5 +49,5 @@ def test_bars_hold_or_are_short_one_line_each():
         *("holds", "short", "holds", "holds", "short", "holds"),  # texts, agreement, accepted, tokens a pass
         *("short", "holds", "short"),  # times over faster-whisper's
     ]
-    without_peer = {arm: of_arm for arm, of_arm in runs.items() if arm != PEER_FLOAT32}
+    without_peer = {arm: of_arm for arm, of_arm in runs.items() if arm != PEER}
     assert len(find_bars(without_peer, 0.95, 0, {})) == 5

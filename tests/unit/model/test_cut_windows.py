@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from specwhisper.audio.recording import Recording
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import UnsupportedOption
 from specwhisper.model.backends import load_encoders
 from specwhisper.model.model import WhisperModel

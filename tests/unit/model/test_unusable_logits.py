@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.models.in_memory import weights_in_memory
 from experiments.exactness.prepared import recording
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import CheckpointError
 from specwhisper.model.backends import Library
 from specwhisper.model.checkpoints.checkpoint import Checkpoint

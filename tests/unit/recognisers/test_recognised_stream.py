@@ -13,7 +13,7 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from specwhisper.engine.draft_state import Drafted
+from specwhisper.engine.draft_session import Drafted
 from specwhisper.types import (
     SAMPLE_RATE,
     AudioChunk,

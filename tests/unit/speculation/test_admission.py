@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from experiments.common.models.scripted import ScriptedModel
-from specwhisper.engine.inline_pair import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import ServerFull
 from specwhisper.options import DecodingOptions
@@ -44,7 +43,7 @@ def test_the_mean_follows_the_latest_responses():
 
 
 def test_a_target_over_its_budget_refuses_with_the_reason():
-    verifier = Verifier(ScriptedModel(4), executor=InlineExecutor(), latency_budget_ms=1e-9)
+    verifier = Verifier(ScriptedModel(4), latency_budget_ms=1e-9)
     verifier.open("a", Mode.TARGET_ONLY, DecodingOptions.greedy())
     assert verifier.check_room() == 3
     verifier._response_time.observe(30_000_000, 1)

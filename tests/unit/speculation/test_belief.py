@@ -8,11 +8,14 @@ from hypothesis import strategies as st
 
 from specwhisper.errors import InvalidCandidates
 from specwhisper.speculation.belief import Belief
+from specwhisper.types import Window
+
+WINDOW = Window(0, 0, 3000, (), 224)
 
 
 def new_belief(tokens: list[int], *, sent: int, committed: int = 0, credit: int = 100) -> Belief:
     """Build a belief; tokens from ``committed`` to ``sent`` are sent as one block."""
-    belief = Belief(credit=credit)
+    belief = Belief(WINDOW, credit=credit)
     belief.apply_commit(0, tokens[:committed], held=committed, blocks_answered=0, credit=credit)
     belief.tokens += tokens[committed:]
     if sent > committed:
@@ -22,28 +25,27 @@ def new_belief(tokens: list[int], *, sent: int, committed: int = 0, credit: int 
 
 def test_blocks_are_taken_once():
     belief = new_belief([1, 2, 3], sent=0)
-    assert belief.cut_block(2) == (0, (1, 2))
-    assert belief.cut_block(2) == (2, (3,))
-    assert belief.cut_block(2) == (3, ())
+    blocks = [belief.cut_block(2) for _ in range(3)]
+    assert [(block.base, block.tokens) for block in blocks] == [(0, (1, 2)), (2, (3,)), (3, ())]
     assert (belief.num_sent, belief.blocks_in_flight) == (3, 3)
 
 
 def test_a_predicted_commit_keeps_the_belief():
     belief = new_belief([1, 2, 3, 4], sent=3)
-    assert belief.apply_commit(0, [1, 2], held=3, blocks_answered=1, credit=7) == 4
+    assert belief.apply_commit(0, [1, 2], held=3, blocks_answered=1, credit=7).agreed == 4
     assert (belief.tokens, belief.num_committed, belief.num_sent) == ([1, 2, 3, 4], 2, 3)
     assert (belief.blocks_in_flight, belief.credit) == (0, 7)
 
 
 def test_a_contradiction_removes_all_after_it():
     belief = new_belief([1, 2, 3, 4], sent=4)
-    assert belief.apply_commit(0, [1, 9], held=2, blocks_answered=1, credit=100) == 1
+    assert belief.apply_commit(0, [1, 9], held=2, blocks_answered=1, credit=100).agreed == 1
     assert (belief.tokens, belief.num_committed, belief.num_sent) == ([1, 9], 2, 2)
 
 
 def test_committed_tokens_after_the_belief_are_appended():
     belief = new_belief([1], sent=1)
-    assert belief.apply_commit(0, [1, 2, 3], held=3, blocks_answered=1, credit=100) == 1
+    assert belief.apply_commit(0, [1, 2, 3], held=3, blocks_answered=1, credit=100).agreed == 1
     assert (belief.tokens, belief.num_committed, belief.num_sent) == ([1, 2, 3], 3, 3)
 
 
@@ -51,7 +53,8 @@ def test_dropped_tokens_are_sent_again():
     belief = new_belief([1, 2, 3, 4], sent=4)
     belief.apply_commit(0, [1], held=2, blocks_answered=1, credit=100)
     assert belief.num_sent == 2
-    assert belief.cut_block(5) == (2, (3, 4))
+    block = belief.cut_block(5)
+    assert (block.base, block.tokens) == (2, (3, 4))
 
 
 def test_no_token_is_sent_again_while_a_block_is_in_flight():
@@ -70,7 +73,8 @@ def test_lost_tokens_are_sent_again_after_a_gap():
     belief.apply_commit(
         0, [], held=2, blocks_answered=3, credit=100
     )  # the second was lost: the third is void
-    assert belief.cut_block(5) == (2, (3, 4, 5, 6))
+    block = belief.cut_block(5)
+    assert (block.base, block.tokens) == (2, (3, 4, 5, 6))
 
 
 def test_an_answer_to_a_corrected_block_is_no_loss():
@@ -89,11 +93,12 @@ def test_after_waiting_in_vain_no_block_is_in_flight():
     belief.cut_block(4)
     belief.apply_commit(0, [1], held=1, blocks_answered=0, credit=100, lost_all=True)
     assert belief.blocks_in_flight == 0
-    assert belief.cut_block(4) == (1, (2, 3, 4))
+    block = belief.cut_block(4)
+    assert (block.base, block.tokens) == (1, (2, 3, 4))
 
 
 def test_blocks_of_an_earlier_belief_are_not_counted_again():
-    belief = Belief(credit=100, num_blocks=3)
+    belief = Belief(WINDOW, credit=100, num_blocks=3)
     belief.tokens = [1, 2]
     assert belief.blocks_in_flight == 0
     belief.cut_block(2)
@@ -105,7 +110,7 @@ def test_a_repeated_commit_changes_nothing():
     belief = new_belief([1, 2, 3], sent=3)
     belief.apply_commit(0, [1, 9], held=2, blocks_answered=1, credit=50)
     before = (list(belief.tokens), belief.num_committed, belief.num_sent, belief.blocks_in_flight)
-    assert belief.apply_commit(0, [1, 9], held=2, blocks_answered=1, credit=50) == 2
+    assert belief.apply_commit(0, [1, 9], held=2, blocks_answered=1, credit=50).agreed == 2
     assert before == (belief.tokens, belief.num_committed, belief.num_sent, belief.blocks_in_flight)
 
 
@@ -119,7 +124,7 @@ def test_answers_may_overtake_each_other():
 
 def test_an_empty_commit_only_grants_credit():
     belief = new_belief([1, 2], sent=2)
-    assert belief.apply_commit(0, [], held=2, blocks_answered=1, credit=33) == 2
+    assert belief.apply_commit(0, [], held=2, blocks_answered=1, credit=33).agreed == 2
     assert (belief.num_committed, belief.num_sent, belief.credit) == (0, 2, 33)
 
 
@@ -141,13 +146,15 @@ def test_a_gap_is_refused():
     cuts=st.lists(st.integers(1, 4), min_size=20, max_size=20),
 )
 def test_a_belief_ends_as_the_committed_text(text, beliefs, cuts):
-    belief, expected = Belief(credit=100), iter(beliefs)
+    belief, expected = Belief(WINDOW, credit=100), iter(beliefs)
     for size in cuts:
         belief.tokens += [token for _, token in zip(range(3), expected, strict=False)]
         base = belief.num_committed
         belief.cut_block(2)
         fresh = text[base : base + size]
-        agreed = belief.apply_commit(base, fresh, held=base + len(fresh), blocks_answered=0, credit=100)
+        agreed = belief.apply_commit(
+            base, fresh, held=base + len(fresh), blocks_answered=0, credit=100
+        ).agreed
         assert belief.tokens[: belief.num_committed] == text[: belief.num_committed]
         assert belief.num_committed <= belief.num_sent <= len(belief.tokens)
         assert agreed <= len(belief.tokens)

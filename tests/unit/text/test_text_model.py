@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import torch
 
-from specwhisper.engine.inline_pair import InlinePair
+from experiments.common.inline_pair import InlinePair
 from specwhisper.model.choosing import Row
 from specwhisper_text.model import BLOCK, TextModel
 from specwhisper_text.speculative import SILENCE, TextOptions, _plan

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from experiments.common.audio.samples import Sample, load_samples
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.replay.model import ReplayDraft, ReplayTarget
 from experiments.common.replay.record import record_models, source_digest
 from experiments.common.replay.trace import Decoding, Trace
 from specwhisper.audio.recording import Recording
 from specwhisper.audio.scan import log_mel_max
-from specwhisper.engine.inline_pair import InlinePair
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.choosing import Row

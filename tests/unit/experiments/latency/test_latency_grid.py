@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from experiments.common.audio.conditions import Condition
+from experiments.common.servers.timed_client import TimedTokens
 from experiments.latency.__main__ import app
 from experiments.latency.cells import (
     CHOSEN,
@@ -24,9 +25,8 @@ from experiments.latency.cells import (
 )
 from experiments.latency.laws import SHARED, laws
 from experiments.latency.page import FOLDER
-from experiments.latency.store import Run, Store
+from experiments.latency.store import Grid, Run, Store
 from experiments.latency.summary import WHOLE, Summary
-from experiments.latency.timed_client import TimedTokens
 from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode
@@ -35,7 +35,6 @@ CLEAN, FULL = Condition.CLEAN, Arm(Mode.FULL)
 HEADER = {
     "pair": {"target": "demo-target", "draft": "b, int8"},
     "samples": {CLEAN: ["one", "two"]},
-    "network": "tun",
     "texts": {"one": [1, 2, 3], "two": [4]},
 }
 
@@ -52,42 +51,33 @@ def a_run(
     return Run(repeat, Cell(CLEAN, rtt_ms, arm), sample, facts)
 
 
-@pytest.fixture
-def store(tmp_path):
-    store = Store(tmp_path / "grid.jsonl")
-    store.begin(HEADER)
-    return store
+def summary_of(*runs: Run) -> Summary:
+    return Summary(Grid(HEADER, runs))
 
 
-class TestCells:
-    def test_only_drafts_have_a_length_and_target_only_is_always_there(self):
-        cells = cells_of([CLEAN], [0.0, 5.0], [Mode.FULL], [4, CHOSEN], hints=True)
-        assert [str(cell.arm) for cell in cells if not cell.rtt_ms] == [
-            "target-only",
-            "full, gamma 4",
-            "full",
-            "target-only with a given hint",
-            "full with a given hint",
-        ]
+def test_only_drafts_have_a_length_and_target_only_is_always_there():
+    cells = cells_of([CLEAN], [0.0, 5.0], [Mode.FULL], [4, CHOSEN], hints=True)
+    assert [str(cell.arm) for cell in cells if not cell.rtt_ms] == [
+        *("target-only", "full, gamma 4", "full", "target-only with a given hint", "full with a given hint"),
+    ]
 
-    def test_every_repeat_has_each_cell_once_grouped_by_round_trip(self):
-        cells = cells_of(
-            list(Condition), [0.0, 5.0, 50.0], [Mode.SYNC, Mode.ONE_PROCESS], [1, CHOSEN], hints=False
-        )
-        taken = list(in_order(cells, 4, seed=0))
-        for repeat in range(4):
-            here = [cell for number, cell in taken if number == repeat]
-            assert sorted(here) == sorted(cells)
-            assert len(list(itertools.groupby(here, lambda cell: cell.rtt_ms))) == 3
-        assert list(in_order(cells, 4, seed=0)) == taken != list(in_order(cells, 4, seed=1))
 
-    def test_comma_separated_options_are_parsed(self):
-        assert parse_modes("full, sync,full") == [Mode.FULL, Mode.SYNC]
-        assert parse_gammas("1, 16,chosen,1") == [1, 16, CHOSEN]
-        assert parse_round_trips("0,0.5") == [0, 0.5]
+def test_every_repeat_has_each_cell_once_grouped_by_round_trip():
+    modes = [Mode.SYNC, Mode.ONE_PROCESS]
+    cells = cells_of(list(Condition), [0.0, 5.0, 50.0], modes, [1, CHOSEN], hints=False)
+    taken = list(in_order(cells, 4, seed=0))
+    for repeat in range(4):
+        here = [cell for number, cell in taken if number == repeat]
+        assert sorted(here) == sorted(cells)
+        assert len(list(itertools.groupby(here, lambda cell: cell.rtt_ms))) == 3
+    assert list(in_order(cells, 4, seed=0)) == taken != list(in_order(cells, 4, seed=1))
 
-    @pytest.mark.parametrize("words", ["-1", "x", "nan", "1,inf", "1e999", ""])
-    def test_invalid_times_are_refused(self, words):
+
+def test_comma_separated_options_are_parsed():
+    assert parse_modes("full, sync,full") == [Mode.FULL, Mode.SYNC]
+    assert parse_gammas("1, 16,chosen,1") == [1, 16, CHOSEN]
+    assert parse_round_trips("0,0.5") == [0, 0.5]
+    for words in ("-1", "x", "nan", "1,inf", ""):
         with pytest.raises(InvalidRequest, match=f"--rtt-ms is '{words}'"):
             parse_round_trips(words)
 
@@ -98,59 +88,44 @@ def test_the_program_refuses_invalid_options_in_one_sentence(tmp_path):
     assert len(result.output.strip().splitlines()[-1].split(". ")) == 1
 
 
-class TestStore:
-    def test_a_later_call_adds_to_the_file(self, store):
-        store.append([a_run(FULL, 0.1)])
-        assert store.begin(HEADER).runs == store.load().runs == (a_run(FULL, 0.1),)
-        assert store.load().done == {(0, Cell(CLEAN, 0.0, FULL), "one")}
-
-    def test_another_pair_is_refused(self, store):
-        with pytest.raises(InvalidRequest, match="a grid with other pair"):
-            store.begin(HEADER | {"pair": {"target": "a", "draft": "c"}})
-
-    def test_an_incomplete_last_line_is_dropped(self, store, tmp_path):
-        store.append([a_run(FULL, 0.1), a_run(FULL, 0.2, repeat=1)])
-        path = tmp_path / "grid.jsonl"
-        path.write_bytes(path.read_bytes()[:-20])
-        assert store.begin(HEADER).runs == (a_run(FULL, 0.1),)
-        store.append([a_run(FULL, 0.2, repeat=1)])
-        assert [run.repeat for run in store.load().runs] == [0, 1]
-
-    @pytest.mark.parametrize("content", ['{"format": 1}\n', '{"format": 6}\n7\n', "[]\n", "x\n", ""])
-    def test_other_files_are_refused(self, content, tmp_path):
-        path = tmp_path / "other.jsonl"
-        path.write_text(content)
-        with pytest.raises(InvalidRequest, match="holds no readable grid"):
-            Store(path).load()
+def test_a_later_call_adds_to_the_file_and_another_pair_is_refused(tmp_path):
+    store = Store(tmp_path / "a.grid")
+    store.begin(HEADER)
+    store.append(a_run(FULL, 0.1))
+    assert store.begin(HEADER).runs == store.load().runs == (a_run(FULL, 0.1),)
+    assert store.load().done == {(0, Cell(CLEAN, 0.0, FULL), "one")}
+    with pytest.raises(InvalidRequest, match="a grid with other pair"):
+        store.begin(HEADER | {"pair": {"target": "a", "draft": "c"}})
 
 
 class TestSummary:
-    def test_ratios_are_of_complete_repeats_of_all_recordings(self, store):
-        for repeat, slow in enumerate((1.0, 2.0)):
-            for sample in ("one", "two"):
-                store.append([a_run(TARGET_ONLY, slow, sample=sample, repeat=repeat)])
-                store.append([a_run(FULL, slow / 4, sample=sample, repeat=repeat)])
-        store.append([a_run(FULL, 9.0, repeat=2)])  # without the other recording
-        summary = Summary(store.load())
+    def test_ratios_are_of_complete_repeats_of_all_recordings(self):
+        runs = [
+            a_run(arm, slow * share, sample=sample, repeat=repeat)
+            for repeat, slow in enumerate((1.0, 2.0))
+            for sample in ("one", "two")
+            for arm, share in ((TARGET_ONLY, 1), (FULL, 0.25))
+        ]
+        summary = summary_of(*runs, a_run(FULL, 9.0, repeat=2))  # without the other recording
         ratio = summary.over(Cell(CLEAN, 0.0, FULL), Cell(CLEAN, 0.0, TARGET_ONLY))
         assert ratio is not None and (ratio.value, ratio.num_rounds) == (pytest.approx(0.25), 2)
         assert summary.times_s(Cell(CLEAN, 0.0, FULL), WHOLE) == {0: 2.5, 1: 3.0}
 
-    def test_waits_are_the_round_trips_by_which_an_utterance_is_longer(self, store):
-        for sample in ("one", "two"):
-            store.append([a_run(FULL, 0.1, sample=sample)])
-            store.append([a_run(FULL, 0.1, rtt_ms=100.0, sample=sample, wall_s=1.35)])
-        summary = Summary(store.load())
+    def test_waits_are_the_round_trips_by_which_an_utterance_is_longer(self):
+        near = [a_run(FULL, 0.1, sample=sample) for sample in ("one", "two")]
+        far = [a_run(FULL, 0.1, rtt_ms=100.0, sample=sample, wall_s=1.35) for sample in ("one", "two")]
+        summary = summary_of(*near, *far)
         assert summary.waits(Cell(CLEAN, 100.0, FULL)) == pytest.approx(2.5)
         assert summary.waits(Cell(CLEAN, 0.0, FULL)) is None
 
-    def test_a_differing_text_and_a_slow_draft_miss_their_bars(self, store):
-        for repeat in range(2):
-            for sample in ("one", "two"):
-                store.append([a_run(TARGET_ONLY, 1.0, sample=sample, repeat=repeat)])
-                store.append([a_run(FULL, 1.1, sample=sample, repeat=repeat, is_same=sample == "one")])
-        bars = {bar.name: bar.holds for bar in Summary(store.load()).bars()}
-        assert bars == {
+    def test_a_differing_text_and_a_slow_draft_miss_their_bars(self):
+        runs = [
+            a_run(arm, seconds, sample=sample, repeat=repeat, is_same=sample == "one" or arm == TARGET_ONLY)
+            for repeat in range(2)
+            for sample in ("one", "two")
+            for arm, seconds in ((TARGET_ONLY, 1.0), (FULL, 1.1))
+        ]
+        assert {bar.name: bar.holds for bar in summary_of(*runs).bars()} == {
             "texts that differ from the target's": False,
             "full over target-only, decoding, clean, 0 ms": False,
         }
@@ -162,42 +137,41 @@ class TestSummary:
         assert TimedTokens((), 3.0, 1.0, 2.5, counts).decoding_s == pytest.approx(1.5 + 0.1 - 0.3)
 
 
-class TestLaws:
-    def test_the_law_counts_passes_without_candidates(self):
-        gain = {"arm": "full", "num_sessions": 1, "width": 9.0, "batch_sizes": [1.0, 1.0]}
-        run = {
-            "load": {"arm": "full", "num_sessions": 1},
-            "num_passes": 10,
-            "num_verifying": 5,
-            "num_tokens": 60,
-        }
-        crowd = {
-            "where": SHARED,
-            "num_sessions": 8,
-            "pass_ms": 10.0,
-            "num_tokens": 5.0,
-            "tokens_per_s": 2000.0,
-        }
-        facts = {
-            "capacity": {
-                "gains": [{**gain, "decoding": {"value": 3.0}}],
-                "outcomes": [run],
-                "pass_s": {"1 x 1": 0.01, "1 x 10": 0.02},
-            },
-            "crowd": {"runs": [crowd]},
-        }
-        (real,), (scripted,) = laws(facts).values()
-        assert (real.predicted, real.share) == (pytest.approx(6 * 0.01 / 0.015), pytest.approx(3 / 4))
-        assert (scripted.predicted, scripted.gain) == (5.0, pytest.approx(2.5))
+def test_the_law_counts_passes_without_candidates():
+    gain = {"arm": "full", "num_sessions": 1, "width": 9.0, "batch_sizes": [1.0, 1.0]}
+    run = {
+        "load": {"arm": "full", "num_sessions": 1},
+        "num_passes": 10,
+        "num_verifying": 5,
+        "num_tokens": 60,
+    }
+    crowd = {
+        "where": SHARED,
+        "num_sessions": 8,
+        "pass_ms": 10.0,
+        "num_tokens": 5.0,
+        "tokens_per_s": 2000.0,
+    }
+    facts = {
+        "capacity": {
+            "gains": [{**gain, "decoding": {"value": 3.0}}],
+            "outcomes": [run],
+            "pass_s": {"1 x 1": 0.01, "1 x 10": 0.02},
+        },
+        "crowd": {"runs": [crowd]},
+    }
+    (real,), (scripted,) = laws(facts).values()
+    assert (real.predicted, real.share) == (pytest.approx(6 * 0.01 / 0.015), pytest.approx(3 / 4))
+    assert (scripted.predicted, scripted.gain) == (5.0, pytest.approx(2.5))
 
 
-class TestPage:
-    def test_its_figures_exist(self):
-        text = (FOLDER.parent / "latency.md").read_text()
-        for name in ("modes", "conditions", "gammas", "waits", "predictions", "large-v3"):
-            assert f"figures/latency-{name}.png" in text
-            assert (FOLDER / f"latency-{name}.svg").exists()
+def test_its_figures_exist():
+    text = (FOLDER.parent / "latency.md").read_text()
+    for name in ("modes", "conditions", "gammas", "waits", "predictions", "large-v3"):
+        assert f"figures/latency-{name}.png" in text
+        assert (FOLDER / f"latency-{name}.svg").exists()
 
-    def test_json_files_are_of_clean_commits(self):
-        for path in FOLDER.glob("latency-*.json"):
-            assert "dirty" not in json.loads(path.read_text())["versions"]["specwhisper"], path
+
+def test_json_files_are_of_clean_commits():
+    for path in FOLDER.glob("latency-*.json"):
+        assert "dirty" not in json.loads(path.read_text())["versions"]["specwhisper"], path

@@ -20,7 +20,6 @@ from specwhisper.model.checkpoints.names import DEMO_FOLDER, resolve
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.sequential_windows import SequentialWindows
 from specwhisper.transcription.windows import MaxLength
-from specwhisper_target_server.server import named_by_text
 from tests.unit.model.checkpoints.folders import change_json
 
 SHAPE = Shape(d_model=16, heads=1, decoder_layers=1, seed=4)
@@ -114,10 +113,7 @@ class TestContent:
     def test_the_digest_depends_on_the_precision(self, saved):
         """Their texts differ, so no session may migrate between them."""
         plain, half = load_checkpoint(str(saved)), load_checkpoint(str(saved), dtype="bfloat16")
-        named = [named_by_text(plain, cross_cache=cache) for cache in (None, "int8", "float8")]
-        digests = [checkpoint.weights_digest for checkpoint in (plain, half, *named)]
-        assert digests[2] == digests[0]
-        assert len(set(digests)) == 4
+        assert half.weights_digest != plain.weights_digest
 
     def test_sharded_weights_are_loaded(self, saved, tmp_path):
         model = WhisperForConditionalGeneration.from_pretrained(saved)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -20,10 +18,8 @@ from specwhisper.model.backends import load_encoder
 from specwhisper.model.choosing import Row, choose
 from specwhisper.model.faults import is_out_of_memory
 from specwhisper.model.pytorch.backend import TorchBackend
-from specwhisper.model.pytorch.kernels import jit
 from specwhisper.model.pytorch.transfer import logits_device
 from specwhisper.model.sampling import Sampling
-from specwhisper_target_server.config import TargetConfig
 
 SHAPE = Shape(d_model=16, heads=1, decoder_layers=2, seed=4)
 
@@ -49,10 +45,6 @@ def test_a_server_and_the_python_api_take_auto(monkeypatch):
     assert prepare_process("auto", None, None) == "cpu"
     assert prepare_process(None, None, None) is None
     assert SpeculativeWhisper(None, "demo-target", "auto").final_model.num_slots == 8
-    # Whether there is a GPU for it is known when the server starts.
-    assert TargetConfig(insecure=True, device="auto", cross_cache="int8").cross_cache == "int8"
-    with pytest.raises(InvalidRequest, match="--cross-cache is for a model on one GPU"):
-        TargetConfig(insecure=True, device="mps", cross_cache="int8")
 
 
 @pytest.mark.parametrize("made", [SpeculativeWhisper, SpeculativeLM])
@@ -116,15 +108,6 @@ def test_a_tensor_of_the_host_and_an_array_give_the_same_tokens(seed, temperatur
     ]
     of_tensor, of_array = choose(rows, torch.from_numpy(logits.copy())), choose(rows, logits.copy())
     assert [each.tokens for each in of_tensor] == [each.tokens for each in of_array]
-
-
-def test_kernels_run_on_gpus_of_nvidia_only(monkeypatch):
-    tensor = SimpleNamespace(device=torch.device("cuda:0"), dtype=torch.float32)
-    monkeypatch.setattr(jit, "triton", object())
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 4))
-    assert jit.supports(tensor)
-    monkeypatch.setattr(torch.version, "hip", "6.4")
-    assert not jit.supports(tensor)
 
 
 @pytest.mark.parametrize(

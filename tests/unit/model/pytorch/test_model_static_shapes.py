@@ -5,26 +5,24 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
+from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.models.published import PUBLISHED
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.recording import Recording
-from specwhisper.engine.inline_pair import InlinePair
-from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.errors import UnsupportedOption
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.model.choosing import Row
 from specwhisper.model.micro_batcher import MicroBatcher
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.pytorch.encoder import BATCHES, TorchEncoder
-from specwhisper.model.pytorch.kernels.buckets import buckets_up_to
+from specwhisper.model.pytorch.encoder import TorchEncoder
+from specwhisper.model.pytorch.packed import buckets_up_to
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import AudioChunk, Mode
@@ -96,37 +94,11 @@ def test_random_weights_of_true_width_write_the_same_with_static_shapes(name):
     assert texts[0].window_tokens == texts[1].window_tokens
 
 
-class Replays:
-    """In place of CUDA graphs: runs what was captured, and counts."""
-
-    def __init__(self) -> None:
-        self.num_captured = self.num_replayed = 0
-
-    def __call__(self, run):
-        self.num_captured += 1
-
-        def replay():
-            self.num_replayed += 1
-            return run()
-
-        return replay
-
-
-@pytest.mark.parametrize(("num_windows", "size"), [(1, 1), (2, 2), (3, 4), (8, 8)])
-def test_a_batch_of_windows_is_one_replay_of_the_smallest_graph_that_holds_it(monkeypatch, num_windows, size):
-    monkeypatch.setattr(Tensor, "pin_memory", lambda self: self)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: SimpleNamespace(synchronize=lambda: None))
+def test_windows_are_encoded_at_once():
     encoder = TorchEncoder(CHECKPOINT)
-    windows = list(np.random.default_rng(3).standard_normal((8, 80, 3000), dtype=np.float32)[:num_windows])
-    expected = [encoder([window])[0] for window in windows]
-    encoder._capture = replays = Replays()
-    encoder.warm_up()
-    for _ in range(2):  # the second one finds the windows of the first in the graph's input
-        for ours, alone in zip(encoder(windows), expected, strict=True):
-            torch.testing.assert_close(ours, alone, rtol=1e-4, atol=1e-4)
-    assert (replays.num_captured, replays.num_replayed) == (len(BATCHES), 2)
-    assert list(encoder._captured) == list(BATCHES) and size in BATCHES
-    assert encoder._captured[size][0].shape[0] == size
+    windows = list(np.random.default_rng(3).standard_normal((3, 80, 3000), dtype=np.float32))
+    for ours, window in zip(encoder(windows), windows, strict=True):
+        torch.testing.assert_close(ours, encoder([window])[0], rtol=1e-4, atol=1e-4)
 
 
 def test_windows_of_several_threads_are_encoded_together():
@@ -170,21 +142,3 @@ def test_shapes_are_captured_by_warm_up():
 def test_conflicting_settings_are_refused(dtype, settings, words):
     with pytest.raises(UnsupportedOption, match=words):
         WhisperModel(replace(CHECKPOINT, dtype=dtype), 1, **settings)
-
-
-def test_an_8_bit_cross_attention_cache_writes_the_same_text():
-    with pytest.raises(
-        InvalidRequest, match="no cross-attention cache of 'int4': choose one of int8, float8"
-    ):
-        WhisperModel(CHECKPOINT, 1, has_static_shapes=True, cross_cache_dtype="int4")
-    with pytest.raises(UnsupportedOption, match="is for models on one GPU"):
-        WhisperModel(CHECKPOINT, 1, cross_cache_dtype="int8")
-    plain = WhisperModel(CHECKPOINT, 1)
-    rounded = WhisperModel(CHECKPOINT, 1, has_static_shapes=True, cross_cache_dtype="int8")
-    assert rounded.bytes_per_slot < plain.bytes_per_slot / 2
-    row = Row(0, [301, 302, 401], 0, (), timestamps=False, probe=0)
-    for model in (plain, rounded):
-        model.encode(0, recording(0), 0)
-    ours, expected = (model.score([row])[0] for model in (rounded, plain))
-    assert ours.log_probs == pytest.approx(expected.log_probs, abs=0.05)
-    assert ours.probe_result.language_probs == pytest.approx(expected.probe_result.language_probs, abs=0.05)

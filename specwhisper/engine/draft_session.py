@@ -1,0 +1,192 @@
+"""A session on the draft: its windows, its belief, and when it drafts and sends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+
+from specwhisper.audio.recording import Recording
+from specwhisper.engine.encodings import AudioSpan
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.belief import Belief
+from specwhisper.speculation.draft_length import MAX_CHOSEN_GAMMA, BlockSize, DraftLength
+from specwhisper.speculation.statistics import DraftReport
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.transcription.windows import Windows
+from specwhisper.types import UNKNOWN_AGE_NS, Candidates, Commit, Hypothesis, Mode, TimedHint
+
+NO_REPORT = DraftReport()
+MAX_REDRAFTED = 16  # stale tokens in a draft step
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """The output of a draft step.
+
+    Attributes
+    ----------
+    candidates : a block to send, if there is one.
+    report : the draft's work since the last report.
+    hypothesis : text of live audio, to be shown.
+    knows_language : whether it knows the language that is spoken now, where that has changed.
+    hint : text of a recogniser that has other tokens than the target.
+    """
+
+    candidates: Candidates | None
+    report: DraftReport = NO_REPORT
+    hypothesis: Hypothesis | None = None
+    knows_language: bool | None = None
+    hint: TimedHint | None = None
+
+
+@dataclass(slots=True, eq=False)
+class DraftSession:
+    """The state of a session; it decides when to draft and when to send.
+
+    Attributes
+    ----------
+    max_positions : most tokens that the model holds, prompt included.
+    max_ahead_tokens : the target's credit in a new window.
+    belief : about the open window; before the target opens the first one, about its prediction.
+    is_known : whether the draft knows the window's language and task; without, it has no candidates.
+    encoding : the slot's last one, queued, running or done; ``encoded`` is its audio.
+    report : work that was not reported yet.
+    newest_block : window and number of the last block that was sent.
+    """
+
+    length: DraftLength
+    options: DecodingOptions
+    recording: Recording
+    windows: Windows
+    vocabulary: Vocabulary
+    max_positions: int
+    slot: int
+    max_ahead_tokens: int
+    block_size: BlockSize = field(init=False)
+    belief: Belief | None = None
+    is_known: bool = True
+    encoding: Future[None] | None = None
+    encoded: AudioSpan | None = None
+    report: DraftReport = NO_REPORT
+    newest_block: tuple[int, int] = (0, 0)
+
+    def __post_init__(self) -> None:
+        self.block_size = BlockSize(self.length)
+
+    @property
+    def has_work(self) -> bool:
+        return self.can_draft() or self.block_is_due()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is a window and it is encoded."""
+        return self.belief is not None and self.encoding is not None and self.encoding.done()
+
+    def take_drafted(self) -> list[Drafted]:
+        """Return what is to be passed on besides blocks."""
+        return []
+
+    def take_report(self) -> DraftReport:
+        report, self.report = self.report, NO_REPORT
+        return replace(report, gamma=self.block_size.gamma)
+
+    def can_draft(self) -> bool:
+        """Return whether the window may have one more drafted token."""
+        belief = self.belief
+        if belief is None or not self.is_known or not self.is_ready:
+            return False
+        tokens = belief.tokens
+        if (tokens and tokens[-1] in self.vocabulary.ends) or len(tokens) >= self._room(belief):
+            return False
+        min_confidence = self.length.min_confidence
+        return not min_confidence or belief.confidence >= min_confidence
+
+    def _room(self, belief: Belief) -> int:
+        """Return the position up to which (exclusive) the window may be drafted now."""
+        window = belief.window
+        return min(window.max_new_tokens, self.max_positions - len(window.prompt), self._limit(belief))
+
+    def _limit(self, belief: Belief) -> int:
+        """Return the same by the session's mode alone."""
+        if not self.length.mode.drafts:
+            return belief.num_committed
+        if not self.length.mode.is_lock_step:
+            return belief.credit
+        if belief.blocks_in_flight:
+            return len(belief.tokens)
+        return min(belief.credit, belief.num_sent + self.block_size.gamma)
+
+    def block_is_due(self) -> bool:
+        """Return whether to send a block: it is full, or nothing can be added to it.
+
+        An empty block lets a target that waits for candidates decode one token by itself.
+        """
+        belief, mode = self.belief, self.length.mode
+        if belief is None or not self.is_ready or (mode.is_lock_step and belief.blocks_in_flight):
+            return False
+        if belief.num_unsent >= self.block_size.gamma:
+            return True
+        if self.can_draft():
+            return False
+        if belief.num_unsent or belief.is_predicted:
+            return belief.num_unsent > 0
+        has_nothing = belief.num_committed == len(belief.tokens) and not belief.blocks_in_flight
+        return has_nothing and not belief.has_sent_empty and mode.drafts and not mode.self_decodes
+
+    def block_tokens(self, belief: Belief) -> int:
+        """Return the size of the next block: tokens that are there already go together."""
+        gamma = self.block_size.gamma
+        if self.length.gamma is not None or self.length.mode is not Mode.FULL:
+            return gamma
+        return max(gamma, min(belief.num_unsent, MAX_CHOSEN_GAMMA))
+
+    def stale_tokens(self, belief: Belief) -> Sequence[int]:
+        """Return the stale tokens that the next draft step may draft again."""
+        if self.length.mode is not Mode.FULL:
+            return ()
+        room = self._room(belief) - len(belief.tokens) - 1
+        return belief.next_stale(min(room, MAX_REDRAFTED)) if room > 0 else ()
+
+    def observe_step(self, forward_ns: int, *, is_plain: bool) -> None:
+        """Count a draft step; a plain one drafts one token."""
+        self.report += DraftReport(1, forward_ns)
+        if is_plain:
+            self.block_size.observe_step(forward_ns)
+
+    def apply_commit(self, belief: Belief, commit: Commit, now_ns: int) -> int:
+        """Apply a commit of the open window.
+
+        Returns
+        -------
+        The position up to which the old belief agrees with the commit.
+        """
+        timing = commit.timing
+        sent_ns = belief.pop_sent_ns(commit.answered_block)
+        if sent_ns is not None and timing.block_age_ns != UNKNOWN_AGE_NS:
+            round_trip_ns = max(0, now_ns - sent_ns - timing.block_age_ns)
+            self.report += DraftReport(network_ns=round_trip_ns, num_answers=1)
+        if commit.tokens:
+            self.block_size.observe_forward(timing.batch_size)
+        judgement = belief.apply_commit(
+            commit.base,
+            commit.tokens,
+            held=commit.held,
+            blocks_answered=commit.answered_block,
+            credit=commit.credit,
+            lost_all=not self.length.mode.self_decodes and _target_gave_up_waiting(commit),
+        )
+        self.report += DraftReport(
+            num_judged=judgement.num_judged,
+            num_corrections=judgement.num_corrections,
+            num_realigned=int(judgement.is_realigned or False),
+        )
+        return judgement.agreed
+
+
+def _target_gave_up_waiting(commit: Commit) -> bool:
+    """Return whether a target decoded by itself for lack of candidates.
+
+    It also does so when the tokens of a forward pass are used up: then it holds candidates.
+    """
+    return commit.num_self_decoded > 0 and commit.held == commit.base + len(commit.tokens)

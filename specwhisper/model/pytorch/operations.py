@@ -1,0 +1,110 @@
+"""The operations of a decoder layer by PyTorch alone: what runs unless Triton's kernels agree with it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+# Tokens of one row that attend together: the fewest queries that tensor cores multiply. It is the same in
+# every pass, so a token's attention does not depend on which rows share the pass.
+BLOCK_TOKENS = 16
+
+
+class Places(NamedTuple):
+    """Where the tokens of a pass are: int32 tensors on the device.
+
+    Attributes
+    ----------
+    slots, positions : each token's slot, and its position there.
+    firsts, counts : the first token of each block, and its number of tokens: at most 16, all of one row.
+    row_firsts : the first token of the row that each block belongs to.
+    """
+
+    slots: Tensor
+    positions: Tensor
+    firsts: Tensor
+    counts: Tensor
+    row_firsts: Tensor
+
+
+class PlainOperations:
+    """PyTorch's attention and projections. No shape and no launch depends on the numbers in ``places``."""
+
+    def norm_linear(
+        self,
+        hidden: Tensor,
+        norm: nn.LayerNorm,
+        linear: nn.Linear,
+        *,
+        gelu: bool = False,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        """Normalise tokens, then project them: tokens x inputs to tokens x outputs.
+
+        Parameters
+        ----------
+        gelu : apply the exact GELU to the result.
+        out : memory of the result, of any type; by default new memory, of the type of ``hidden``.
+        """
+        projected: Tensor = linear(norm(hidden))
+        projected = F.gelu(projected) if gelu else projected
+        return projected if out is None else out.copy_(projected)
+
+    def linear_add(self, values: Tensor, linear: nn.Linear, hidden: Tensor) -> Tensor:
+        """Project tokens and add the result to their hidden states."""
+        projected: Tensor = linear(values)
+        return hidden + projected
+
+    def attend_self(self, qkv: Tensor, cache: Tensor, places: Places) -> Tensor:
+        """Write each token's keys and values into its slot, then attend to them.
+
+        Parameters
+        ----------
+        qkv : tokens x 3 (query, key, value) x heads x head_size, contiguous.
+        cache : 2 (keys, values) x slots x heads x positions x head_size, of the same type, with any strides
+            as long as the last dimension is contiguous.
+
+        Returns
+        -------
+        tokens x (heads x head_size). What is in the rows of padding is undefined.
+        """
+        cache[:, places.slots, :, places.positions] = qkv[:, 1:]
+        last_seen = _by_block(places.positions, places)[:, None, :, None]
+        is_seen = torch.arange(cache.shape[3], device=cache.device) <= last_seen
+        return _attend(qkv[:, 0], cache, places, is_seen)
+
+    def attend_cross(self, query: Tensor, cache: Tensor, places: Places) -> Tensor:
+        """Attend from each token to every position in its slot.
+
+        Parameters
+        ----------
+        query : tokens x heads x head_size, contiguous.
+        cache : as for :meth:`attend_self`.
+
+        Returns
+        -------
+        tokens x (heads x head_size). What is in the rows of padding is undefined.
+        """
+        return _attend(query, cache, places)
+
+
+def _attend(query: Tensor, cache: Tensor, places: Places, is_seen: Tensor | None = None) -> Tensor:
+    """Attend from each block of tokens to a copy of its slot."""
+    key, value = cache[:, places.slots[places.firsts]].unbind()
+    by_block = _by_block(query, places).transpose(1, 2)
+    attended = F.scaled_dot_product_attention(by_block, key, value, attn_mask=is_seen)
+    num_tokens, number = len(query), torch.arange(BLOCK_TOKENS, device=query.device)
+    is_token = number < places.counts[:, None]
+    tokens = (places.firsts[:, None] + number).where(is_token, num_tokens)  # the others go into a spare row
+    output = attended.new_zeros(num_tokens + 1, query.shape[1] * query.shape[2])
+    output[tokens.flatten()] = attended.transpose(1, 2).flatten(2).flatten(0, 1)
+    return output[:num_tokens]
+
+
+def _by_block(values: Tensor, places: Places) -> Tensor:
+    """Return tokens' values as blocks x 16 x ...; what follows a block's tokens is not its own."""
+    tokens = places.firsts[:, None] + torch.arange(BLOCK_TOKENS, device=values.device)
+    return values[tokens.clamp(max=len(values) - 1)]

@@ -1,0 +1,185 @@
+"""Compare Triton's kernels with PyTorch on the device that they are for, before they serve."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from specwhisper.errors import DeviceFault
+from specwhisper.model.checkpoints.sizes import ModelSizes
+from specwhisper.model.faults import is_device_fault
+from specwhisper.model.pytorch import kernels
+from specwhisper.model.pytorch.cache import BatchRow
+from specwhisper.model.pytorch.operations import PlainOperations
+from specwhisper.model.pytorch.packed import PackedInputs, bucket_for
+
+logger = logging.getLogger(__name__)
+
+BOUNDS = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 6e-2}
+# Each is compiled by itself: one token, a number that no 16 divides, and every size of block.
+NUM_TOKENS = (1, 5, 16, 32, 64)
+ROWS = ((2, 60, 5), (0, 0, 40), (1, 17, 1))  # slot, start and width: they take one block, three, and one
+NUM_SLOTS = 4  # the last one is for padding
+
+
+class Check(NamedTuple):
+    """A kernel, and PyTorch's operation that it must agree with.
+
+    Attributes
+    ----------
+    bound : the largest difference that is allowed, relative to the largest number of the plain result.
+    """
+
+    name: str
+    fused: Callable[[], Tensor]
+    plain: Callable[[], Tensor]
+    bound: float
+
+
+class Finding(NamedTuple):
+    """The result of a check: the largest difference, or the error that there was instead."""
+
+    name: str
+    bound: float
+    difference: float | None = None
+    error: str = ""
+
+    @property
+    def agrees(self) -> bool:
+        return self.difference is not None and self.difference <= self.bound  # no number is above NaN
+
+    def __str__(self) -> str:
+        largest = f"{self.difference:.1e} of the largest number"
+        return self.error or f"differs by {largest}, where {self.bound:.0e} is allowed"
+
+
+def compare(checks: Sequence[Check]) -> Iterator[Finding]:
+    """Yield what each check finds.
+
+    Raises
+    ------
+    DeviceFault : if a kernel has stopped the device, so that nothing more can run on it.
+    """
+    for name, fused, plain, bound in checks:
+        try:
+            with torch.inference_mode():
+                expected = plain().double()
+                difference = float((fused().double() - expected).abs().max() / expected.abs().max())
+            yield Finding(name, bound, difference)
+        except Exception as error:
+            if is_device_fault(error):
+                raise DeviceFault(
+                    f"The kernel of {name} has stopped the GPU ({error}): without Triton, PyTorch serves."
+                ) from error
+            message = str(error).strip().partition("\n")[0]
+            yield Finding(name, bound, error=f"{type(error).__name__}: {message}")
+
+
+def operations_for(sizes: ModelSizes, dtype: torch.dtype, device: torch.device) -> PlainOperations:
+    """Return the kernels if all of them agree with PyTorch; else warn, and return PyTorch's operations."""
+    reason = kernels.reason_against(device, sizes.d_model // sizes.decoder_attention_heads)
+    if reason is None:
+        fused = kernels.FusedOperations(sizes, device)
+        findings = compare(checks(fused, sizes, dtype, device))
+        reason = next((f"{one.name}: {one}" for one in findings if not one.agrees), None)
+        if reason is None:
+            return fused
+    logger.warning("fused kernels are not used: PyTorch's operations serve", extra={"reason": reason})
+    return PlainOperations()
+
+
+def table(sizes: ModelSizes, dtype_name: str, device_name: str) -> tuple[str, bool]:
+    """Return a table of all kernels, and whether they agree; if none can run, the reason why."""
+    dtype, device = getattr(torch, dtype_name), torch.device(device_name)
+    reason = (
+        f"{dtype_name} runs on CPUs only"
+        if dtype not in BOUNDS
+        else kernels.reason_against(device, sizes.d_model // sizes.decoder_attention_heads)
+    )
+    if reason is not None:
+        return f"No kernel runs on {device}: {reason}. PyTorch's operations serve.", True
+    found = list(compare(checks(kernels.FusedOperations(sizes, device), sizes, dtype, device)))
+    lines = [f"{'kernel':40} {'difference':>10} {'bound':>8}"]
+    for one in found:
+        difference = "-" if one.difference is None else f"{one.difference:.1e}"
+        verdict = "agrees" if one.agrees else one.error or "DIFFERS"
+        lines.append(f"{one.name:40} {difference:>10} {one.bound:8.0e}  {verdict}")
+    agrees = all(one.agrees for one in found)
+    which = "The kernels" if agrees else "PyTorch's operations"
+    lines.append(f"{which} serve on {device}.")
+    return "\n".join(lines), agrees
+
+
+@torch.inference_mode()
+def checks(
+    fused: PlainOperations, sizes: ModelSizes, dtype: torch.dtype, device: torch.device
+) -> list[Check]:
+    """Return a check of every kernel of a forward pass, with random numbers at a model's true widths."""
+    plain, bound = PlainOperations(), BOUNDS[dtype]
+    heads, width = sizes.decoder_attention_heads, sizes.d_model
+    generator = torch.Generator(device).manual_seed(0)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, device=device).to(dtype)
+
+    inputs = PackedInputs(bucket_for([row[2] for row in ROWS]), device, spare_slot=NUM_SLOTS - 1)
+    inputs.fill([BatchRow(slot, start, [0] * tokens) for slot, start, tokens in ROWS])
+    qkv = normal(len(inputs.ids), 3, heads, width // heads)
+    texts = normal(2, NUM_SLOTS, heads, sizes.max_target_positions, width // heads)
+    window = normal(2, NUM_SLOTS, heads, sizes.max_source_positions, width // heads)
+    query = qkv[:, 0].contiguous()
+
+    def attend_self(operations: PlainOperations) -> Tensor:
+        cache = texts.clone()
+        attended = operations.attend_self(qkv, cache, inputs.places)
+        return torch.cat([_of_rows(attended).flatten(), cache[:, :-1].flatten()])
+
+    def attend_cross(operations: PlainOperations) -> Tensor:
+        for _ in range(2):  # the first pass must not change the next
+            attended = operations.attend_cross(query, window, inputs.places)
+        return _of_rows(attended)
+
+    def linear(num_inputs: int, num_outputs: int, *, has_bias: bool = True) -> nn.Linear:
+        made = nn.Linear(num_inputs, num_outputs, bias=has_bias, device="meta").requires_grad_(False)
+        made.weight = nn.Parameter(normal(num_outputs, num_inputs) / num_inputs**0.5, requires_grad=False)
+        made.bias = nn.Parameter(normal(num_outputs), requires_grad=False) if has_bias else None
+        return made
+
+    norm = nn.LayerNorm(width, device="meta")
+    norm.weight, norm.bias = (nn.Parameter(normal(width), requires_grad=False) for _ in range(2))
+    hidden, expanded = normal(NUM_TOKENS[-1], width) + 1, normal(NUM_TOKENS[-1], sizes.decoder_ffn_dim)
+
+    def project(into: nn.Linear, gelu: bool, out_dtype: torch.dtype, operations: PlainOperations) -> Tensor:
+        found = []
+        for n in NUM_TOKENS:
+            out = torch.empty((n, into.out_features), dtype=out_dtype, device=device)
+            found.append(operations.norm_linear(hidden[:n], norm, into, gelu=gelu, out=out).flatten())
+        return torch.cat(found)
+
+    def add(values: Tensor, back: nn.Linear, operations: PlainOperations) -> Tensor:
+        found = [operations.linear_add(values[:n], back, hidden[:n]).flatten() for n in NUM_TOKENS]
+        return torch.cat(found)
+
+    runs: dict[str, Callable[[PlainOperations], Tensor]] = {
+        "self-attention": attend_self,
+        "cross-attention": attend_cross,
+        "norm and queries": partial(project, linear(width, width), False, dtype),
+        "norm and queries, keys, values": partial(project, linear(width, 3 * width), False, dtype),
+        "norm, projection and GELU": partial(project, linear(width, len(expanded[0])), True, dtype),
+        "norm and logits": partial(
+            project, linear(width, sizes.vocab_size, has_bias=False), False, torch.float32
+        ),
+        "projection and residual": partial(add, hidden, linear(width, width)),
+        "second projection and residual": partial(add, expanded, linear(len(expanded[0]), width)),
+    }
+    return [Check(name, partial(run, fused), partial(run, plain), bound) for name, run in runs.items()]
+
+
+def _of_rows(attended: Tensor) -> Tensor:
+    """Return the rows that are no padding."""
+    return attended[: sum(tokens for _, _, tokens in ROWS)]

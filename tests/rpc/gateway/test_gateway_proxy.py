@@ -1,0 +1,222 @@
+"""``deploy/nginx.conf`` holds what it promises, before a real gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import openai
+import pytest
+import trustme
+import websockets
+
+from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
+from tests.rpc.gateway.test_gateway_bounds import ends
+from tests.rpc.gateways import MODEL, RECORDING, WAV, RunningGateway, running_gateway
+from tests.rpc.live_scripts import TWO_UTTERANCES
+from tests.rpc.services import eventually
+
+NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+PROXY = Path(__file__).parents[3] / "deploy" / "nginx.conf"
+HTTP = """
+daemon off; master_process off; pid nginx.pid; error_log stderr warn;
+events { worker_connections 256; }
+http {
+    access_log off;
+    client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi;
+    scgi_temp_path scgi;
+    include gateway.conf;
+}
+"""
+# Where CI runs, a missing nginx is a failure.
+pytestmark = pytest.mark.skipif(
+    NGINX is None and "CI" not in os.environ, reason="needs nginx: apt-get install nginx-light"
+)
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """A running nginx; ``trusting`` is a client's context."""
+
+    port: int
+    trusting: ssl.SSLContext
+    gateway: RunningGateway
+    api: openai.AsyncOpenAI
+
+    @property
+    def address(self) -> str:
+        return f"localhost:{self.port}"
+
+    def socket(self, path: str, **settings) -> websockets.connect:
+        url = f"wss://{self.address}{path}"
+        return websockets.connect(url, ssl=self.trusting, origin=f"https://{self.address}", **settings)
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        reader, writer = await asyncio.open_connection("localhost", self.port, ssl=self.trusting)
+        try:
+            yield reader, writer
+        finally:
+            writer.transport.abort()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        return bound.getsockname()[1]
+
+
+def configured(folder: Path, port: int, gateway: str) -> None:
+    """Write nginx's configuration: the committed file, with a test's addresses and certificate."""
+    authority = trustme.CA()
+    issued = authority.issue_cert("localhost")
+    authority.cert_pem.write_to_path(folder / "roots.pem")
+    issued.private_key_pem.write_to_path(folder / "server.key")
+    issued.cert_chain_pems[0].write_to_path(folder / "server.pem")
+    text = PROXY.read_text()
+    for yours, own in (
+        ("server 127.0.0.1:8000;", f"server {gateway};"),
+        ("listen 443 ssl", f"listen 127.0.0.1:{port} ssl"),
+        ("/etc/nginx/tls/server.pem", str(folder / "server.pem")),
+        ("/etc/nginx/tls/server.key", str(folder / "server.key")),
+    ):
+        assert text.count(yours) == 1, yours
+        text = text.replace(yours, own)
+    (folder / "gateway.conf").write_text(text)
+    (folder / "nginx.conf").write_text(HTTP)
+
+
+@asynccontextmanager
+async def proxied(folder: Path, draft: str, **settings) -> AsyncIterator[Proxy]:
+    """Run a gateway, and nginx before it."""
+    port = free_port()
+    async with running_gateway(draft, **settings) as gateway:
+        configured(folder, port, gateway.server.address)
+        assert NGINX is not None
+        arguments = ("-p", f"{folder}/", "-c", f"{folder}/nginx.conf", "-e", "stderr")
+        nginx = subprocess.Popen([NGINX, *arguments])
+        try:
+            trusting = ssl.create_default_context(cafile=folder / "roots.pem")
+
+            def answers() -> bool:
+                assert nginx.poll() is None
+                with socket.socket() as tried:
+                    return tried.connect_ex(("127.0.0.1", port)) == 0
+
+            await eventually(answers)
+            async with (
+                openai.DefaultAsyncHttpxClient(verify=trusting) as http,
+                openai.AsyncOpenAI(
+                    base_url=f"https://localhost:{port}/v1", api_key="right", max_retries=0, http_client=http
+                ) as api,
+            ):
+                yield Proxy(port, trusting, gateway, api)
+        finally:
+            nginx.terminate()
+            nginx.wait()
+
+
+async def test_slow_heads_and_handshakes_are_cut(tmp_path):
+    async with (
+        proxied(tmp_path, "127.0.0.1:1") as proxy,
+        proxy.connected() as (silent, _),
+        proxy.connected() as (slow, writer),
+    ):
+        handshaking, plain = await asyncio.open_connection("127.0.0.1", proxy.port)
+        cut = asyncio.gather(ends(silent), ends(slow), ends(handshaking))
+        writer.write(b"GET /health/live HTTP/1.1\r\nHost: here\r\n")
+        while not cut.done():
+            writer.write(b"X-One: more\r\n")
+            await asyncio.wait((cut,), timeout=1)
+        assert await cut == [b"", b"", b""]
+        plain.close()
+
+
+@pytest.mark.parametrize(("num_lines", "num_bytes"), [(1, 9_000), (6, 4_000)])
+async def test_large_heads_are_refused(tmp_path, num_lines, num_bytes):
+    head = "\r\n".join(f"X-{number}: {'x' * num_bytes}" for number in range(num_lines))
+    async with proxied(tmp_path, "127.0.0.1:1") as proxy, proxy.connected() as (reader, writer):
+        writer.write(f"GET /health/live HTTP/1.1\r\nHost: here\r\n{head}\r\n\r\n".encode())
+        assert (await ends(reader)).startswith(b"HTTP/1.1 400 ")
+
+
+async def test_an_address_has_few_connections(tmp_path):
+    async with (
+        serving(ScriptedTranscription()) as draft,
+        proxied(tmp_path, draft, api_key="right") as proxy,
+        AsyncExitStack() as stack,
+    ):
+        key = {"subprotocols": ["specwhisper", "openai-insecure-api-key.right"]}
+        for _ in range(20):
+            await stack.enter_async_context(proxy.socket("/live", **key))
+        with pytest.raises(websockets.InvalidStatus, match="429"):
+            await stack.enter_async_context(proxy.socket("/live", **key))
+        await stack.enter_async_context(proxy.socket("/live", local_addr=("127.0.0.2", 0), **key))
+
+
+async def test_limits_count_the_clients_address(tmp_path):
+    server = ScriptedTranscription(RESPONSES[:2], hangs=True)
+    async with serving(server) as draft, proxied(tmp_path, draft, max_sessions=2) as proxy:
+        api = proxy.api.with_options(default_headers={"X-Forwarded-For": "192.0.2.7"})  # is replaced
+        page = {"origin": None, "local_addr": ("127.0.0.2", 0)}
+        url = f"wss://{proxy.address}/live"
+        async with websockets.connect(url, ssl=proxy.trusting, **page):
+            stream = await api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+            with pytest.raises(openai.RateLimitError, match=r"1 sessions of '127\.0\.0\.1'"):
+                await api.audio.transcriptions.create(file=RECORDING, model=MODEL)
+            await stream.close()
+
+
+async def test_events_arrive_while_the_transcription_runs(tmp_path):
+    server = ScriptedTranscription(RESPONSES[:2], hangs=True)
+    async with serving(server) as draft, proxied(tmp_path, draft, api_key="right") as proxy:
+        stream = await proxy.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+        assert (await anext(aiter(stream))).delta == "Hello there."
+        await stream.close()
+        await server.left
+
+
+async def test_an_upload_is_passed_on_while_it_arrives(tmp_path):
+    async with (
+        serving(ScriptedTranscription()) as draft,
+        proxied(tmp_path, draft, api_key="right") as proxy,
+        proxy.connected() as (_, writer),
+    ):
+        writer.write(
+            b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer right\r\n"
+            b"Content-Type: multipart/form-data; boundary=x\r\nContent-Length: 999999\r\n\r\n--x\r\n"
+        )
+        await eventually(lambda: proxy.gateway.num_sessions == 1)
+        assert (await proxy.api.audio.transcriptions.create(file=("a.wav", WAV), model=MODEL)).text
+
+
+async def test_the_reason_of_a_refused_upload_is_read(tmp_path):
+    async with proxied(tmp_path, "127.0.0.1:1", api_key="right", max_upload_bytes=1_000_000) as proxy:
+        wrong = proxy.api.with_options(api_key="wrong")
+        large = ("a.wav", bytes(8_000_000))
+        with pytest.raises(openai.AuthenticationError, match="Incorrect API key"):
+            await wrong.audio.transcriptions.create(file=large, model=MODEL)
+        with pytest.raises(openai.APIStatusError, match="this gateway takes 1000000") as refused:
+            await proxy.api.audio.transcriptions.create(file=large, model=MODEL)
+        assert refused.value.status_code == 413
+
+
+async def test_live_captions(tmp_path):
+    async with (
+        serving(ScriptedTranscription(TWO_UTTERANCES)) as draft,
+        proxied(tmp_path, draft, api_key="right") as proxy,
+        proxy.socket("/live", subprotocols=["specwhisper", "openai-insecure-api-key.right"]) as page,
+    ):
+        await page.send(json.dumps({"type": "start", "sample_rate": 16_000}))
+        await page.send(bytes(32_000))
+        await page.send(json.dumps({"type": "finish"}))
+        kinds = [json.loads(message)["type"] async for message in page]
+    assert kinds[0] == "ready" and kinds[-1] == "done"

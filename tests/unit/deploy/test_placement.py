@@ -1,0 +1,97 @@
+"""Replicas listen at their node's address, each on one port of a range, or refuse to start."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specwhisper.errors import InvalidRequest, UnsafeBind
+from specwhisper_deploy import placement
+from specwhisper_deploy.placement import configs_on_this_node, port_choices, with_node_host
+from specwhisper_draft_server.config import DraftConfig
+from specwhisper_gateway.config import GatewayConfig
+from specwhisper_target_server.config import TargetConfig
+
+OWN, OTHER = "192.0.2.1", "192.0.2.2"
+ALL = (TargetConfig, DraftConfig, GatewayConfig)
+
+
+@pytest.fixture
+def machines(monkeypatch):
+    """Fake a cluster of two nodes."""
+    monkeypatch.setattr(placement, "node_ips", lambda: {OWN, OTHER})
+    monkeypatch.setattr("ray.util.get_node_ip_address", lambda: OWN)
+
+
+@pytest.mark.parametrize("ips", [[], [OWN]])
+@pytest.mark.parametrize("flags", [{}, {"host": "127.0.0.1"}, {"host": "0.0.0.0"}])
+def test_on_one_node_flags_stay_unchanged(ips, flags):
+    assert with_node_host(TargetConfig, flags, OWN, ips) == flags
+
+
+@pytest.mark.parametrize("settings", ALL)
+def test_the_default_host_is_the_nodes_own(machines, settings):
+    (config,) = configs_on_this_node(settings, {"insecure": True, "port": 0})
+    assert (config.host, config.metrics_host) == (OWN, OWN)
+
+
+@pytest.mark.parametrize("settings", ALL)
+def test_the_error_of_an_unprotected_server_names_the_missing_flags(machines, settings):
+    with pytest.raises(UnsafeBind, match=f"2 machines, .* at {OWN} needs encryption and tokens"):
+        configs_on_this_node(settings, {"port": "8000-8003"})
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+def test_a_loopback_host_is_refused(machines, host):
+    with pytest.raises(InvalidRequest, match=f"host is {host}, and the cluster has 2 machines"):
+        configs_on_this_node(TargetConfig, {"host": host, "insecure": True})
+
+
+def test_a_gateway_may_listen_on_loopback_only(machines):
+    flags = {"host": "127.0.0.1", "metrics-host": "127.0.0.1"}
+    (config,) = configs_on_this_node(GatewayConfig, flags, may_be_local=True)
+    assert (config.host, config.metrics_host) == ("127.0.0.1", "127.0.0.1")
+
+
+def test_an_explicit_host_stays(machines):
+    (config,) = configs_on_this_node(DraftConfig, {"host": "0.0.0.0", "insecure": True})
+    assert config.host == "0.0.0.0"
+
+
+def test_a_range_has_a_configuration_for_each_port(machines):
+    configs = configs_on_this_node(DraftConfig, {"insecure": True, "port": "50051-50053"})
+    assert [config.port for config in configs] == [50051, 50052, 50053]
+
+
+def test_without_ray_there_are_no_other_nodes(monkeypatch):
+    monkeypatch.setattr("ray.is_initialized", lambda: False)  # tests of clusters may share this process
+    assert placement.node_ips() == set()
+
+
+@pytest.mark.parametrize("flags", [{}, {"port": 50051}, {"port": "50051"}, {"port": 0, "metrics-port": None}])
+def test_without_a_range_there_is_one_choice(flags):
+    assert port_choices({"host": "a"} | flags) == [{"host": "a"} | flags]
+
+
+@given(st.integers(1, 60_000), st.integers(0, 20))
+def test_a_range_has_a_choice_for_each_port(first, more):
+    choices = port_choices({"port": f"{first}-{first + more}", "metrics-port": 0})
+    assert choices == [{"port": port, "metrics-port": 0} for port in range(first, first + more + 1)]
+
+
+def test_two_ranges_are_paired():
+    choices = port_choices({"port": "50051-50052", "metrics-port": "9465-9466"})
+    assert choices == [{"port": 50051, "metrics-port": 9465}, {"port": 50052, "metrics-port": 9466}]
+
+
+@pytest.mark.parametrize("port", ["50052-50051", "0-3", "65535-65536", "50051-", "many", "-1", "1-2-3"])
+def test_a_malformed_range_is_refused(port):
+    with pytest.raises(InvalidRequest, match=f"port is '{port}': write a port"):
+        port_choices({"port": port})
+
+
+@pytest.mark.parametrize("other", [9465, "9465", "9465-9467"])
+def test_a_port_that_replicas_would_have_to_share_is_refused(other):
+    with pytest.raises(InvalidRequest, match=f"equal length, or 0 .*metrics-port: {other}"):
+        port_choices({"port": "50051-50052", "metrics-port": other})
