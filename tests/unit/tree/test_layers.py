@@ -128,7 +128,7 @@ def layers_of_page():
             allowed = {room(name) for name in re.findall(r"`(\w+)`", cells[2])}
             allowed |= set().union(*(GROUPS[word] for word in re.findall(r"(?<!`)\b(\w+)\b(?!`)", cells[2])))
             forbidden = set().union(*(LIBRARIES[word] for word in re.findall(r"\w+", cells[3])))
-            rules[room(cells[1].strip("`"))] = (allowed, forbidden)
+            rules |= {room(name): (allowed, forbidden) for name in re.findall(r"`(\w+)`", cells[1])}
     return rules
 
 
