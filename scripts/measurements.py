@@ -24,12 +24,10 @@ INTRODUCTION = """\
 Every published figure, with the command that repeats it, the machine, the models and the date.
 **Nothing has run on a GPU yet**: all figures are of CPUs unless a line says simulated or expected.
 
-| Term | Meaning |
-|---|---|
-| over, ratio | below 1 is faster; in brackets the 95 % interval over repeats, or recordings and rounds |
-| tokens per pass | tokens that the target wrote, of its forward passes |
-| accepted | candidates that the target kept, of those that it verified |
-| cores | each server has its own, with as many threads; arms run in turns, each round in a new order |
+In ratios, below 1 is faster; brackets have the 95 % interval over repeats, or recordings and
+rounds. *Tokens per pass* are tokens that the target wrote, of its forward passes; *accepted* are
+candidates that it kept, of those that it verified. Each server has cores of its own, with as many
+threads; arms run in turns, each round in a new order.
 
 Every program takes `--quick` for a run of two minutes, `--json FILE` for raw figures with machine,
 versions and command, and `--check`, which compares the results with their goals and exits with 1
@@ -48,7 +46,7 @@ def section(data: Mapping[str, Any]) -> str:
     """Return what one data file holds: heading, commands, conditions, what to read from it, tables, notes."""
     parts = [f"## {data['title']}", "\n".join(f"    {command}" for command in data.get("commands", ()))]
     parts += [wrapped(text) for text in (conditions(data), data["reading"])]
-    for table in data["tables"]:
+    for table in data.get("tables", ()):
         parts += [wrapped(table.get("caption", "")), "\n".join(lines_of(table))]
     parts.append("\n".join(wrapped(f"- {note}", "  ") for note in data.get("notes", ())))
     return "\n\n".join(part for part in parts if part) + "\n"
