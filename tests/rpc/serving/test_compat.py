@@ -5,13 +5,13 @@ from __future__ import annotations
 import grpc
 import pytest
 import uvicorn
+from specwhisper.rpc.uvicorn_compat import H11Protocol, ServerState
+from specwhisper_gateway.transport.uvicorn_sockets_compat import WebSocketsSansIOProtocol
 
 from specwhisper.rpc import compat, uvicorn_compat
 from specwhisper.rpc.channels import open_channel
-from specwhisper.rpc.uvicorn_compat import H11Protocol, ServerState
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_gateway.transport import uvicorn_sockets_compat
-from specwhisper_gateway.transport.uvicorn_sockets_compat import WebSocketsSansIOProtocol
 
 
 def test_grpcio_has_the_tested_release():

@@ -6,13 +6,13 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from specwhisper.engine.draft_state import DraftState
 
 from experiments.common.replay.trace import Decoding
 from experiments.latency.closed_form import Costs as Theory
 from experiments.latency.closed_form import full_s
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session
-from specwhisper.engine.draft_state import DraftState
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.ledger import Ledger
