@@ -150,7 +150,7 @@ class RecordingsFailed(SpecWhisperError):
     Attributes
     ----------
     errors : by the recording's index in the call; empty if only the iterable raised an error.
-    results : of all recordings, in their order, with an error for each one that failed; empty if results
+    results : all recordings' results, in their order, with an error for each that failed; empty if results
         were yielded as they finished.
     """
 

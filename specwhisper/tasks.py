@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -24,6 +24,18 @@ async def beside(search: Callable[[], Coroutine[Any, Any, T]]) -> AsyncIterator[
             task.cancel()
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0]  # noqa: B904  # it keeps the cause that it has
+
+
+@asynccontextmanager
+async def running(*work: Awaitable[Any]) -> AsyncIterator[tuple[asyncio.Future[Any], ...]]:
+    """Run tasks during a block; what still runs at its end is cancelled."""
+    tasks = tuple(map(asyncio.ensure_future, work))
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def retrieve_error(task: asyncio.Task[Any]) -> None:

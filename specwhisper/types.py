@@ -97,9 +97,10 @@ class EndUtterance:
 
 # Most candidates of one session in one forward pass: on a server, one session must not slow down the others.
 DEFAULT_MAX_WIDTH = 16
-# Of all sessions in a forward pass. A GPU multiplies some hundred tokens while it reads the weights.
+# Most tokens of all sessions in a forward pass. On a GPU a few hundred take no longer than reading the
+# weights once.
 DEFAULT_MAX_NUM_BATCHED_TOKENS, GPU_MAX_NUM_BATCHED_TOKENS = 256, 1_024
-MAX_HINT_TEXT_BYTES = 4_000  # of a hint with a time: several minutes of speech
+MAX_HINT_TEXT_BYTES = 4_000  # in a hint with a time: several minutes of speech
 
 
 def default_num_batched_tokens(device: object, device_map: DeviceMap | None = None) -> int:
@@ -183,7 +184,7 @@ class Window:
 
     Attributes
     ----------
-    id : of this decoding; never used again for another.
+    id : identifies this decoding; never used again.
     num_frames : mel frames of the recording in it, the silence up to 30 s of a short one included.
     max_new_tokens : limit on the tokens after the prompt.
     prefix : tokens with which its text begins, which are not decoded: of live audio, what is final in it.
@@ -236,7 +237,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class TimedHint:
-    """A text that the audio is believed to say from a time on.
+    """A text that the audio is believed to say, beginning at a given time.
 
     It replaces all that was sent for that audio before.
 
@@ -273,7 +274,7 @@ class Resume:
 
     Attributes
     ----------
-    log_probs : of ``committed``, natural: they decide about falling back.
+    log_probs : natural log-probabilities of ``committed``, which decide about falling back.
     previous : tokens of the windows before it, for later prompts.
     """
 
@@ -305,8 +306,8 @@ class Timing:
     batch_size : sessions that shared it.
     block_age_ns : time from the arrival of the newest block that the commit answers; a draft subtracts it to
         find the network's share. :data:`UNKNOWN_AGE_NS` for a block that never arrived.
-    align_ns : of the extra forward passes after a complete window.
-    detect_ns : of the extra forward pass that detected the window's language.
+    align_ns : the extra forward passes after a complete window.
+    detect_ns : the extra forward pass that detected the window's language.
     token_ns : what one more token adds to a forward pass, by the target's estimate; 0 if that is unknown.
     """
 
@@ -398,7 +399,7 @@ class Commit:
     credit : position up to which (exclusive) candidates may be sent.
     is_final : whether the window is complete.
     outcome : the decision about a complete window.
-    words : of a complete window, where word times were asked for.
+    words : a complete window's, if word times were asked for.
     num_transcribed : first tokens of a complete window that are part of the transcript, where its words
         decide that; ``None`` for those of all complete segments.
     num_align_forwards : extra forward passes after a complete window, for word times.
@@ -503,10 +504,10 @@ class Segment(Keyed):
 
     Attributes
     ----------
-    tokens : of the segment, timestamps included, as decoded: also of a word that is left out of its text
+    tokens : as decoded, timestamps included. They include those of a word that is left out of the text
         because the window before ends with it.
     confidence : mean probability of the tokens, 0 where unknown.
-    avg_logprob, compression_ratio, temperature, no_speech_prob : of the window it was decoded in, as
+    avg_logprob, compression_ratio, temperature, no_speech_prob : values of the window it was decoded in, as
         openai/whisper reports them; the ratio is over the text.
     seek : first mel frame of that window.
     words : where word times were asked for.

@@ -9,9 +9,8 @@ from itertools import cycle
 
 from experiments.common.models.scripted import END, ScriptedModel
 from experiments.common.models.speech import EnergyVad, speech
-from specwhisper.audio.endpointing import Endpointer
+from specwhisper.audio.endpointing import Endpointer, Vad, VoiceMarker
 from specwhisper.audio.recording import Recording
-from specwhisper.audio.voice import Vad, VoiceMarker
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.verifier import Verifier
 from specwhisper.live import EndpointingOptions, LivePosition

@@ -15,7 +15,7 @@ from specwhisper.audio.decode import decode_file
 from specwhisper.audio.files.damage import Warnings
 from specwhisper.audio.scan import MEL_BINS
 from specwhisper.audio.source import AudioSource
-from specwhisper.audio.speech_map import placed
+from specwhisper.audio.speech import placed
 from specwhisper.audio.stated import check_stated_length
 from specwhisper.audio.turns import Turn, in_turn
 from specwhisper.errors import ServerFull, SpecWhisperError, TargetUnavailable

@@ -39,7 +39,6 @@ MAX_MESSAGE_BYTES = 32 * 1024 * 1024  # a whole recording, for Recognize
 
 
 def draft_failpoints() -> Any:
-    """Return the failpoints in this process's environment."""
     return load_failpoints(os.environ, "draft")
 
 
@@ -226,7 +225,6 @@ class DraftConfig(ServingOptions):
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The addresses in ``target``."""
         return tuple(address.strip() for address in self.target.split(","))
 
     @property

@@ -39,7 +39,6 @@ class Pings:
         return self._has_new.is_set()
 
     async def wait(self) -> None:
-        """Wait for a new ping."""
         await self._has_new.wait()
 
     def take(self) -> pb.StreamingRecognizeResponse:

@@ -60,30 +60,24 @@ class LocalTargetStream:
         self.on_answer: Callable[[Timing], None] = lambda _: None
 
     def resume(self, resume: Resume | LivePosition) -> None:
-        """Continue an open window, or live audio."""
         self._engine.thread.post(partial(self._engine.verifier.submit, self._id, resume))
 
     def propose(self, block: Candidates) -> None:
-        """Send candidates."""
         self._note(block)
         self._engine.thread.post(partial(self._engine.verifier.submit, self._id, block, perf_counter_ns()))
 
     def hint(self, hint: TimedHint) -> None:
-        """Send a text that the audio is believed to say."""
         self._note(hint)
         self._engine.thread.post(partial(self._engine.verifier.submit, self._id, hint))
 
     def confirm_every(self, message: ConfirmEvery) -> None:
-        """Send an interval."""
         self._engine.thread.post(partial(self._engine.verifier.submit, self._id, message))
 
     async def send_audio(self, chunk: AudioChunk) -> None:
-        """Send audio and wait until the engine has it."""
         self._note(chunk)
         await self._engine.thread.call(partial(self._engine.verifier.submit, self._id, chunk))
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
-        """Yield the target's events until the transcript is complete."""
         while not isinstance(event := await self._events.get(), Finished):
             if isinstance(event, Failed):
                 raise event.error
@@ -119,7 +113,6 @@ class LocalTranscriber:
         return None
 
     async def describe(self, requirements: Requirements = ANY) -> TargetDescription:
-        """Return the target's description, which never changes."""
         return TargetDescription(
             model=self._checkpoint.name,
             weights_digest=self._checkpoint.weights_digest,
@@ -141,7 +134,6 @@ class LocalTranscriber:
         avoid: str = "",
         within_s: float | None = None,
     ) -> AsyncIterator[LocalTargetStream]:
-        """Open a session on the target."""
         own_id = f"{session_id}-{secrets.token_hex(4)}"  # one may be opened before the last one is left
         async with self._engine.session(own_id, mode, options) as events:
             yield LocalTargetStream(own_id, target, self._engine, events, self._note)
@@ -161,5 +153,4 @@ class LocalTranscriber:
         await self._engine.check_health()
 
     async def close(self) -> None:
-        """End the engine."""
         await self._engine.stop()

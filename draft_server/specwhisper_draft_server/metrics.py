@@ -84,7 +84,6 @@ class DraftMetrics(ServerMetrics):
         self.gauge("held_audio_bytes", "Audio that is kept until its text is final.", self._kept_bytes)
 
     def watch_engine(self, watchdog: Watchdog) -> None:
-        """Report whether the draft engine hangs."""
         self.gauge(
             "engine_hangs",
             "1 while the draft engine exceeds --draft-timeout, else 0.",

@@ -101,7 +101,6 @@ class ParityChecker:
             self._checking = self._checking or asyncio.create_task(self._check_all(), context=Context())
 
     async def stop(self) -> None:
-        """Cancel the check that runs, and those that wait."""
         if self._checking is not None:
             self._checking.cancel()
             await asyncio.gather(self._checking, return_exceptions=True)
@@ -201,7 +200,6 @@ def _tokens(session: Session) -> Tokens:
 
 
 def _token(tokens: Tokens, window: int, position: int) -> int | None:
-    """Return the token at a position, if there is one."""
     tokens_of_window = tokens[window] if window < len(tokens) else ()
     return tokens_of_window[position] if position < len(tokens_of_window) else None
 

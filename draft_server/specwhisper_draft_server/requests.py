@@ -84,7 +84,6 @@ def read_streaming_request(
 async def read_streaming_config(
     requests: AsyncIterator[pb.StreamingRecognizeRequest],
 ) -> pb.StreamingRecognitionConfig:
-    """Return the configuration, which is a stream's first message."""
     async for first in requests:
         if first.WhichOneof("streaming_request") == "streaming_config":
             return first.streaming_config
@@ -100,7 +99,6 @@ def required_weights(config: pb.StreamingRecognitionConfig) -> str:
 def decode_recording(
     config: pb.RecognitionConfig, audio: bytes, max_audio_s: float, warn: Warn = ignore
 ) -> Iterator[bytes]:
-    """Yield a whole recording as canonical PCM."""
     if config.encoding == decoding_pb2.AUDIO_ENCODING_LINEAR16:
         stream = canonical_stream(config)
         for start in range(0, len(audio), MAX_PIECE_BYTES):
@@ -114,7 +112,6 @@ def decode_recording(
 
 
 def canonical_stream(config: pb.RecognitionConfig) -> CanonicalStream:
-    """Return the converter for LINEAR16 audio."""
     mixer = Mixer(codec.recognition_config_from_proto(config).channel)
     return CanonicalStream(config.sample_rate_hertz, config.audio_channel_count or 1, mixer)
 
@@ -154,7 +151,6 @@ async def read_audio(
 async def without_first(
     num_samples: int, audio: AsyncIterator[bytes | EndUtterance]
 ) -> AsyncGenerator[bytes | EndUtterance]:
-    """Yield audio after its first samples."""
     num_bytes = num_samples * BYTES_PER_SAMPLE
     async for piece in audio:
         if isinstance(piece, bytes):
@@ -167,7 +163,6 @@ async def without_first(
 async def with_observers(
     audio: AsyncIterator[bytes | EndUtterance], *observers: Callable[[bytes], None]
 ) -> AsyncGenerator[bytes | EndUtterance]:
-    """Yield audio, after each observer has been called with it."""
     async for piece in audio:
         if isinstance(piece, bytes):
             for observe in observers:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from specwhisper.types import SAMPLE_RATE
+from google.protobuf.duration_pb2 import Duration
+
+from specwhisper.errors import InvalidRequest
+from specwhisper.languages import language_name
+from specwhisper.live import LivePosition
+from specwhisper.transcription.live.transcript import LiveTranscript
+from specwhisper.transcription.resume_point import ResumePoint
+from specwhisper.transcription.transcriber import TargetDescription
+from specwhisper.transcription.transcript import TranscriptBuilder
+from specwhisper.types import NS_PER_S, SAMPLE_RATE, Segment, VoiceEvent, VoiceMark
+from specwhisper.wire import codec
 from specwhisper.wire.codec import statistics_to_proto
+from specwhisper.wire.stability import SETTLED, STABLE, TENTATIVE, VERIFIED, is_verified
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_draft_server.replies import (
-    duration,
-    final_result,
-    interim_results,
-    speech_event,
-    spoken_language,
-)
-from specwhisper_draft_server.resume_points import ResumePoints
-from specwhisper_draft_server.sessions.session import Session
-from specwhisper_draft_server.sessions.update import SessionUpdate
+from specwhisper_draft_server.sessions.session import INTERVAL_SAMPLES, Session, SessionUpdate
+
+INTERVAL_TOKENS = 16  # between two of a recording: a stream that continues may decode as many again
+
+Transcript = TranscriptBuilder | LiveTranscript
 
 
 class StreamingResponses:
@@ -73,7 +79,6 @@ class StreamingResponses:
         return responses
 
     def last(self) -> pb.StreamingRecognizeResponse:
-        """Return the response after which the stream ends."""
         response = self._response([])
         response.language.CopyFrom(spoken_language(self._session.builder))
         self._add_model(response)
@@ -85,7 +90,6 @@ class StreamingResponses:
         return pb.StreamingRecognizeResponse(results=results, audio_received=duration(received_s))
 
     def _add_resume_point(self, response: pb.StreamingRecognizeResponse, *, has_finals: bool) -> None:
-        """Add a resume point if one is due."""
         if self._resume_points is not None:
             point = self._resume_points.take(has_finals=has_finals)
             if point is not None:
@@ -93,10 +97,149 @@ class StreamingResponses:
                 self._add_statistics(response)
 
     def _add_model(self, response: pb.StreamingRecognizeResponse) -> None:
-        """Add the models if the client knows others."""
         before, self._model = self._model, self._describe_model()
         if self._model != before:
             response.model.CopyFrom(self._model)
 
     def _add_statistics(self, response: pb.StreamingRecognizeResponse) -> None:
         response.statistics.CopyFrom(statistics_to_proto(self._session.builder.statistics))
+
+
+class ResumePoints:
+    """The resume points of a stream.
+
+    One comes with all final text, in the same response, so that no text is sent twice.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        # At the last resume point: tokens committed, and how far live audio had been silent or final.
+        self._num_tokens = 0
+        self._next_sample: int | None = None
+
+    def take(self, *, has_finals: bool) -> pb.ResumePoint | None:
+        progress = self._progress(has_finals)
+        if progress is None:
+            return None
+        return codec.resume_point_to_proto(progress, self._session.target.weights_digest)
+
+    def _progress(self, has_finals: bool) -> ResumePoint | LivePosition | None:
+        if (position := self._session.position) is not None:
+            before, now = self._next_sample, position.next_sample
+            is_due = has_finals or before is None or now // INTERVAL_SAMPLES > before // INTERVAL_SAMPLES
+            if not is_due:
+                return None
+            self._next_sample = now
+            return position
+        num_tokens = self._session.builder.statistics.num_committed
+        if not has_finals and num_tokens - self._num_tokens < INTERVAL_TOKENS:
+            return None
+        if (resume_point := self._session.resume_point()) is not None:
+            self._num_tokens = num_tokens
+        return resume_point
+
+
+def read_resume_point(
+    config: pb.StreamingRecognitionConfig, target: TargetDescription
+) -> ResumePoint | LivePosition | None:
+    """Return where a client's stream continues; ``None`` if at its beginning."""
+    if not config.HasField("resume_point"):
+        return None
+    audio = config.config
+    if audio.sample_rate_hertz != SAMPLE_RATE or audio.audio_channel_count > 1:
+        raise InvalidRequest(
+            f"A stream continues from a resume point in mono at {SAMPLE_RATE} Hz: convert its audio."
+        )
+    progress = codec.resume_point_from_proto(
+        config.resume_point, target.weights_digest, vocabulary_size=len(target.vocabulary)
+    )
+    if isinstance(progress, LivePosition) != audio.decoding.HasField("live"):
+        raise InvalidRequest(
+            "The resume point is of another kind of stream: continue live audio with decoding.live, and a "
+            "recording without."
+        )
+    return progress
+
+
+def final_result(segment: Segment, language: str) -> pb.SpeechRecognitionResult:
+    return pb.SpeechRecognitionResult(
+        alternatives=[
+            pb.SpeechRecognitionAlternative(
+                transcript=segment.text,
+                confidence=segment.confidence,
+                words=[
+                    pb.WordInfo(
+                        start_offset=duration(word.start_s),
+                        end_offset=duration(word.end_s),
+                        word=word.text,
+                        confidence=word.confidence,
+                    )
+                    for word in segment.words
+                ],
+                tokens=segment.tokens,
+                avg_logprob=segment.avg_logprob,
+                compression_ratio=segment.compression_ratio,
+                temperature=segment.temperature,
+                no_speech_prob=segment.no_speech_prob,
+                seek=segment.seek,
+            )
+        ],
+        is_final=True,
+        stability=1.0,
+        start_offset=duration(segment.start_s),
+        end_offset=duration(segment.end_s),
+        language_code=segment.language or language,
+        utterance=segment.utterance,
+        is_utterance_end=segment.is_utterance_end,
+    )
+
+
+def interim_results(transcript: Transcript) -> list[pb.SpeechRecognitionResult]:
+    """Return the results of text that is not final, the most stable one first."""
+    start, end = map(duration, transcript.span_s)
+    settled = transcript.settled_text
+    texts = (
+        (settled, SETTLED),
+        (transcript.verified_text.removeprefix(settled), VERIFIED),
+        (transcript.stable_text, STABLE),
+        (transcript.tentative_text, TENTATIVE),
+    )
+    return [
+        pb.SpeechRecognitionResult(
+            alternatives=[pb.SpeechRecognitionAlternative(transcript=text)],
+            stability=stability,
+            start_offset=start,
+            end_offset=end,
+            language_code=transcript.language,
+            is_unverified=transcript.is_unverified and not is_verified(stability),
+        )
+        for text, stability in texts
+        if text
+    ]
+
+
+def spoken_language(transcript: Transcript) -> pb.SpokenLanguage:
+    return pb.SpokenLanguage(
+        code=transcript.language,
+        name=language_name(transcript.language),
+        probabilities=transcript.language_probs,
+    )
+
+
+def speech_event(
+    mark: VoiceMark, interim: Iterable[pb.SpeechRecognitionResult]
+) -> pb.StreamingRecognizeResponse:
+    """Return the response that reports the begin or end of an utterance.
+
+    It has all open text, ``interim``.
+    """
+    begins = mark.event is VoiceEvent.BEGIN
+    return pb.StreamingRecognizeResponse(
+        results=interim,
+        speech_event=pb.SPEECH_EVENT_BEGIN if begins else pb.SPEECH_EVENT_END,
+        speech_event_offset=duration(mark.sample / SAMPLE_RATE),
+    )
+
+
+def duration(seconds: float) -> Duration:
+    return Duration(seconds=round(seconds * NS_PER_S) // NS_PER_S, nanos=round(seconds * NS_PER_S) % NS_PER_S)

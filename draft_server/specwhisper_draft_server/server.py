@@ -88,7 +88,6 @@ async def running_service(
 
 
 def _link(config: DraftConfig, metrics: DraftMetrics) -> TargetLink:
-    """Return the link to the targets, not connected yet."""
     return TargetLink(
         *config.targets,
         credentials=config.target_credentials,
@@ -98,7 +97,6 @@ def _link(config: DraftConfig, metrics: DraftMetrics) -> TargetLink:
 
 
 def services_of(service: TranscriptionService, config: DraftConfig) -> Mapping[str, AddServicer]:
-    """Return the gRPC services that one servicer offers, by name."""
     services = {SERVICE_NAME: partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, service)}
     for entry in offers("draft_services").values():
         services |= entry.load()(service, config)
@@ -107,7 +105,6 @@ def services_of(service: TranscriptionService, config: DraftConfig) -> Mapping[s
 
 @asynccontextmanager
 async def loaded_service(config: DraftConfig) -> AsyncIterator[TranscriptionService]:
-    """Load the draft model, if the mode needs one, and run the service."""
     configure_tracing("specwhisper-draft-server")
     has_draft = config.mode is not Mode.TARGET_ONLY
     load_draft = config.other_draft() if has_draft else None
@@ -127,7 +124,6 @@ async def loaded_service(config: DraftConfig) -> AsyncIterator[TranscriptionServ
 
 
 async def run(config: DraftConfig) -> None:
-    """Serve until a signal stops the process."""
     async with loaded_service(config) as service:
         await serve(
             services_of(service, config),

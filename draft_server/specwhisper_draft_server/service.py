@@ -16,6 +16,7 @@ from specwhisper.audio.scan import MEL_BINS
 from specwhisper.audio.source import AudioSource
 from specwhisper.audio.turns import decoding_for
 from specwhisper.errors import (
+    GONE,
     InvalidRequest,
     PairMismatch,
     ServerDraining,
@@ -25,22 +26,22 @@ from specwhisper.errors import (
 )
 from specwhisper.rpc.access import counted_as
 from specwhisper.rpc.calls import admitted_by
+from specwhisper.rpc.failover import Failover
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.transcription.transcriber import Requirements, TargetDescription, Transcriber
+from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription, Transcriber
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION, codec
 from specwhisper.wire.codec import statistics_to_proto
+from specwhisper.wire.status import was_there
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafts.source import DraftSource
 from specwhisper_draft_server.heartbeats import Pings, with_heartbeats
 from specwhisper_draft_server.idle_timeout import WithIdleTimeout
-from specwhisper_draft_server.link.descriptions import Descriptions
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.parity_check import ParityChecker
-from specwhisper_draft_server.replies import duration, final_result, spoken_language
 from specwhisper_draft_server.requests import (
     canonical_stream,
     decode_recording,
@@ -52,8 +53,13 @@ from specwhisper_draft_server.requests import (
     with_observers,
     without_first,
 )
-from specwhisper_draft_server.responses import StreamingResponses
-from specwhisper_draft_server.resume_points import read_resume_point
+from specwhisper_draft_server.responses import (
+    StreamingResponses,
+    duration,
+    final_result,
+    read_resume_point,
+    spoken_language,
+)
 from specwhisper_draft_server.session_metrics import SessionMetrics
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
 
@@ -83,7 +89,6 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     @property
     def num_sessions(self) -> int:
-        """Sessions that are open."""
         return self._limiter.num_sessions
 
     @property
@@ -102,7 +107,6 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         return self._drafting.num_free_slots if self._drafting else None
 
     async def prepare(self) -> None:
-        """Place the draft for a target that answers now, or else with the first session."""
         if self._drafting is None:
             return
         placement = self._drafting.placement
@@ -121,7 +125,6 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         await self._transcriber.check_health()
 
     async def GetModel(self, request: pb.GetModelRequest, context: Any) -> pb.GetModelResponse:
-        """Name the models and their limits."""
         target = await self._descriptions.ask()
         return pb.GetModelResponse(
             model=self._model_info(target, self._config.length(self._config.mode, None)),
@@ -157,11 +160,9 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     @admitted_by(admit)
     async def Recognize(self, request: pb.RecognizeRequest, context: Any) -> pb.RecognizeResponse:
-        """Transcribe a whole recording."""
         return await self.recognize(request.config, request.audio)
 
     async def recognize(self, config: pb.RecognitionConfig, audio: bytes) -> pb.RecognizeResponse:
-        """Transcribe a whole recording, in a call whose session is already counted."""
         request = read_request(config, self._config, self._drafting)
         if request.options.live is not None:
             raise InvalidRequest("A recording that is sent whole is not live: leave decoding.live out.")
@@ -195,7 +196,6 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     async def StreamingRecognize(
         self, requests: AsyncIterator[pb.StreamingRecognizeRequest], context: Any
     ) -> AsyncIterator[pb.StreamingRecognizeResponse]:
-        """Transcribe audio while it arrives."""
         self.check_room()
         timed = WithIdleTimeout(requests, self.idle_timeout_s)
         with timed.error_at_end():
@@ -316,3 +316,54 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         """Return the numbers of mel bins of all models that a session may use."""
         of_draft = self._drafting.num_mel_bins if self._drafting else None
         return {*MEL_BINS, target.num_mel_bins} | ({of_draft} if of_draft else set())
+
+
+class Descriptions:
+    """Asks targets for their descriptions, and keeps the newest one.
+
+    Parameters
+    ----------
+    retry_timeout_s : how long to ask again after a target was lost while it was asked, in seconds.
+    """
+
+    def __init__(self, transcriber: Transcriber, retry_timeout_s: float) -> None:
+        self._transcriber = transcriber
+        self._retry_timeout_s = retry_timeout_s
+        self._last: TargetDescription | None = None
+
+    async def ask(self, requirements: Requirements = ANY) -> TargetDescription:
+        self._last = await self._transcriber.describe(requirements)
+        return self._last
+
+    async def for_session(self, requirements: Requirements) -> TargetDescription:
+        """Return a target on which a session may open.
+
+        After one was lost, targets are asked again for a while.
+        """
+        if (known := self._transcriber.known(requirements)) is not None:
+            return known
+        failover = Failover(self._retry_timeout_s)
+        while True:
+            try:
+                return await self.ask(requirements)
+            except GONE as error:
+                if not was_there(error):
+                    raise
+                await failover.wait(error)
+
+    async def in_outages(
+        self, requirements: Requirements
+    ) -> tuple[TargetDescription, TargetUnavailable | ServerDraining | None]:
+        """Return a target as :meth:`for_session` does, also during an outage.
+
+        Then it is the last one, with the error.
+        """
+        last = self._last
+        if last is None or not requirements.are_met_by(last):
+            return await self.for_session(requirements), None
+        if (known := self._transcriber.known(requirements)) is not None:
+            return known, None
+        try:
+            return await self.ask(requirements), None
+        except GONE as error:
+            return last, error

@@ -11,8 +11,7 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.observe.metrics.tokens import Tally
 from specwhisper.types import NS_PER_S, SAMPLE_RATE, Segment, VoiceEvent
 from specwhisper_draft_server.metrics import LIVE, RECORDING, DraftMetrics
-from specwhisper_draft_server.sessions.session import Session
-from specwhisper_draft_server.sessions.update import SessionUpdate
+from specwhisper_draft_server.sessions.session import Session, SessionUpdate
 
 MAX_ARRIVALS = 4096  # pieces of audio whose arrival time is kept
 
@@ -38,21 +37,18 @@ class SessionMetrics:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Count the session's tokens at the end, too, however it ends."""
         try:
             yield
         finally:
             self._tally.count(self._session.builder.statistics)
 
     def on_audio(self, pcm: bytes) -> None:
-        """Count audio that has arrived."""
         num_samples = len(pcm) // BYTES_PER_SAMPLE
         self._num_samples += num_samples
         self._metrics.audio_s.inc(num_samples / SAMPLE_RATE)
         self._arrivals.append((self._num_samples, perf_counter_ns()))
 
     def on_update(self, update: SessionUpdate) -> None:
-        """Measure an update of the session, before it is reported."""
         self._measure_final_text(update)
         self._measure_first_text(update.segments)
         self._tally.count(self._session.builder.statistics)

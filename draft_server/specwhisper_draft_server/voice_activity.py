@@ -7,9 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 
-from specwhisper.audio.endpointing import Endpointer
+from specwhisper.audio.endpointing import Endpointer, VoiceMarker, loudness
 from specwhisper.audio.silero import SileroVad
-from specwhisper.audio.voice import VoiceMarker, loudness
 from specwhisper.errors import MissingExtra
 from specwhisper.live import EndpointingOptions
 from specwhisper.types import VoiceMark
@@ -70,5 +69,4 @@ async def load_voice_activity() -> None:
 
 @cache
 def _model() -> SileroVad:
-    """Return the model, loaded once."""
     return SileroVad("Live audio on the draft server", "draft", "or ask for no endpointing")

@@ -30,7 +30,6 @@ from specwhisper_draft_server.metrics import DraftMetrics
 
 
 def load_draft(config: DraftConfig) -> Checkpoint:
-    """Load the draft's weights."""
     checkpoint = load_checkpoint(
         config.draft_model, revision=config.revision, dtype=config.dtype, is_draft=True
     )
@@ -42,7 +41,6 @@ def load_draft(config: DraftConfig) -> Checkpoint:
 
 
 def load_target(config: DraftConfig, target_model: str) -> Checkpoint:
-    """Load the weights of a target that runs in this process."""
     checkpoint = load_checkpoint(target_model, revision=config.target_revision, dtype=config.target_dtype)
     redirect_logs(library_for(checkpoint, config.target_device))
     return checkpoint
@@ -51,7 +49,6 @@ def load_target(config: DraftConfig, target_model: str) -> Checkpoint:
 def load_encoders_of(
     config: DraftConfig, draft: Checkpoint | None, target: Checkpoint | None
 ) -> tuple[Encoder | None, Encoder | None]:
-    """Load the encoders of the models that run in this process; they may share one."""
     devices = {"draft_device": config.device, "target_device": config.target_device}
     if draft is not None and target is not None:
         return load_encoders(draft, target, config.max_sessions, **devices)
@@ -104,7 +101,6 @@ def place_and_warm_up(
 def local_transcriber(
     config: DraftConfig, target: Checkpoint, encoder: Encoder | None, metrics: DraftMetrics
 ) -> LocalTranscriber:
-    """Start the engine of a target in this process."""
     limits = Limits(max_sessions=config.max_sessions)
     model = WhisperModel(target, config.max_sessions, device=config.target_device, encoder=encoder)
     target.weights.close()  # the model has its own copy, in its device's layout

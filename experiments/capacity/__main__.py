@@ -7,7 +7,7 @@ from importlib import import_module
 
 import typer
 
-PROGRAMS = ("ladder", "crowd", "steps", "threads", "memory", "sizing", "draft-server")
+PROGRAMS = ("ladder", "crowd", "steps", "memory", "sizing", "draft-server")
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Annotated
 
@@ -25,13 +25,12 @@ from specwhisper.types import AudioChunk, Candidates, Mode, ToTarget
 from specwhisper.wire import PROTOCOL_VERSION, codec
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
-from specwhisper_draft_server.link.grpc_target_stream import PIECE_BYTES, SHARED_PIECE_BYTES
-from specwhisper_draft_server.link.sharing import SharedSession, SharedStream
-from specwhisper_target_server.event_queue import event_of
+from specwhisper_draft_server.link.candidate_channel import CandidateChannel
+from specwhisper_draft_server.link.grpc_target_stream import PIECE_BYTES
 
 OPTIONS = DecodingOptions.greedy(language="en", timestamps=False)
 WARM_UP_S = 1.0
-NUM_SHARED = {"own streams": 0, "one draft server": 1, "four draft servers": 4}  # streams that are shared
+NUM_DRAFT_SERVERS = {"one draft server": 1, "four draft servers": 4}
 MAX_SESSION_US, MAX_MESSAGE_US, MAX_PASS_MS = 15, 40, 1.0  # the bars, the last one of 64 sessions
 
 
@@ -75,12 +74,12 @@ def crowd(
     """Run sessions on a server whose model only sleeps; count processor time.
 
     Each session receives a commit in every forward pass and answers it with a block of candidates. The server
-    has a core, clients and drafts another. The sessions of a draft server share a stream, but for its first.
+    has a core, clients and drafts another. The sessions of a draft server share a call for candidates.
     """
     levels, passes = parse_levels(sessions), [float(word) for word in pass_ms.split(",")]
     if given.quick:
         levels, passes, period, rounds = (8, 64), [1.0], 2.0, 2
-    arms = [(where, n, ms) for where in NUM_SHARED for n in levels for ms in passes]
+    arms = [(where, n, ms) for where in NUM_DRAFT_SERVERS for n in levels for ms in passes]
     random = np.random.default_rng(given.seed)
     runs: list[Figures] = []
     for _ in track(range(rounds), console=given.console, transient=True):
@@ -115,12 +114,11 @@ def crowd(
 
 
 async def measure(where: str, num_sessions: int, pass_ms: float, period_s: float) -> Figures:
-    """Run a server on a core of its own, and clients on another."""
     target_core, clients_core = first_two_cores()
     server = ForkedServer(serve_recited, RecitedSettings(num_sessions, pass_ms, target_core))
     try:
         with on_cores([clients_core]):
-            clients = Reciters(await server.ready(), num_sessions, NUM_SHARED[where])
+            clients = Reciters(await server.ready(), num_sessions, NUM_DRAFT_SERVERS[where])
             await clients.begin()
             await clients.run(WARM_UP_S)
             await server.probe("restart")
@@ -149,61 +147,44 @@ async def measure(where: str, num_sessions: int, pass_ms: float, period_s: float
 class Reciters:
     """Sessions on one server, as many as it has slots, without a draft server around them.
 
-    Parameters
-    ----------
-    num_shared : draft servers, whose sessions share a stream each, but for its first; 0: none shares.
-
     Attributes
     ----------
     num_messages : sent and received so far.
     """
 
-    def __init__(self, address: str, num_sessions: int, num_shared: int) -> None:
+    def __init__(self, address: str, num_sessions: int, num_draft_servers: int) -> None:
         self.num_messages = 0
         self._num_sessions = num_sessions
         self._channel = grpc.aio.insecure_channel(address, [("grpc.enable_http_proxy", 0)])
         self._stub = verification_pb2_grpc.VerificationStub(self._channel)
-        self._shared = [SharedStream(address, self._stub) for _ in range(num_shared)]
+        self._calls = [CandidateChannel(address, self._stub) for _ in range(num_draft_servers)]
         self._tasks: list[asyncio.Task[None]] = []
 
     async def begin(self) -> None:
-        """Open all sessions."""
-        for stream in self._shared:
-            await stream.wait_begun()
-        self._tasks = [asyncio.create_task(self._run(number)) for number in range(self._num_sessions)]
+        self._tasks = [asyncio.create_task(self._recite(number)) for number in range(self._num_sessions)]
 
     async def run(self, duration_s: float) -> None:
-        """Wait; raise the error of a session that has ended."""
         done, _ = await asyncio.wait(self._tasks, timeout=duration_s, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
 
     async def close(self) -> None:
-        """End the sessions."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for stream in self._shared:
-            stream.close()
         await self._channel.close()
 
-    async def _run(self, number: int) -> None:
-        with ExitStack() as joined:
-            shared = None
-            if number >= len(self._shared) > 0:
-                shared = joined.enter_context(self._shared[number % len(self._shared)].joined())
-            await self._recite(number, shared)
-
-    async def _recite(self, number: int, shared: SharedSession | None) -> None:
-        piece_bytes = PIECE_BYTES if shared is None else SHARED_PIECE_BYTES
-        draft, outbox = RecitedDraft(number, piece_bytes // 2), asyncio.Queue[pb.VerifyRequest]()
+    async def _recite(self, number: int) -> None:
+        draft, outbox = RecitedDraft(number, PIECE_BYTES // 2), asyncio.Queue[pb.VerifyRequest]()
+        call, reciter = self._calls[number % len(self._calls)], _Reciter()
+        reciter.number = call.join(reciter)
         hello = pb.Hello(
             protocol_version=PROTOCOL_VERSION,
             vocabulary_digest=RECITED.digest,
             mode=codec.mode_to_proto(Mode.FULL),
             decoding=codec.decoding_options_to_proto(OPTIONS),
-            shared_key=shared.key if shared is not None else "",
-            shared_number=shared.number if shared is not None else 0,
+            share_key=call.key,
+            share_number=reciter.number,
         )
         outbox.put_nowait(pb.VerifyRequest(hello=hello))
 
@@ -215,24 +196,45 @@ class Reciters:
 
         def send(messages: list[ToTarget]) -> None:
             for message in messages:
-                if isinstance(message, Candidates) and shared is not None:
-                    shared.propose(message)
+                if isinstance(message, Candidates):
+                    call.propose(reciter.number, message)
                     self.num_messages += 1
-                else:
-                    outbox.put_nowait(_request(message))
+                elif isinstance(message, AudioChunk):
+                    outbox.put_nowait(pb.VerifyRequest(audio=codec.audio_chunk_to_proto(message)))
 
-        send(draft.begin())
         own = aiter(self._stub.Verify(requests()))
-        async for response in own if shared is None else shared.read(own):
-            self.num_messages += 1
-            if (event := event_of(response)) is not None:
-                send(draft.answer(event))
+        await anext(own)  # the welcome
+        reading = asyncio.create_task(_read_all(own))
+        try:
+            send(draft.begin())
+            while True:
+                event = await reciter.received.get()
+                self.num_messages += 1
+                if isinstance(event, Exception):
+                    raise event
+                match event.WhichOneof("message"):
+                    case "window_opened":
+                        send(draft.answer(codec.window_opened_from_proto(event.window_opened)))
+                    case "commit":
+                        send(draft.answer(codec.commit_from_proto(event.commit)))
+                    case _:
+                        return
+        finally:
+            reading.cancel()
+            call.leave(reciter.number)
 
 
-def _request(message: ToTarget) -> pb.VerifyRequest:
-    request = pb.VerifyRequest()
-    if isinstance(message, Candidates):
-        request.candidates.CopyFrom(codec.candidates_to_proto(message))
-    elif isinstance(message, AudioChunk):
-        request.audio.CopyFrom(codec.audio_chunk_to_proto(message))
-    return request
+class _Reciter:
+    """A session of a call for candidates."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.received: asyncio.Queue[pb.SharedEvent | Exception] = asyncio.Queue()
+
+    def receive(self, event: pb.SharedEvent | Exception) -> None:
+        self.received.put_nowait(event)
+
+
+async def _read_all(responses: AsyncIterator[pb.VerifyResponse]) -> None:
+    async for _ in responses:
+        pass

@@ -10,11 +10,9 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 from tempfile import NamedTemporaryFile
-from typing import Annotated
 
 import numpy as np
 import soundfile
-import typer
 from rich.table import Table
 
 from experiments.common.audio.samples import Sample, load_samples
@@ -49,13 +47,12 @@ class Footprint:
 def draft_server(
     given: Program,
     audio: Audio = None,
-    starts: Annotated[int, typer.Option(min=1, help="How often each server is started.")] = 5,
 ) -> None:
     """Measure a draft server on one core that holds eight sessions, after it has drafted for one.
 
     It runs the demo's draft, then a model of tiny's shape with random weights in int8.
     """
-    sample, starts = load_samples(audio)[0], given.choose(2, starts)
+    sample, starts = load_samples(audio)[0], given.choose(2, 5)
     folder = str(save_checkpoint(replace(PUBLISHED["tiny"], seed=given.seed), given.folder / "tiny"))
     tiny = ("--draft-model", folder, "--dtype", "int8", "--cut-windows")
     footprints = [
@@ -77,7 +74,6 @@ def draft_server(
 def measure(
     name: str, target: str, arguments: Sequence[str], sample: Sample, max_tokens: int | None, starts: int
 ) -> Footprint:
-    """Measure a draft server that has drafted for one session, then start it several times."""
     cores = available_cores()
     with ExitStack() as stack:
         server = stack.enter_context(running_process(TARGET, "--model", target, cores=cores[:1]))

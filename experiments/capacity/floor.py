@@ -14,10 +14,10 @@ from transformers import WhisperConfig
 from specwhisper.model.onnx.graph import Graph
 from specwhisper.model.threads import num_threads
 
-BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}  # of a weight
+BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}  # size of a weight
 KEPT = {"float32": "float32", "bfloat16": "bfloat16", "int8": "float32"}  # type of what lies in slots
 PROBE_BYTES = 320 * 2**20  # more than caches hold
-PROBE_ROWS, PROBE_SIZE = 1500, 2048  # of a product
+PROBE_ROWS, PROBE_SIZE = 1500, 2048  # sizes of a matrix product
 ONNX_PRODUCTS = {  # operator, types of activations, weights and sums
     "float32": ("MatMul", np.float32, np.float32, np.float32),
     "int8": ("MatMulInteger", np.uint8, np.int8, np.int32),
@@ -49,7 +49,7 @@ def pass_work(config: WhisperConfig, dtype: str, *, rows: int, width: int, held:
 
     Parameters
     ----------
-    dtype : of the weights; what lies in the slots has the weights' type, or float32 with int8.
+    dtype : type of the weights. Slots have the same type, or float32 with int8.
     rows, width, held : slots, tokens that each appends, tokens that each holds already.
     """
     size, layers, tokens = config.d_model, config.decoder_layers, rows * width

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.capacity.clients import Counts, Load, Spoken, run_clients
+from experiments.capacity.laws import predicted
 from experiments.capacity.target import TargetSettings, Usage, pass_times_s, serve_target
 from experiments.common.audio.samples import Sample, load_samples
 from experiments.common.bench.program import Audio, Draft, Program, Rounds, Target, parse_levels, program
@@ -29,18 +30,15 @@ from experiments.common.servers.forked import ForkedServer
 from experiments.common.servers.processes import first_two_cores, on_cores
 from specwhisper.model.threads import limit_threads
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.comparison import Ratio
 from specwhisper.types import Mode
+from specwhisper_client.cli.tuning.advice import Ratio
 
 LEVELS, QUICK_LEVELS = "1,2,4,8,16,32,64", "4"
 MODES, QUICK_MODES = (Mode.TARGET_ONLY, Mode.FULL, Mode.SYNC), (Mode.TARGET_ONLY, Mode.FULL)
 OPTIONS = DecodingOptions.greedy(language="en")
 LEAD_S = 1.0  # from the command to the first client: the clients before are gone
 JUDGED_SESSIONS = 8
-OF_PREDICTED, OF_ALLOWED = 0.92, 0.9  # the bars
-PassTimes = Mapping[
-    tuple[int, int], float
-]  # seconds of a forward pass, by its sessions and the tokens of each
+OF_PREDICTED = 0.85  # the bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +58,6 @@ class Outcome:
     @property
     def tokens_per_s(self) -> float:
         return self.tokens_per(self.period_s)
-
-    @property
-    def num_yielded(self) -> float:
-        """Tokens of one session per forward pass with candidates: accepted ones and the correction."""
-        return 1 + self.counts.num_accepted / max(1, self.counts.num_verifying)
 
     @property
     def width(self) -> float:
@@ -88,33 +81,18 @@ class Gain:
 
     Attributes
     ----------
-    num_yielded, width : tokens of a session from a forward pass with candidates, and candidates in it.
+    width : candidates of a session in a forward pass that has some.
     batch_sizes : sessions in a forward pass of target-only and of the mode.
     decoding : tokens per processor second of the target without its encoder, relative to target-only.
-    predicted : the same by the law, with target-only's batch size.
-    encode_share : share of the encoder in target-only's processor time.
-    allowed : overall gain that ``decoding`` and ``encode_share`` allow.
     whole : tokens per second of wall time, relative to target-only.
     """
 
     arm: str
     num_sessions: int
-    num_yielded: float
     width: float
     batch_sizes: tuple[float, float]
     decoding: Ratio
-    predicted: float
-    encode_share: float
-    allowed: float
     whole: Ratio
-
-    def __str__(self) -> str:
-        return (
-            f"{self.arm}, {self.num_sessions} sessions: a forward pass with {self.width:.1f} candidates "
-            f"yields {self.num_yielded:.2f} tokens, which predicts {self.predicted:.2f}; decoding gained "
-            f"{self.decoding}. The encoder takes {self.encode_share:.0%} of target-only, which allows "
-            f"{self.allowed:.2f}; the whole service gained {self.whole}."
-        )
 
 
 @program
@@ -159,19 +137,17 @@ def ladder(
         servers = [TargetSettings(trace, decoding_only, number, target_core) for number in levels]
         recordings = spoken(trace, samples)
         taken = asyncio.run(measure(servers, modes, trace, recordings, rounds, period, given))
-    times: PassTimes = {}
+    times: dict[tuple[int, int], float] = {}
     memory, gains = [memory_line(taken)], list[Gain]()
     if sizes := sizes_needed(taken):
         with on_cores([target_core]):
             times, slot_bytes = pass_times_s(trace, samples[0], sizes)
         memory.append(f"Memory of a slot, by its tensors: {slot_bytes / 1e6:.1f} MB")
-        gains = [gain_of(taken, *key, times, seed=given.seed) for key in split_of(taken)]
+        gains = [gain_of(taken, *key, seed=given.seed) for key in split_of(taken)]
     what = f"{target}{', decoding only' if decoding_only else ''}"
     print_table(taken, f"{what}, one core for the target", given.console)
-    for line in [*filter(None, memory), *map(str, gains)]:
-        given.print(line)
     every = [outcome for outcomes in taken.values() for outcome in outcomes]
-    figures = {
+    figures: dict[str, Any] = {
         "cores": {"target": target_core, "clients": clients_core},
         "samples": {sample.name: sample.duration_s for sample in samples},
         "memory": memory,
@@ -179,9 +155,17 @@ def ladder(
         "gains": [asdict(gain) for gain in gains],
         "outcomes": [outcome.facts for outcome in every],
     }
+    laws = [predicted(figures, gain) for gain in figures["gains"]]
+    for line in filter(None, memory):
+        given.print(line)
+    for gain, law in zip(gains, laws, strict=True):
+        given.print(
+            f"{gain.arm}, {gain.num_sessions} sessions: decoding gained {gain.decoding}, {law:.2f} by the "
+            f"law; the whole service gained {gain.whole}."
+        )
     wrong = sorted({line for each in every for line in (*each.counts.differences, *each.counts.failures)})
     models = {"target": what, "draft": "free", "text of": [target, draft]}
-    given.end(models, figures, find_bars(gains), wrong)
+    given.end(models, figures, find_bars(gains, laws), wrong)
 
 
 def sizes_around(batch_size: float, width: float) -> list[tuple[int, int]]:
@@ -190,37 +174,7 @@ def sizes_around(batch_size: float, width: float) -> list[tuple[int, int]]:
     return sorted(set(product(*wholes)))
 
 
-def pass_s(times: PassTimes, batch_size: float, width: float) -> float:
-    """Interpolate the time of a forward pass between the sizes around it."""
-    return sum(
-        _weight(batch_size, batch) * _weight(width, tokens) * times[batch, tokens]
-        for batch, tokens in sizes_around(batch_size, width)
-    )
-
-
-def _weight(value: float, whole: int) -> float:
-    return max(0.0, 1 - abs(max(1.0, value) - whole))
-
-
-def predicted_gain(times: PassTimes, batch_size: float, num_yielded: float, width: float) -> float:
-    """Return ``E t(B, 1) / t(B, 1 + gamma)``: the gain of candidates in tokens per time.
-
-    Parameters
-    ----------
-    batch_size : sessions in a forward pass.
-    num_yielded : tokens of a session from a forward pass with candidates.
-    width : candidates of a session in such a pass.
-    """
-    return num_yielded * pass_s(times, batch_size, 1) / pass_s(times, batch_size, 1 + width)
-
-
-def amdahl(gain: float, fixed_share: float) -> float:
-    """Return the overall gain from a gain on all but a share of the work."""
-    return 1 / ((1 - fixed_share) / gain + fixed_share)
-
-
 def spoken(trace: Trace, samples: Sequence[Sample]) -> list[Spoken]:
-    """Return the recordings with the text that the target alone writes."""
     windows: dict[str, list[tuple[int, ...]]] = {sample.name: [] for sample in samples}
     for decoding in sorted(trace.decodings, key=lambda decoding: decoding.start_frame):
         windows[decoding.recording].append(decoding.tokens)
@@ -280,7 +234,6 @@ async def measure(
 
 
 def split_of(rounds: Outcomes) -> list[tuple[Mode, int]]:
-    """Return the measured modes with drafts, where target-only was measured too."""
     return [(mode, n) for mode, n in rounds if mode.drafts and (Mode.TARGET_ONLY, n) in rounds]
 
 
@@ -296,51 +249,39 @@ def sizes_needed(rounds: Outcomes) -> list[tuple[int, int]]:
     return sorted(sizes)
 
 
-def gain_of(rounds: Outcomes, mode: Mode, num_sessions: int, times: PassTimes, *, seed: int) -> Gain:
-    """Compare a mode with target-only, round by round."""
+def gain_of(rounds: Outcomes, mode: Mode, num_sessions: int, *, seed: int) -> Gain:
     split, alone = rounds[mode, num_sessions], rounds[Mode.TARGET_ONLY, num_sessions]
 
     def ratio(value: Callable[[Outcome], float]) -> Ratio:
         return ratio_of_medians([value(one) for one in split], [value(one) for one in alone], seed=seed)
 
     alone_size, split_size = (_median(each, lambda one: one.usage.batch_size) for each in (alone, split))
-    num_yielded = _median(split, lambda one: one.num_yielded)
-    width = _median(split, lambda one: one.width)
-    decoding = ratio(lambda one: one.tokens_per(one.usage.decode_s))
-    encode_share = _median(alone, lambda one: one.usage.encode_share)
     return Gain(
         mode.value,
         num_sessions,
-        num_yielded=num_yielded,
-        width=width,
+        width=_median(split, lambda one: one.width),
         batch_sizes=(alone_size, split_size),
-        decoding=decoding,
-        predicted=predicted_gain(times, alone_size, num_yielded, width),
-        encode_share=encode_share,
-        allowed=amdahl(decoding.value, encode_share),
+        decoding=ratio(lambda one: one.tokens_per(one.usage.decode_s)),
         whole=ratio(lambda one: one.tokens_per_s),
     )
 
 
-def find_bars(gains: Sequence[Gain]) -> list[Bar]:
+def find_bars(gains: Sequence[Gain], laws: Sequence[float]) -> list[Bar]:
     """Hold the gains nearest to eight sessions, by the lower ends of their intervals, against the law."""
-    numbers = {gain.num_sessions for gain in gains}
-    judged = min(numbers, key=lambda number: abs(number - JUDGED_SESSIONS), default=0)
-    bars = []
-    for gain in gains:
-        if gain.num_sessions != judged:
-            continue
-        for what, expected, measured, share in (
-            ("decoding, predicted gain over the measured", gain.predicted, gain.decoding, OF_PREDICTED),
-            ("whole service, allowed gain over the measured", gain.allowed, gain.whole, OF_ALLOWED),
-        ):
-            name, shown = f"{gain.arm}, {judged} sessions: {what}", f"{expected:.2f} over {measured}"
-            bars.append(Bar(name, expected / measured.low, round(1 / share, 3), shown))
-    return bars
+    nearest = min((abs(gain.num_sessions - JUDGED_SESSIONS) for gain in gains), default=0)
+    return [
+        Bar(
+            f"{gain.arm}, {gain.num_sessions} sessions: decoding, predicted gain over the measured",
+            law / gain.decoding.low,
+            round(1 / OF_PREDICTED, 3),
+            f"{law:.2f} over {gain.decoding}",
+        )
+        for gain, law in zip(gains, laws, strict=True)
+        if abs(gain.num_sessions - JUDGED_SESSIONS) == nearest
+    ]
 
 
 def memory_line(rounds: Outcomes) -> str:
-    """Describe the memory of one more session: the slope over all levels."""
     points = [(one.num_sessions, one.resident_mb) for outcomes in rounds.values() for one in outcomes]
     numbers, resident_mb = zip(*points, strict=True)
     if len(set(numbers)) < 2:
@@ -349,7 +290,6 @@ def memory_line(rounds: Outcomes) -> str:
 
 
 def print_table(rounds: Outcomes, title: str, console: Console) -> None:
-    """Print the throughput, and where the time goes in the middle round."""
     columns = ("sessions", "tokens/s (quartiles)", "/ target-only", "tokens/pass", "sessions/forward")
     table = Table("mode", *columns, "target", "encoder", "clients", "MB", title=title)
     for (mode, number), outcomes in rounds.items():

@@ -44,7 +44,6 @@ class Process:
 
     @property
     def settled_mb(self) -> list[float]:
-        """Readings after the first minute of audio."""
         pairs = zip(self.at_s, self.resident_mb, strict=True)
         return [each_mb for at_s, each_mb in pairs if at_s >= SETTLED_S]
 
@@ -127,7 +126,6 @@ def memory(
 
 
 def write_long(path: Path, samples: Sequence[Sample], length_s: float, seed: int) -> float:
-    """Write samples in random order, a second of silence between them; give how long it has become."""
     random = np.random.default_rng(seed)
     pause = np.zeros(SAMPLE_RATE, np.int16)
     num_samples = 0
@@ -141,7 +139,6 @@ def write_long(path: Path, samples: Sequence[Sample], length_s: float, seed: int
 
 
 async def through_servers(address: str, path: Path, mode: Mode, note: Callable[[float], None]) -> list[int]:
-    """Transcribe the file as a client does, note each final segment's end, and give every token."""
     async with TranscriptionClient(address) as client:
         transcription = client.stream_file(path, DecodingOptions.greedy(language="en"), mode=mode)
         async for update in transcription:
@@ -151,7 +148,6 @@ async def through_servers(address: str, path: Path, mode: Mode, note: Callable[[
 
 
 def in_one_process(target: str, draft: str, path: Path, note: Callable[[float], None]) -> list[int]:
-    """Transcribe the file with the Python API."""
     pair = SpeculativeWhisper(draft, target, device="cpu", batch_size=1)
     last_s = 0.0
 

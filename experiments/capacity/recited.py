@@ -38,7 +38,7 @@ RECITED = Vocabulary(
 )
 NUM_TOKENS = 400  # length of a window's text
 TEXT = (*Random(0).choices(range(NUM_WORDS), k=NUM_TOKENS), END)
-ERRORS_PERCENT = 8  # of the draft's tokens
+ERRORS_PERCENT = 8  # wrong tokens of the draft
 AHEAD = 12  # tokens by which the draft is ahead of what is committed
 MAX_NUM_BATCHED_TOKENS = 4096  # every session takes part in every forward pass
 PROBES = ("num_passes", "num_rows", "num_tokens", "python_ns", "p95_python_ns", "process_ns", "engine_ns")
@@ -108,7 +108,7 @@ class RecitedDraft:
 
     Parameters
     ----------
-    number : of the session, on which the places of its errors depend.
+    number : the session's; the places of the draft's errors depend on it.
     piece_samples : audio in a message.
     """
 

@@ -53,7 +53,6 @@ def sizing(
 
 
 def num_weights(shape: Shape) -> int:
-    """Count the numbers of a multilingual checkpoint."""
     width, hidden = shape.d_model, shape.d_model * shape.ffn_factor
     norm = 2 * width
     attention = 4 * width**2 + 3 * width  # keys have no bias

@@ -26,15 +26,15 @@ from experiments.common.models.published import PUBLISHED
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.backends import open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.onnx.rounding import sums_bytes_exactly
-from specwhisper.model.threads import limit_threads, num_threads
+from specwhisper.model.onnx.layers import sums_bytes_exactly
+from specwhisper.model.threads import num_threads
 
 HELD = 60  # tokens in each slot: the middle of a window of speech
 ALONE = ((1, 1), (1, 5), (1, 17))
 TOGETHER = ((8, 1), (8, 5))
 PRECISIONS = ("float32", "bfloat16", *(("int8",) if sums_bytes_exactly() else ()))
 THEIRS = "transformers"
-STEPS = 8  # in a row: a server steps one model again and again
+STEPS = 8  # steps in a row: a server steps one model again and again
 
 
 class Subject(Protocol):
@@ -110,7 +110,6 @@ def steps(
         typer.Option(help=f"Of {', '.join(PUBLISHED)}; repeat for more. [default: tiny, small]"),
     ] = None,
     rounds: Rounds = 7,
-    threads: Annotated[int | None, typer.Option(min=1, help="Of every pass. [default: all cores]")] = None,
 ) -> None:
     """Time passes of decoders with random weights of true shape, in turns, in every precision.
 
@@ -120,8 +119,6 @@ def steps(
     """
     if unknown := set(shape or ()) - set(PUBLISHED):
         raise InvalidRequest(f"There is no shape '{min(unknown)}': choose from {', '.join(PUBLISHED)}.")
-    if threads is not None:
-        limit_threads(threads)
     rounds, machine = given.choose(3, rounds), measure_machine()
     given.print(
         f"{num_threads()} threads read {machine.bytes_per_s / 1e9:.1f} GB/s and do "
@@ -136,7 +133,6 @@ def steps(
 
 
 def measure_shape(name: str, machine: Machine, rounds: int, seed: int, console: Console) -> list[Row]:
-    """Time every precision and size of one shape, in a new order each round."""
     model, checkpoint = build_checkpoint(replace(PUBLISHED[name], encoder_layers=1, seed=seed), name)
     subjects: dict[str, Subject] = {THEIRS: Transformers(model, held=HELD)}
     subjects |= {dtype: Ours(replace(checkpoint, dtype=dtype), slots=8, held=HELD) for dtype in PRECISIONS}
@@ -163,7 +159,6 @@ def measure_shape(name: str, machine: Machine, rounds: int, seed: int, console: 
 
 
 def find_bars(table: list[Row], seed: int) -> list[Bar]:
-    """Hold the figures against what the engine is to reach."""
     by_key = {(row.shape, row.name, row.rows, row.width): row for row in table}
     bars = []
     for shape, width, bound in (("tiny", 1, 0.4), ("small", 5, 0.5)):
@@ -181,7 +176,6 @@ def find_bars(table: list[Row], seed: int) -> list[Bar]:
 
 
 def print_table(table: list[Row], seed: int, console: Console) -> None:
-    """Print every row beside its floor and, where it has one, its counterpart in transformers."""
     theirs = {(row.shape, row.rows, row.width): row for row in table if row.name == THEIRS}
     shown = Table(
         "shape", "decoder", "sessions x tokens", "ms (quartiles)", "floor, ms", "times", "/ transformers"

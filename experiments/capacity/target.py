@@ -51,7 +51,6 @@ class Usage:
 
     @property
     def batch_size(self) -> float:
-        """Mean number of sessions in a forward pass."""
         return self.num_rows / max(1, self.num_forwards)
 
     @property
@@ -61,7 +60,6 @@ class Usage:
 
     @property
     def encode_share(self) -> float:
-        """Share of the encoder in the processor time."""
         return self.encode_ns / max(1, self.cpu_ns)
 
 
@@ -125,7 +123,7 @@ async def serve_target(settings: TargetSettings, probes: Probes) -> None:
     checkpoint.weights.close()
     model: Model = metered
     if settings.decodes_only:
-        model = ReplayTarget(trace, checkpoint.vocabulary, metered, tokenizer=checkpoint.tokenizer)
+        model = ReplayTarget(trace, checkpoint.vocabulary, metered)
     probes |= {name: partial(metered.totals.__getitem__, name) for name in Usage.__slots__}
     probes["cpu_ns"] = time.process_time_ns
     probes["resident_bytes"] = lambda: round(resident_mb(os.getpid()) * 1e6)
@@ -134,7 +132,6 @@ async def serve_target(settings: TargetSettings, probes: Probes) -> None:
 
 
 def mean_held(trace: Trace) -> int:
-    """Return the tokens in a slot at a forward pass, prompt included, on average."""
     return round(mean(len(each.prompt) + len(each.tokens) / 2 for each in trace.decodings))
 
 

@@ -17,10 +17,8 @@ from specwhisper.engine.process import prepare_process
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.choosing import Row, Scores
-from specwhisper.model.model import Model
 from specwhisper.rpc.serving import serve
 from specwhisper.testing.loading import VARIABLE, load_failpoints
-from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Limits
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_draft_server import voice_activity as voice
@@ -47,8 +45,6 @@ def scripted_checkpoint(name: str = "scripted", **changes: Any) -> Checkpoint:
 
 
 class PacedModel(SpeechOrNoiseModel):
-    """A scripted model whose forward pass takes a fixed time."""
-
     def __init__(self, num_slots: int, *, pass_ms: float, seed: int = 0, error_rate: float = 0.0) -> None:
         super().__init__(num_slots, vocabulary=SPOKEN_MULTILINGUAL, seed=seed, error_rate=error_rate)
         self._pass_s = pass_ms / 1_000
@@ -85,7 +81,6 @@ class DraftSettings:
     Attributes
     ----------
     chooses_emptiest : whether sessions start at the target with the most free slots, not at a random one.
-    place_s : time to place the draft model.
     """
 
     target: str
@@ -94,12 +89,10 @@ class DraftSettings:
     pass_ms: float = 0.0
     drain_timeout_s: float = 30.0
     resume_timeout_s: float = 60.0
-    draft_timeout_s: float = 15.0
     idle_timeout_s: float = 60.0
     max_audio_s: float = 4 * 3600.0
     failpoints: str = ""
     chooses_emptiest: bool = False
-    place_s: float = 0.0
 
 
 async def serve_target(settings: TargetSettings, probes: Probes, model: PacedModel | None = None) -> None:
@@ -132,7 +125,6 @@ async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel
         target=settings.target,
         max_sessions=settings.max_sessions,
         resume_timeout_s=settings.resume_timeout_s,
-        draft_timeout_s=settings.draft_timeout_s,
         max_audio_s=settings.max_audio_s,
         port=settings.port,
         drain_timeout_s=settings.drain_timeout_s,
@@ -142,16 +134,9 @@ async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel
     prepare_process(config.device, 1, None)
     checkpoint = scripted_checkpoint("scripted-draft", vocabulary=SPOKEN_MULTILINGUAL)
     placed = model or PacedModel(config.max_sessions, pass_ms=settings.pass_ms, error_rate=ERROR_RATE)
-
-    def place(_: TargetDescription) -> Model:
-        time.sleep(settings.place_s)
-        return placed
-
-    async with running_draft(config, checkpoint, place) as service:
+    async with running_draft(config, checkpoint, lambda _: placed) as service:
         probes["sessions"] = lambda: service.num_sessions
         probes["hanging"] = lambda: failpoints.num_hanging if failpoints is not None else 0
-        metrics = service.metrics.collected
-        probes["engine_hangs"] = lambda: int(metrics.get_sample_value("specwhisper_draft_engine_hangs") or 0)
         probes["taken_slots"] = lambda: _num_taken(service.num_free_draft_slots, config.max_sessions)
         await serve(services_of(service, config), config, check_health=service.check_health)
 

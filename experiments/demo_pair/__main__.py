@@ -28,10 +28,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sentences", type=int, default=40_000)
     parser.add_argument("--minutes", type=float, default=80.0, help="training time of the target")
-    parser.add_argument("--peak", type=float, default=3e-3, help="the target's highest learning rate")
-    parser.add_argument(
-        "--hold", type=float, default=0.0, help="share of the target's training before that rate falls"
-    )
     parser.add_argument(
         "--draft-minutes", type=float, default=16.0, help="training time of both drafts together"
     )
@@ -58,8 +54,7 @@ def run(stage: str, args: argparse.Namespace) -> None:
         case "data":
             make_data(args)
         case "target":
-            target = (work, args.minutes, args.seed, args.peak, args.hold)
-            processes.run(args.processes, store, train_target, *target)
+            processes.run(args.processes, store, train_target, work, args.minutes, args.seed)
         case "drafts":
             processes.run(args.processes, store, train_drafts, work, args.draft_minutes, args.seed)
         case "export":

@@ -9,7 +9,6 @@ RATE = 16_000
 
 
 def change_speed(audio: np.ndarray, factor: float) -> np.ndarray:
-    """Play a clip faster or slower, pitch included."""
     length = int(len(audio) / factor)
     return np.interp(np.arange(length) * factor, np.arange(len(audio)), audio).astype(np.float32)
 

@@ -27,7 +27,7 @@ SECONDS_PER_BATCH = 112.0
 TIMESTAMPS_SHARE = 0.7
 PROMPT_SHARE = 0.15
 LATE_SHARE = 0.3
-SHORT_SHARE = 0.2  # of the windows of 30 s
+SHORT_SHARE = 0.2  # share of windows of 30 s whose speech is short
 POSITION_SECONDS = 0.02
 
 

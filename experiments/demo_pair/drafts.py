@@ -185,9 +185,7 @@ def train_drafts(work: Path, minutes: float, seed: int) -> None:
     tiny, distil = tiny_from(target.whisper), distil_from(target.whisper)
     drafts = nn.ModuleDict({"draft-tiny": Recognizer(tiny, 0), "draft-distil": Recognizer(distil, 0)})
     schedule = Schedule(minutes, PEAK_RATE, warmup=50, hold=HOLD)
-    training = Training(work / "drafts.state.pt", schedule, drafts)
-    # The target may have learnt on since these drafts were saved.
-    distil.model.encoder.load_state_dict(target.whisper.model.encoder.state_dict())
+    training = Training(schedule, drafts)
     distillation = Distillation(target, drafts)
     drafts.train()
     maker = WindowMaker(Corpus.load(work))
@@ -198,8 +196,8 @@ def train_drafts(work: Path, minutes: float, seed: int) -> None:
         limit = rng.choice(list(WINDOW_LENGTHS_S), p=list(WINDOW_LENGTHS_S.values()))
         return make_batch(maker, transcriber, float(limit), rng, from_start=next(turns) % 2 == 1)
 
-    batches = prefetch(make, [6, seed, processes.rank(), round(1e4 * schedule.begin)])
-    over = schedule.begin >= 1.0
+    batches = prefetch(make, [6, seed, processes.rank()])
+    over = False
     while not over:
         batch = next(batches)
         own = processes.agreed(schedule.progress >= OWN_PREFIXES_FROM) and batch.from_start

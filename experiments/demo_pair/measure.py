@@ -22,12 +22,12 @@ from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.threads import limit_threads
 
 BUNDLED_TARGET, BUNDLED_DRAFTS = "demo-target", ("demo-draft-tiny", "demo-draft-distil")
-NUM_CLIPS, NUM_WINDOWS = 200, 40  # of each split, and full windows with and without noise
+NUM_CLIPS, NUM_WINDOWS = 200, 40  # clips of each split; full windows with noise, and as many without
 QUICK_CLIPS, QUICK_WINDOWS, QUICK_RECORDINGS = 8, 2, 2
 TARGET_WER = {"noisy": 0.08, "clean": 0.03}
 DRAFT_WER = 0.20
 ACCEPTANCE = (0.85, 0.92)
-STEP = 1 / 5  # of the target's, for a draft named tiny
+STEP = 1 / 5  # a step of a draft named tiny over the target's
 MEGABYTES = 30
 
 
@@ -44,23 +44,18 @@ def measure(
         Path | None,
         typer.Option(exists=True, file_okay=False, help="Work folder of a training: its test recordings."),
     ] = None,
-    language: Annotated[str, typer.Option(help="Language code of the recordings.")] = "en",
-    threads: Annotated[int, typer.Option(min=1, help="Threads of the models.")] = 1,
-    cut_windows: Annotated[
-        bool, typer.Option(help="Drafts encode only a window's audio and 6 s of silence.")
-    ] = False,
 ) -> None:
     """Measure how a pair errs.
 
     Each model transcribes alone; then each draft chooses after every prefix of the target's text, and is
     followed where it is wrong.
     """
-    limit_threads(threads)
+    limit_threads(1)
     drafts = tuple(draft or BUNDLED_DRAFTS)
-    models = Pair.load(target, drafts, cut_windows=cut_windows)
+    models = Pair.load(target, drafts)
     results: dict[str, SetErrors] = {}
     for name, recordings in find_recordings(folder, work, given.seed, quick=given.quick).items():
-        results[name] = models.measure(recordings, language)
+        results[name] = models.measure(recordings)
         print_errors(name, results[name], given.console)
     step_ms = step_milliseconds({target: models.target, **models.drafts}, rounds=given.choose(50, 200))
     sizes = {name: bytes_on_disk(name) for name in (target, *drafts)}
@@ -87,7 +82,6 @@ def _spoken(audio: np.ndarray, text: str) -> Spoken:
 
 
 def bytes_on_disk(name: str) -> int:
-    """Return the size of a model's folder, or of what the hub's cache has of it."""
     source = resolve(name)
     folder = Path(source) if Path(source).is_dir() else Path(snapshot_download(source, local_files_only=True))
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -12,12 +12,10 @@ from specwhisper.model.checkpoints.names import DEMO_FOLDER
 
 
 def load_config(name: str) -> WhisperConfig:
-    """Return the shape of a bundled model."""
     return WhisperConfig.from_pretrained(DEMO_FOLDER / name)
 
 
 def build(config: WhisperConfig) -> WhisperForConditionalGeneration:
-    """Make a new model with random weights."""
     model = WhisperForConditionalGeneration(config)
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Conv1d) and module is not model.proj_out:

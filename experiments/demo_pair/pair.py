@@ -32,6 +32,7 @@ from specwhisper_evaluation.scoring import error_rates
 MAX_CONTINUATION = 32  # tokens that are followed after an error, so the longest run that is counted
 HELD = 60  # tokens in the slot of a timed step: the middle of a window of speech
 UNTIMED = 10  # first steps take longer
+LANGUAGE = "en"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,26 +92,22 @@ class SetErrors:
 class Pair:
     """A target and its drafts, loaded; drafts have the target's vocabulary."""
 
-    def __init__(
-        self, target: Checkpoint, drafts: Mapping[str, Checkpoint], *, cut_windows: bool = False
-    ) -> None:
+    def __init__(self, target: Checkpoint, drafts: Mapping[str, Checkpoint]) -> None:
         self.max_new_tokens = target.max_new_tokens
         self.target: Model = WhisperModel(target, NUM_SLOTS)
         self.drafts: dict[str, Model] = {
-            name: open_draft(draft, NUM_SLOTS, target.vocabulary, cut_windows=cut_windows)
-            for name, draft in drafts.items()
+            name: open_draft(draft, NUM_SLOTS, target.vocabulary) for name, draft in drafts.items()
         }
 
     @classmethod
-    def load(cls, target: str, drafts: Sequence[str], *, cut_windows: bool = False) -> Pair:
-        loaded = {name: load_checkpoint(name) for name in drafts}
-        return cls(load_checkpoint(target), loaded, cut_windows=cut_windows)
+    def load(cls, target: str, drafts: Sequence[str]) -> Pair:
+        return cls(load_checkpoint(target), {name: load_checkpoint(name) for name in drafts})
 
-    def measure(self, recordings: Sequence[Spoken], language: str | None) -> SetErrors:
+    def measure(self, recordings: Sequence[Spoken]) -> SetErrors:
         """Decode recordings with each model alone, and with each draft after the target's text."""
         said = [spoken.text for spoken in recordings]
         options = [
-            DecodingOptions.greedy(language=language, log_mel_max=spoken.sample.log_mel_max)
+            DecodingOptions.greedy(language=LANGUAGE, log_mel_max=spoken.sample.log_mel_max)
             for spoken in recordings
         ]
         written = self._transcribe(self.target, recordings, options)
@@ -125,11 +122,11 @@ class Pair:
             found = find_divergences(draft, texts, MAX_CONTINUATION)
             own = self._texts(self._transcribe(draft, recordings, options))
             drafts[name] = DraftErrors(
-                error_rates(said, own, language or "en").wer,
-                error_rates(target_said, own, language or "en").wer,
+                error_rates(said, own, LANGUAGE).wer,
+                error_rates(target_said, own, LANGUAGE).wer,
                 agreement((text.tokens, one.tokens) for text, one in zip(texts, found, strict=True)),
             )
-        target_wer = error_rates(said, target_said, language or "en").wer
+        target_wer = error_rates(said, target_said, LANGUAGE).wer
         return SetErrors(len(recordings), target_wer, drafts)
 
     def _transcribe(

@@ -52,7 +52,6 @@ def agreed(value: T) -> T:
 
 
 def average(module: nn.Module, numbers: list[float]) -> list[float]:
-    """Average the gradients, and some numbers with them, over all processes."""
     if count() == 1:
         return numbers
     gradients = [p.grad for p in module.parameters() if p.grad is not None]

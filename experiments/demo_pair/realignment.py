@@ -38,7 +38,7 @@ class Agreement:
     ----------
     num_tokens, num_accepted : the target's tokens, and those that the draft chooses after its prefix.
     num_corrections : wrong tokens of the draft that are followed by further tokens of the target.
-    runs : of each of these after which the draft realigns, the number of tokens that then hold.
+    runs : tokens that hold after each correction after which the draft realigns.
     """
 
     num_tokens: int
@@ -58,7 +58,6 @@ class Agreement:
 
     @property
     def mean_run(self) -> float:
-        """Mean number of tokens that hold, where the draft realigns."""
         return sum(self.runs) / max(1, len(self.runs))
 
 

@@ -1,4 +1,4 @@
-"""The state of a training: its learning rate, its stage, and the lengths of its windows."""
+"""The schedule of a training: its learning rate, its stage, and the lengths of its windows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 import numpy as np
 
@@ -60,13 +59,12 @@ class Schedule:
     """Progress over the process's own CPU time, so that other work does not cut a training short.
 
     The learning rate warms up over steps, stays at its peak for a share ``hold`` of the training, and falls
-    along half a cosine. A training that was stopped begins at the progress it had.
+    along half a cosine.
     """
 
     minutes: float
     peak: float
     warmup: int = 100
-    begin: float = 0.0
     hold: float = 0.0
     steps: int = 0
     stage: Stage | None = None
@@ -76,7 +74,7 @@ class Schedule:
     def progress(self) -> float:
         if self.started is None:
             self.started = time.process_time()
-        return min(1.0, self.begin + (time.process_time() - self.started) / (60 * self.minutes))
+        return min(1.0, (time.process_time() - self.started) / (60 * self.minutes))
 
     @property
     def lesson(self) -> Lesson:
@@ -91,14 +89,3 @@ class Schedule:
         falling = max(0.0, self.progress - self.hold) / (1 - self.hold)
         cosine = 0.5 * (1 + np.cos(np.pi * falling))
         return self.peak * min(1.0, self.steps / self.warmup) * max(cosine, 0.01)
-
-    def state(self) -> dict[str, object]:
-        """Return what a later process needs to continue, in minutes, so that it may be given more time."""
-        stage = None if self.stage is None else self.stage.name
-        done = self.progress * self.minutes
-        return {"minutes": done, "steps": self.steps, "stage": stage}
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        self.begin = min(1.0, state["minutes"] / self.minutes)
-        self.steps = state["steps"]
-        self.stage = None if state["stage"] is None else Stage[state["stage"]]

@@ -20,7 +20,8 @@ from experiments.demo_pair.training import Training, mixed
 from experiments.demo_pair.vocabulary import TARGET_IDS, Phonemes, load_tokenizer
 from experiments.demo_pair.windows import Transcriber, WindowMaker
 
-STATE, WEIGHTS = "target.state.pt", "target.pt"
+WEIGHTS = "target.pt"
+PEAK_RATE = 3e-3
 ALIGNMENT_WEIGHT = 0.5
 REPORT_STEPS = 25
 
@@ -64,22 +65,22 @@ def misread(tokens: torch.Tensor, share: float, rng: np.random.Generator) -> tor
     return torch.where(wrong, torch.from_numpy(rng.integers(TARGET_IDS.end, size=tokens.shape)), tokens)
 
 
-def train_target(work: Path, minutes: float, seed: int, peak: float, hold: float) -> None:
-    """Train, or continue a stopped training, until its time is over; save the averaged weights."""
+def train_target(work: Path, minutes: float, seed: int) -> None:
+    """Train until the time is over; save the averaged weights."""
     torch.manual_seed(seed)
     recognizer = new_target(work)
     models.make_identities(recognizer.whisper, LESSONS[0].depth)
     # The running average of the weights is good at any time, before the rate has come down too.
     averaged = AveragedModel(recognizer, multi_avg_fn=get_ema_multi_avg_fn(0.995))
-    schedule = Schedule(minutes, peak, hold=hold)
-    training = Training(work / STATE, schedule, recognizer, averaged=averaged)
+    schedule = Schedule(minutes, PEAK_RATE)
+    training = Training(schedule, recognizer)
     transcriber = Transcriber(load_tokenizer("target"), TARGET_IDS, Phonemes.load(work))
     make = partial(lesson_batch, WindowMaker(Corpus.load(work)), transcriber, schedule)
-    seeds = [seed, processes.rank(), round(1e4 * schedule.begin)]
+    seeds = [seed, processes.rank()]
     rng = np.random.default_rng([4, *seeds])
     alignment_loss = AlignmentLoss(recognizer.whisper)
     recognizer.train()
-    sums, over = np.zeros(3), schedule.begin >= 1.0
+    sums, over = np.zeros(3), False
     batches = prefetch(make, [3, *seeds])
     while not over:
         batch = next(batches)

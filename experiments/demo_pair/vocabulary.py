@@ -33,7 +33,6 @@ class Vocabulary:
 
     @classmethod
     def of(cls, model: str) -> Vocabulary:
-        """Read that of a bundled model."""
         tokenizer = load_tokenizer(model)
         names = "endoftext startoftranscript en transcribe startofprev nospeech notimestamps".split()
         return cls(*(tokenizer.convert_tokens_to_ids(f"<|{name}|>") for name in names), len(tokenizer))
@@ -44,11 +43,9 @@ class Vocabulary:
 
     @property
     def head(self) -> list[int]:
-        """The tokens before a transcript with timestamps."""
         return [self.start, self.english, self.transcribe]
 
     def timestamp(self, seconds: float) -> int:
-        """Return the token of a time within the window."""
         return self.first_timestamp + round(seconds / 0.02)
 
 
@@ -67,7 +64,6 @@ def to_tiny(ids: torch.Tensor) -> torch.Tensor:
 
 
 def to_target(ids: torch.Tensor) -> torch.Tensor:
-    """Translate tokens from the vocabulary without `<|yue|>`."""
     return torch.where(ids >= CANTONESE, ids + 1, ids)
 
 

@@ -67,7 +67,6 @@ def _flite(text: str, voice: Voice) -> bytes:
 
 
 def speak(text: str, voice: Voice) -> np.ndarray:
-    """Synthesise a text as 16 kHz float32 audio without the silence around it."""
     data = (_flite if voice.engine == "flite" else _espeak)(text, voice)
     audio, rate = soundfile.read(io.BytesIO(data), dtype="float32")
     return trim(soxr.resample(audio, rate, RATE))

@@ -35,8 +35,6 @@ class Segment:
 
 @dataclass(frozen=True)
 class Window:
-    """The audio of a window and what is said in it."""
-
     audio: np.ndarray
     segments: list[Segment]
 
@@ -174,8 +172,6 @@ class Transcript:
 
 
 class Transcriber:
-    """Writes a window's transcript in Whisper's token format."""
-
     def __init__(self, tokenizer: WhisperTokenizer, vocabulary: Vocabulary, phonemes: Phonemes) -> None:
         self.tokenizer = tokenizer
         self.vocabulary = vocabulary
@@ -184,7 +180,6 @@ class Transcriber:
         self.lengths = [len(t) for t in tokenizer.convert_ids_to_tokens(list(range(vocabulary.end)))]
 
     def encode(self, text: str) -> list[int]:
-        """Encode a sentence, with the leading space that Whisper writes."""
         if text not in self.known:
             self.known[text] = self.tokenizer.encode(" " + text, add_special_tokens=False)
         return self.known[text]

@@ -12,7 +12,6 @@ from rich.table import Table
 from experiments.common.bench.program import Program, program
 from experiments.common.bench.report import Bar
 from experiments.exactness.fuzz import Outcome, all_values, bars_of_fuzzed, drawn, run_drawn
-from experiments.exactness.languages import languages
 from experiments.exactness.matrix import Result, decoded, rows, run_reduced, run_row
 from specwhisper.types import DTYPES
 
@@ -23,7 +22,6 @@ REDUCED_COLUMNS = ("row", "recordings", "tokens", "differences", "largest margin
 Only = Annotated[str, typer.Option(help="Only rows whose name contains this.")]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
-app.command()(languages)
 
 
 @app.command()
@@ -49,16 +47,9 @@ def matrix(given: Program, only: Only = "") -> None:
 
 @app.command()
 @program
-def fuzz(
-    given: Program,
-    only: Only = "",
-    num: Annotated[
-        int | None, typer.Option(min=0, help="Checkpoints. [default: each value twice; quick: 30]")
-    ] = None,
-) -> None:
-    """Decode checkpoints with random values in their config.json and generation_config.json."""
-    if num is None:
-        num = given.choose(QUICK_FUZZED, 2 * len(all_values()))
+def fuzz(given: Program, only: Only = "") -> None:
+    """Decode checkpoints with random values in config.json and generation_config.json, each value twice."""
+    num = given.choose(QUICK_FUZZED, 2 * len(all_values()))
     cases = [each for each in drawn(num, given.seed) if only in each.name]
     results = decoded(run_drawn, cases, given.console)
     table = Table("outcome", "checkpoints", "tokens", title="Random configs, float32, CPU")

@@ -96,7 +96,6 @@ def _word_differences(ours: Segment, theirs: OracleSegment, tokenizer: WhisperTo
 
 
 def unlike(texts: Sequence[Transcription], expected: Sequence[Transcription]) -> list[str]:
-    """Describe where two decodings of the same recordings differ, with words and their times."""
     found = []
     for i, (ours, theirs) in enumerate(zip(texts, expected, strict=True)):
         if ours.window_tokens != theirs.window_tokens:

@@ -42,7 +42,7 @@ from specwhisper.options import DecodingOptions, Task, WordTimes
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Mode
 
-MOST_VALUES = 4  # of one checkpoint
+MOST_VALUES = 4  # most values of one checkpoint
 # Without timestamp rules transformers may round the ends of segments by up to 20 ms, but not at the others.
 LENGTHS_S = (0.5, 3.0, 12.0, 29.99, 31.0, 44.0)
 CLEAR = (CheckpointError, UnsupportedOption)  # errors that name the file or the option, and what to do
@@ -185,10 +185,8 @@ def _options(random: Random) -> DecodingOptions:
 
 
 class Outcome(StrEnum):
-    """The outcome of a case."""
-
     SAME = "same"  # every text equals transformers'
-    REFUSED = "refused"  # by one of our errors, as it must be
+    REFUSED = "refused"  # one of our errors refuses it, as it must
     OURS_ONLY = "ours only"  # transformers raises an error or never ends; our texts are equal to each other
     DIFFERENT = "different"  # a text differs, or a value is not refused that must be
     RAW_ERROR = "raw error"  # an error of ours that is not one of its own
@@ -218,7 +216,6 @@ def bars_of_fuzzed(results: list[Fuzzed]) -> list[Bar]:
 
 
 def run_drawn(drawn: Drawn) -> Fuzzed:
-    """Decode a case in every way and judge it."""
     with TemporaryDirectory() as directory:
         folder = Path(directory)
         drawn.save(folder)
@@ -282,7 +279,6 @@ def judged_refusal(drawn: Drawn, error: SpecWhisperError, theirs: OracleText | E
 
 
 def _transformers(drawn: Drawn, folder: Path, pcm: bytes, options: DecodingOptions) -> OracleText | Exception:
-    """Return transformers' text, or what it raises."""
     try:
         model = WhisperForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
         for value in drawn.values:
@@ -295,7 +291,6 @@ def _transformers(drawn: Drawn, folder: Path, pcm: bytes, options: DecodingOptio
 
 
 def _noisy(checkpoint: Checkpoint) -> WhisperModel:
-    """Return a draft: the checkpoint with noise on its weights."""
     random = np.random.default_rng(0)
     noisy = {
         name: weight + random.normal(0, 0.005, weight.shape).astype(np.float32)

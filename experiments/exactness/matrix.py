@@ -83,13 +83,12 @@ class Result:
     attempts: int = 0  # decodings in all
     tokens: int = 0
     ties: int = 0  # tokens at which the reference was undecided; ours continues from its choice
-    acceptance_rate: float = 0.0  # of the first pair
+    acceptance_rate: float = 0.0  # the first pair's
     split_differences: list[str] = field(default_factory=list)  # pairs against target-only
     oracle_differences: list[str] = field(default_factory=list)  # both against transformers
 
 
 def run_row(row: Row) -> Result:
-    """Decode a case in every way and compare."""
     made, num_slots = row.make(), row.num_slots
     batch, result = made.batch, Result(row.name)
     for text in batch.oracles:
@@ -113,12 +112,10 @@ def run_row(row: Row) -> Result:
 
 @dataclass
 class Reduced:
-    """Differences of a row in reduced precision."""
-
     name: str
     num_recordings: int = 0
     num_tokens: int = 0  # compared, over all pairs: up to where a recording's two texts part
-    margins: list[float] = field(default_factory=list)  # of the target alone, where a pair's text parts
+    margins: list[float] = field(default_factory=list)  # the target's margins where a pair's text differs
     num_from_float32: int = 0  # recordings that the target alone writes otherwise than in float32
 
 
@@ -157,7 +154,6 @@ def _num_same(a: tuple[int, ...], b: tuple[int, ...]) -> int:
 
 
 def decoded(run: Callable[[Any], T], chosen: Sequence[Any], console: Console) -> list[T]:
-    """Decode rows or drawn checkpoints, one on each core."""
     spawn = {"mp_context": get_context("spawn"), "initializer": be_quiet_and_single}
     results: list[T] = []
     with ProcessPoolExecutor(len(available_cores()), **spawn) as processes, console.status("") as status:

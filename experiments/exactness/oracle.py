@@ -60,13 +60,13 @@ class OracleSegment:
 
 @dataclass(frozen=True)
 class OracleText:
-    """Transformers' result of a recording."""
-
     windows: list[OracleWindow] = field(default_factory=list)
     segments: list[OracleSegment] = field(default_factory=list)
     num_skipped: int = 0  # windows without speech
     num_attempts: int = 0  # decodings in all, failed ones included
-    language_probs: dict[str, float] = field(default_factory=dict)  # by code, where it was detected
+    language_probs: dict[str, float] = field(
+        default_factory=dict
+    )  # probabilities by language code, if the language was detected
 
     @property
     def window_tokens(self) -> tuple[tuple[int, ...], ...]:
@@ -157,7 +157,6 @@ class _Watch(LogitsProcessor):
         )
 
     def draw(self, seed: int, probs: torch.Tensor) -> torch.Tensor:
-        """Replace ``torch.multinomial``: draw with our noise and record the margin."""
         attempt, position = len(self.attempts) - 1, len(self.attempts[-1]) - 1
         window = window_key(seed, self.start_frame * HOP_SAMPLES, attempt)
         noise = gumbel([position_key(window, position)], probs.shape[-1], probs.device)
@@ -296,7 +295,6 @@ def _language_and_task(model: WhisperForConditionalGeneration, options: Decoding
 
 
 def _prompt(options: DecodingOptions, tokenizer: WhisperTokenizer | None) -> dict[str, Any]:
-    """Return a prompt as transformers' arguments; hotwords are a carried prompt."""
     text = options.initial_prompt or options.hotwords
     if not text or tokenizer is None:
         return {}

@@ -84,7 +84,6 @@ class Prepared:
 
     @cached_property
     def encoder(self) -> nn.Module:
-        """The target's encoder, which computes each window once."""
         return CachingEncoder(load_encoder(self.checkpoint))
 
     @cached_property
@@ -99,7 +98,6 @@ class Prepared:
 
     @cached_property
     def batch(self) -> Batch:
-        """All recordings, and what transformers makes of them."""
         oracles = tuple(map(self.oracle, self.pcms, self.recording_options))
         return Batch(self.pcms, self.recording_options, oracles)
 
@@ -107,7 +105,6 @@ class Prepared:
         return transcribe(self.model, pcm, options, tokenizer=self.tokenizer)
 
     def target(self, num_slots: int, encoder: nn.Module | None = None) -> WhisperModel:
-        """Return the target as we run it."""
         return WhisperModel(self.checkpoint, num_slots, encoder=encoder or self.encoder)
 
     def steered(self, num_slots: int, encoder: nn.Module | None = None) -> Steered:
@@ -117,7 +114,6 @@ class Prepared:
         return Steered(self.target(num_slots, encoder), oracles)
 
     def draft(self, kind: str, num_slots: int) -> Model:
-        """Return a draft of :data:`DRAFTS` or a published shape, in the target's vocabulary."""
         return self._opened(*self._parts(kind), num_slots)
 
     def pair(self, kind: str, num_slots: int) -> tuple[Steered, Model]:
@@ -166,7 +162,6 @@ class Prepared:
                 return checkpoint_from_model(*build_model(replace(PUBLISHED[kind], seed=98)), name=kind)
 
     def _with_other_tokens(self, shape: Shape, name: str) -> Checkpoint:
-        """Return the same weights for another number of mel bins, with other tokens."""
         model, tokens = build_model(shape)
         theirs = {token: i for i, token in enumerate(self.tokens)}
         state = self.model.state_dict()

@@ -16,7 +16,7 @@ class Steered:
 
     Parameters
     ----------
-    oracles : by number of samples of the recording they belong to.
+    oracles : texts by the number of samples of their recording.
 
     Attributes
     ----------

@@ -14,8 +14,6 @@ GENERATION, CONFIG, WEIGHTS = "generation_config.json", "config.json", "model.sa
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A value in one of a checkpoint's files."""
-
     file: str
     key: str
     value: Any
@@ -25,7 +23,6 @@ class Value:
 
     @property
     def name(self) -> str:
-        """The key and the value, shortened."""
         text = f"{self.key}={self.value}"
         return text if len(text) <= 60 else f"{text[:59]}…"
 

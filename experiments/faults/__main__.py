@@ -29,14 +29,9 @@ PROMISES: dict[str, Measure] = {
     "stops": promises.measure_stops,
     "faults": promises.measure_faults,
     "messages": gateway.measure_messages,
-    "far-targets": promises.measure_far_targets,
     "beside": gateway.measure_beside,
-    "slow-targets": promises.measure_slow_targets,
-    "slow-link": promises.measure_slow_links,
 }
-# --quick runs the first beside all others, since they only wait, and those with wide bars at the same time.
-WAITING = ("far-targets", "slow-link")
-WIDE = ("resets", "bombs", "stops", "faults", "slow-targets")
+WIDE = ("resets", "bombs", "stops", "faults")  # bars, so that --quick runs these at the same time
 SEEDS = 100
 
 Logs = Annotated[
@@ -92,8 +87,7 @@ def keep_promises(given: Program, only: Annotated[list[Promise] | None, ONLY] = 
     """
     freeze_loaded()  # a garbage collection of loaded modules would count as a server's delay
     parts = {name: PROMISES[name] for name in only or PROMISES}
-    beside, together = given.choose((WAITING, WIDE), ((), ()))
-    end(given, asyncio.run(measure_parts(parts, given, beside=beside, together=together)))
+    end(given, asyncio.run(measure_parts(parts, given, together=given.choose(WIDE, ()))))
 
 
 @app.command()

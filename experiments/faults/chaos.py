@@ -20,10 +20,9 @@ from rich.console import Console
 from rich.progress import track
 
 from experiments.common.bench.report import Bar
-from experiments.common.network.bad_network import EditBlock, bad_network
-from experiments.common.network.proxy import Proxy
 from experiments.common.servers.clients import MODES
 from experiments.common.servers.forked import ForkedServer
+from experiments.common.servers.proxy import Proxy
 from experiments.faults import demo
 from experiments.faults.clients import DEMO, OPTIONS, Client, FileRequest, LiveRequest, Request, all_begun
 from experiments.faults.oracle import Violation, ViolationKind, longest_pause_s
@@ -44,8 +43,6 @@ MAX_RESUME_S = 3.0
 
 
 class Pause(Enum):
-    """The end of a pause after a fault: name and bound, in seconds."""
-
     FOR_SPARE = ("resume with a spare, p99", MAX_RESUME_S)
     FOR_DRAFT = ("resume at another draft server, p99", MAX_RESUME_S)
     FOR_SILENCE = (f"resume after a silence of {SILENCE_S:g} s, p99", SILENCE_S + MAX_RESUME_S)
@@ -71,7 +68,7 @@ class Kind:
     may_restart: bool = False  # clients may find no server before their first text
     lasts_s: tuple[float, ...] = (0.0,)  # durations, if it ends by itself
     spare_slots: int = NUM_SLOTS // 2
-    drain_timeout_s: float = 30.0  # of the first target and of draft servers
+    drain_timeout_s: float = 30.0  # drain timeout of the first target and of draft servers
     unnoticed_s: float = 0.0  # further time in which slots are freed, as pings without a reply time out
     is_quick: bool = True
 
@@ -81,8 +78,6 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Fault and clients of one run."""
-
     seed: int
     kind: Kind
     clients: tuple[Request, ...]
@@ -103,7 +98,6 @@ class Scenario:
 
 
 def draw(seed: int, kind: Kind, point: str = "", *, is_demo: bool = False) -> Scenario:
-    """Draw a scenario of a kind."""
     random = Random(f"{seed} {kind} {point}")
     if is_demo:
         clients: list[Request] = [replace(_draw_file(random), option=DEMO) for _ in range(3)]
@@ -253,13 +247,7 @@ class World(Servers):
         server.signal(signal.SIGTERM)
         await server.ended()
 
-    async def edit_candidates(self, edit: Callable[[], EditBlock]) -> None:
-        """Put a server before the first target that edits candidates."""
-        between = await self.stack.enter_async_context(bad_network(self.victim.address, edit))
-        self.target_places[0].upstream = between.address
-
     async def run(self, fault: Fault) -> None:
-        """Run the clients and the fault."""
         running = [asyncio.create_task(client.run(self._name)) for client in self.clients]
         failing = asyncio.create_task(self._fail(fault))
         _, late = await asyncio.wait(running, timeout=self._client_timeout_s)
@@ -273,7 +261,6 @@ class World(Servers):
             raise error
 
     def mark_fault(self) -> None:
-        """Record that the fault begins."""
         self.fault_began_s = monotonic()
 
     async def _fail(self, fault: Fault) -> None:
@@ -286,13 +273,10 @@ class World(Servers):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Outcome of one client."""
-
     request: str
     violations: tuple[Violation, ...]
     pause_s: float | None  # longest time without a commit; None if the fault did not meet the session
     num_restarts: int = 0
-    num_updates: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +308,6 @@ class Outcome:
 
 
 async def run(scenario: Scenario, folder: Path, *, fault: Fault | None = None, **settings: Any) -> Outcome:
-    """Run a scenario in its own processes; ``fault`` replaces the fault of its kind."""
     began_s = monotonic()
     kind = scenario.kind
     async with World(scenario, folder, **settings) as world:
@@ -339,7 +322,6 @@ async def run(scenario: Scenario, folder: Path, *, fault: Fault | None = None, *
                     tuple(client.violations()),
                     longest_pause_s(client.log, world.fault_began_s or 0.0) if was_met else None,
                     client.num_restarts,
-                    len(client.log.updates),
                 )
             )
         has_begun = world.fault_began_s is not None
@@ -372,7 +354,6 @@ async def measure(scenarios: Sequence[Scenario], folder: Path, console: Console)
 
 
 def quantiles_s(times_s: Sequence[float]) -> tuple[float, float, float]:
-    """Return the median, the 99th percentile and the longest."""
     median_s, p99_s, longest_s = np.quantile(times_s, (0.5, 0.99, 1.0))
     return float(median_s), float(p99_s), float(longest_s)
 

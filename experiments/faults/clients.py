@@ -83,7 +83,7 @@ class FileRequest:
 
     length_s: float
     audio_seed: int = 0
-    option: str = PLAIN  # of OPTIONS, or DEMO for speech that the demo pair transcribes
+    option: str = PLAIN  # a key of OPTIONS, or DEMO for speech that the demo pair transcribes
     mode: Mode | None = Mode.FULL
     gamma: int | None = None
     start_after_s: float = 0.0
@@ -130,7 +130,6 @@ class LiveRequest:
 
     @property
     def expected(self) -> dict[int, list[int]]:
-        """The words of each utterance."""
         words = spoken_utterances(self.pcm)
         return words if self.has_utterances else {1: [word for of_one in words.values() for word in of_one]}
 
@@ -140,17 +139,15 @@ Request = FileRequest | LiveRequest
 
 @dataclass(eq=False, slots=True)
 class Client:
-    """A client and its log."""
-
     request: Request
-    folder: Path  # of the recordings
+    folder: Path  # holds the recordings
     restarts: bool = False  # it starts again if it finds no server before its first update, as people do
     resume_timeout_s: float = 60.0  # for which a recording looks for a server; 0 fails at the first refusal
     log: ClientLog = field(init=False)
     began_s: float = 0.0
-    mode: Mode | None = None  # in which a recording ended, as the server says
+    mode: Mode | None = None  # the mode in which the server says a recording ended
     num_restarts: int = 0
-    num_resumes: int = 0  # in another call, or attempts at it
+    num_resumes: int = 0  # sessions continued in another call, with attempts
 
     def __post_init__(self) -> None:
         self.log = ClientLog(str(self.request))
@@ -175,7 +172,6 @@ class Client:
         return self.log.error is None and list(map(final_of, self.log.segments)) == expected
 
     async def run(self, server: str | TranscriptionClient) -> None:
-        """Transcribe at one of the addresses, or over connections that others use too."""
         await asyncio.sleep(self.request.start_after_s)
         self.began_s = monotonic()
         try:
@@ -265,7 +261,6 @@ async def run_all(clients: Sequence[Client], server: str | TranscriptionClient) 
 def recorded(
     num: int, length_s: float, folder: Path, *, mode: Mode | None = Mode.FULL, **settings: Any
 ) -> list[Client]:
-    """Return clients with a few different recordings."""
     requests = (FileRequest(length_s, number % 3, mode=mode) for number in range(num))
     return [Client(request, folder, **settings) for request in requests]
 

@@ -19,7 +19,6 @@ KILLED = Scenario(0, KILL, (FileRequest(600.0, option="translated"), LiveRequest
 
 
 async def measure_controls(folder: Path) -> Result:
-    """Make every deliberate error once."""
     # Within a window the other weights write another text; a complete one they continue, which is an error.
     # Some of the expected text is lost in either case.
     other = await run(KILLED, folder, spare_seed=1)

@@ -1,4 +1,4 @@
-"""Crowds of clients at several servers, targets of two weights, and draft engines that hang."""
+"""Crowds of clients at several servers, and targets of two weights."""
 
 from __future__ import annotations
 
@@ -7,30 +7,22 @@ import json
 import signal
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from math import inf
 from pathlib import Path
 from random import Random
 from time import monotonic
 from typing import Any
-
-from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
-from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from experiments.common.bench.program import Program
 from experiments.common.bench.report import Bar
 from experiments.common.servers.forked import ForkedServer
 from experiments.faults.clients import Client, FileRequest, all_begun, recorded, run_all
 from experiments.faults.report import Measure, Result, at_most, none
-from experiments.faults.servers import Servers, until
+from experiments.faults.servers import Servers
 from specwhisper.errors import ServerFull
-from specwhisper.rpc.channels import open_channel
-from specwhisper.types import Mode
 from specwhisper_client.api import TranscriptionClient
 
-POLL_S = 0.01
 DRAFT = {"max_sessions": 128, "pass_ms": 1.0}
 crowd = partial(recorded, mode=None)  # the servers choose it
 
@@ -46,7 +38,6 @@ SEEDS = {Weights.OLD: 0, Weights.NEW: 1}
 
 
 def serving(weights: Weights = Weights.OLD, **settings: Any) -> dict[str, Any]:
-    """Return the settings of a target."""
     return {"pass_ms": 6.0, "seed": SEEDS[weights], "weights": weights.value} | settings
 
 
@@ -56,7 +47,7 @@ def weights_of(client: Client) -> Weights | None:
 
 
 def not_whole(clients: Iterable[Client]) -> list[str]:
-    """Describe each client that failed, or whose text is no target's."""
+    """Describe each client that failed, or whose text isn't any target's."""
     return [client.log.error or "text of no target" for client in clients if weights_of(client) is None]
 
 
@@ -252,116 +243,8 @@ async def measure_spread(run: Program) -> Result:
 
 
 def _num_opened(logs: Path, server: ForkedServer) -> int:
-    """Count the sessions that a server has opened."""
     lines = (logs / f"{server.name}.log").read_text().splitlines()
     return sum(json.loads(line)["message"] == "session opened" for line in lines)
-
-
-DRAFT_TIMEOUT_S = 2.0  # of the draft server, to place its model, to open a session, or for one step
-MAX_SAID_S = 9.0  # the engine is looked at four times in its time limit, and then by health every 5 s
-
-
-@dataclass(slots=True)
-class HungRound:
-    """One hang, and the sessions that opened during it."""
-
-    at_once: Sequence[Client]
-    afterwards: Sequence[Client]  # once it was known
-    said_s: float  # from the hang until health and metric reported it
-    due: Sequence[Client] = ()  # to run target-only
-    others: Sequence[Client] = ()
-    wrong: Sequence[str] = ()
-
-
-async def measure_hung(run: Program) -> Result:
-    """Hang draft engines in a step and as their models are placed, under sessions and before others."""
-    result = Result([], {}, [])
-    for where, measure in (("in a step", _hang_in_step), ("as it was placed", _hang_as_placed)):
-        rounds = [await measure(run.folder) for _ in range(run.choose(1, 5))]
-        afterwards = [client for one in rounds for client in one.afterwards]
-        opened = [client for one in rounds for client in one.at_once] + afterwards
-        clients = [client for one in rounds for client in one.others] + opened
-        due = [client for one in rounds for client in one.due]
-        wrong = not_whole(clients) + [line for one in rounds for line in one.wrong]
-        if not due:
-            wrong.append("no session was to report the hang")
-        num_silent = sum(client.log.error is None and client.mode is not Mode.TARGET_ONLY for client in due)
-        times_s = {
-            # The target's first text comes soon after the time limit; once a hang is known, no session waits.
-            f"first text of sessions opened afterwards, --draft-timeout {DRAFT_TIMEOUT_S:g}, s": (
-                [first_text_s(client) for client in opened],
-                DRAFT_TIMEOUT_S + 2.0,
-            ),
-            "first text of sessions opened once health said so, s": (
-                [first_text_s(client) for client in afterwards],
-                1.5,
-            ),
-            "until health and metric said so, s": ([one.said_s for one in rounds], MAX_SAID_S),
-        }
-        what = f"draft hung {where}"
-        result.bars += [
-            all_whole(what, clients, wrong),
-            none(f"{what}: sessions that did not report that they ran target-only", num_silent, len(due)),
-            *(at_most(f"{what}: {name}", values, bound) for name, (values, bound) in times_s.items()),
-        ]
-        result.figures[where] = times_s
-        result.wrong += wrong
-    return result
-
-
-async def _hang_in_step(folder: Path) -> HungRound:
-    async with Servers(folder) as servers:
-        target = await servers.target(**serving(pass_ms=40.0))  # sessions still run when it is noticed
-        failing = {"failpoints": "draft.before=hang@60", "draft_timeout_s": DRAFT_TIMEOUT_S}
-        draft = await servers.draft(target.address, **DRAFT | failing)
-        under_way = crowd(4, 600.0, folder)
-        running = asyncio.create_task(run_all(under_way, draft.address))
-        await until(draft, "hanging")
-        hung_s = monotonic()
-        found = await _open_during(draft, folder, hung_s)
-        found.others = await running
-    clients = [*under_way, *found.at_once, *found.afterwards]
-    noticed_s = hung_s + DRAFT_TIMEOUT_S + 1.0
-    found.due = [client for client in clients if (client.log.ended_s or inf) > noticed_s]
-    return found
-
-
-async def _hang_as_placed(folder: Path) -> HungRound:
-    async with Servers(folder) as servers:
-        target = await servers.target(**serving())
-        slow = {"place_s": 10.0, "draft_timeout_s": DRAFT_TIMEOUT_S}  # longer than it takes to find that out
-        draft = await servers.draft(target.address, **DRAFT | slow)
-        found = await _open_during(draft, folder, monotonic())  # the first session has the model placed
-        while (await draft.probe("engine_hangs"))["engine_hangs"]:
-            await asyncio.sleep(POLL_S)
-        (last,) = found.others = await run_all(crowd(1, 30.0, folder), draft.address)
-    found.due = [*found.at_once, *found.afterwards]
-    if last.mode is Mode.TARGET_ONLY:
-        found.wrong = ["once the draft was placed, a session had no drafts"]
-    return found
-
-
-async def _open_during(draft: ForkedServer, folder: Path, hung_s: float) -> HungRound:
-    """Open sessions at once, and again when health and metric say that the engine hangs."""
-    at_once, said_s = await asyncio.gather(
-        run_all(crowd(4, 30.0, folder), draft.address), _said_s(draft, hung_s)
-    )
-    return HungRound(at_once, await run_all(crowd(4, 30.0, folder), draft.address), said_s)
-
-
-async def _said_s(draft: ForkedServer, hung_s: float) -> float:
-    async with open_channel(draft.address) as channel:
-        health = HealthStub(channel)
-        while monotonic() - hung_s < MAX_SAID_S:
-            is_said = (await health.Check(HealthCheckRequest())).status == HealthCheckResponse.NOT_SERVING
-            if is_said and (await draft.probe("engine_hangs"))["engine_hangs"]:
-                return monotonic() - hung_s
-            await asyncio.sleep(POLL_S)
-    return inf
-
-
-def first_text_s(client: Client) -> float:
-    return client.log.progress_s[0] - client.began_s if client.log.progress_s else inf
 
 
 PARTS: dict[str, Measure] = {
@@ -370,5 +253,4 @@ PARTS: dict[str, Measure] = {
     "herd": measure_herd,
     "lost-while-opening": measure_opening,
     "several-drafts": measure_spread,
-    "hung-draft": measure_hung,
 }

@@ -28,7 +28,7 @@ from experiments.faults.servers import Peak, Servers
 SETTLE_S = 0.2  # the effects of a message may delay others too
 PROBE_EVERY_S = 0.005
 SIZES = (60_000, 1_000_000, 14_000_000)  # below the limit of control messages, of all, and far above
-MOST_ANSWERED_BYTES = 120_000  # of messages that are each answered: seconds of work
+MOST_ANSWERED_BYTES = 120_000  # each of these messages is answered: seconds of work
 REALTIME, LIVE = "/v1/realtime?intent=transcription", "/live"
 FORM = "multipart/form-data; boundary=x"
 SLOW_UPLOAD = (
@@ -43,7 +43,6 @@ async def opened(address: str, **options: Any) -> tuple[StreamReader, StreamWrit
 
 
 def upgrade(path: str) -> bytes:
-    """Return the request for a WebSocket."""
     return (
         f"GET {path} HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
         "sec-websocket-version: 13\r\nsec-websocket-key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
@@ -102,7 +101,6 @@ async def measure_messages(run: Program) -> Result:
 
 
 def bound_ms(alone_ms: Sequence[float]) -> float:
-    """Return the bar of a delay beside GETs that take so long on this machine, now."""
     return 3 * median_high(alone_ms) + 50.0
 
 
@@ -128,7 +126,6 @@ async def longest_ms(address: str, meanwhile: Awaitable[None]) -> float:
 
 @asynccontextmanager
 async def timed(ask: Callable[[], Awaitable[object]], every_s: float) -> AsyncIterator[list[float]]:
-    """Ask again and again; give the times that it took."""
     took_s: list[float] = []
 
     async def repeat() -> None:
@@ -160,7 +157,7 @@ def messages(sizes: Sequence[int]) -> Iterator[Message]:
             ("unknown keys within", REALTIME, _update({"audio": {"input": keys}})),
             ("wrong words", REALTIME, _update(words)),
             ("audio", REALTIME, append),
-            ("audio that is no base64", REALTIME, append | {"audio": f"{audio}#"}),
+            ("audio that isn't base64", REALTIME, append | {"audio": f"{audio}#"}),
             ("unknown keys for the page", LIVE, start | keys),
             ("wrong tokens", LIVE, start | position),
         )
@@ -267,7 +264,6 @@ async def measure_beside(run: Program) -> Result:
 
 
 async def _recordings_s(gateway: str, folder: Path, rounds: int) -> tuple[list[float], list[float]]:
-    """Transcribe recordings; return their times, and those of metrics meanwhile."""
     took_s = []
 
     async def ask() -> None:
@@ -286,7 +282,7 @@ async def _recordings_s(gateway: str, folder: Path, rounds: int) -> tuple[list[f
 
 @asynccontextmanager
 async def _running(attack: Callable[[], Awaitable[object]], num: int) -> AsyncIterator[None]:
-    """Run an attack so many times at once, and again when one ends."""
+    """Keep ``num`` attacks running: one that ends begins again."""
 
     async def repeat() -> None:
         while True:

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from random import Random
 
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
-from experiments.common.network.bad_network import EditBlock
 from experiments.common.servers.forked import ForkedServer
 from experiments.faults.chaos import Kind, Pause, World
 from specwhisper.rpc.channels import open_channel
 from specwhisper.testing.failpoints import DRAFT_POINTS, TARGET_POINTS, Fault
-from specwhisper.types import Candidates
 from specwhisper_target_server.config import DEFAULT_IDLE_S
 
 AGAIN_S = 0.1
 SERVING = HealthCheckResponse(status=HealthCheckResponse.SERVING)
 SLOW_MS, SLOW_JITTER_MS, SLOW_BYTES_PER_S = 75.0, 50.0, 4_000_000.0
-LOST, LATE, REPEATED = 0.02, 0.05, 0.3  # shares of blocks; a lost block that the target waits for costs 5 s
 SHORT_DRAIN_S = 0.5  # shorter than sessions
 
 
@@ -63,7 +59,6 @@ async def stop(world: World) -> None:
 
 
 async def stop_until_left(world: World) -> None:
-    """Stop the server until a session has left."""
     world.mark_fault()
     with stopped(world.victim):
         while not any(client.log.progress_s[-1:] > [world.fault_began_s + 1] for client in world.clients):
@@ -88,7 +83,6 @@ async def garble(world: World) -> None:
 
 
 async def cut(world: World) -> None:
-    """Reset all connections and refuse new ones, for a while."""
     world.mark_fault()
     upstreams = [place.upstream for place in world.places]
     for place in world.places:
@@ -123,40 +117,12 @@ async def slow(world: World) -> None:
         place.bytes_per_s = SLOW_BYTES_PER_S
 
 
-async def spoil_candidates(world: World) -> None:
-    """Lose, repeat and reorder candidates of every session that opens after a reset."""
-    await world.edit_candidates(lambda: edits(Random(world.scenario.seed)))
-    world.spare.upstream = None
-    world.mark_fault()
-    world.places[0].reset()
-    world.spare.reset()
-
-
-def edits(random: Random) -> EditBlock:
-    """Return an edit that loses, repeats and reorders the blocks of one session."""
-    late: list[Candidates] = []
-
-    def edit(block: Candidates) -> Sequence[Candidates]:
-        roll = random.random()
-        if roll < LOST:
-            return ()
-        if roll < LOST + LATE:
-            late.append(block)
-            return ()
-        delayed = [*late]
-        late.clear()
-        return (block, *delayed, *([block] if roll < LOST + LATE + REPEATED else []))
-
-    return edit
-
-
 async def drain(world: World) -> None:
     world.mark_fault()
     await world.drain(world.victim)
 
 
 async def drain_again(world: World) -> None:
-    """Repeat the signals while the target drains."""
     world.mark_fault()
     ending = asyncio.create_task(world.drain(world.victim))
     while not ending.done():
@@ -174,7 +140,6 @@ async def drain_expired(world: World) -> None:
 
 
 async def redeploy(world: World) -> None:
-    """Replace each target in turn: start a new one, then drain the old one."""
     world.mark_fault()
     free = world.places[-1]
     for place in world.places[:-1]:
@@ -244,7 +209,6 @@ KINDS = (
     Kind("invalid HTTP/2 on connections to the target", garble, SPARE),
     Kind("connections reset after some bytes", limit, SPARE),
     Kind("latency, jitter, little bandwidth", slow),
-    Kind("candidates lost, repeated, reordered", spoil_candidates, is_quick=False),
     Kind("SIGTERM", drain, SPARE, is_quick=False),
     DRAIN_AGAIN,
     Kind("SIGTERM, no other target before the drain timeout", drain_expired, drain_timeout_s=SHORT_DRAIN_S),

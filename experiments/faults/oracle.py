@@ -24,19 +24,19 @@ class ViolationKind(StrEnum):
     COMMITS_WITHDRAWN = "commits were withdrawn"
     AUDIO_REWOUND = "the audio position went back"
     OUT_OF_ORDER = "out of order"
-    # of recordings
+    # recordings
     DUPLICATED = "duplicated"
     LOST = "lost"
     RETRACTED = "retracted"
     DIFFERENT = "different"
-    # of live audio
+    # live audio
     AFTER_END = "text after the end of its utterance"
     WRONG_ENDS = "wrong utterance ends"
     REPEATED_WORDS = "words repeated"
     LOST_WORDS = "words lost"
     OTHER_WORDS = "other words"
     BACK_IN_TIME = "final text goes back in time"
-    # of servers
+    # servers
     LEAKED_SLOTS = "slots were not freed"
     BAD_EXIT = "a server exited with an error"
 
@@ -104,7 +104,6 @@ class ClientLog:
 
 
 def final_of(segment: Segment) -> Final:
-    """Return the parts of a segment that must be equal."""
     return (
         round(segment.start_s, 3),
         round(segment.end_s, 3),

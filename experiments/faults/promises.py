@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, aclosing, suppress
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -20,7 +20,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from experiments.common.bench.program import Program
 from experiments.common.bench.report import Bar
 from experiments.common.bench.stats import ratio_of_medians, spread
-from experiments.common.network.bad_network import BadNetwork
 from experiments.common.servers.forked import ForkedServer
 from experiments.faults import silence
 from experiments.faults.clients import (
@@ -42,15 +41,12 @@ from experiments.faults.servers import POLL_S, WITHIN_S, Behaviour, Peak, Server
 from specwhisper.errors import InvalidAudio, SpecWhisperError, TargetUnavailable
 from specwhisper.live import LiveOptions
 from specwhisper.model.faults import FAULT_STATUS
-from specwhisper.rpc.channels import open_channel, with_true_status
-from specwhisper.rpc.serving import start_server
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.types import Mode
-from specwhisper.wire import SILENCE_S
 from specwhisper.wire.status import PUSHBACK_KEY
 from specwhisper.wire.v1 import transcription_pb2, verification_pb2
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
-from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_draft_server.config import DraftConfig
 
@@ -89,7 +85,6 @@ async def _cancelled(servers: Servers, *calls: Any, most: int = 0) -> float:
 
 
 async def _leave_in_queue(servers: Servers) -> float:
-    """Cancel sessions that open between two forward passes of others."""
     num_queued = 6
     target, draft = servers.all
     async with AsyncExitStack() as stack:
@@ -165,7 +160,6 @@ async def measure_flood(run: Program) -> Result:
 
 
 async def _open(stub: TranscriptionStub) -> tuple[float, bool]:
-    """Open a session without a free slot; return its time, and whether it was refused with a pushback."""
     began_s = monotonic()
     call = with_true_status(stub.StreamingRecognize())
     with suppress(grpc.aio.AioRpcError):  # the call may be refused before the first write
@@ -211,7 +205,7 @@ async def measure_slow_reader(run: Program) -> Result:
     Each runs for longer than the server waits for a client that does not read.
     """
     idle_timeout_s, rounds = run.choose(1.0, ServingOptions().idle_timeout_s), run.choose(2, 5)
-    stuck_s = 2.0  # by then all is taken that a client takes that reads nothing
+    stuck_s = 2.0  # by then a client that reads nothing has taken all it takes
     random = Random(run.seed)
     gaps_s: dict[bool, list[float]] = {False: [], True: []}  # beside it, or not
     statuses: list[str] = []
@@ -250,7 +244,6 @@ async def measure_slow_reader(run: Program) -> Result:
 
 
 async def _run_for(lasts_s: float, address: str, folder: Path) -> list[Client]:
-    """Run three sessions at a time, one after the other."""
     clients: list[Client] = []
     until_s = monotonic() + lasts_s
 
@@ -403,106 +396,3 @@ async def _lose_device(moment: Path, *, of_draft: bool) -> tuple[float, int | No
         await running
         exit_s = (lost.ended_s or 0.0) - float(moment.read_text())
         return exit_s, lost.exit_status, violations_of(clients)
-
-
-async def measure_far_targets(run: Program) -> Result:
-    """Open sessions at a draft server that has not connected before to a target that is seconds away."""
-    round_trip_s = 6.0
-    took_s: list[float] = []
-    wrong: list[str] = []
-    for number in range(run.choose(1, 3)):
-        async with Servers() as servers:
-            proxy = await servers.proxy((await servers.target()).address)
-            proxy.latency_ms = round_trip_s * 1_000 / 2
-            draft = await servers.draft(proxy.address)
-            modes = (Mode.TARGET_ONLY, Mode.FULL)
-            clients = [Client(FileRequest(1.0, number, mode=mode), run.folder) for mode in modes]
-            wrong += violations_of(await run_all(clients, draft.address))
-            took_s += [client.took_s for client in clients]
-    name = f"round trips of {round_trip_s:g} s to the target: sessions that failed, or whose text differs"
-    note = f"the longest took {max(took_s):.0f} s"
-    return Result([none(name, len(wrong), len(took_s), note)], {"took_s": took_s}, wrong)
-
-
-async def measure_slow_targets(run: Program) -> Result:
-    """Run recordings that begin at a slow target, and over a shared stream that goes silent."""
-    num, slow_s = 6, 2.0
-    async with Servers() as servers:
-        _, draft = await servers.pair(pass_ms=1_000 * slow_s, has_spare=True)
-        slowed = await run_all(recorded(num, LENGTH_S, run.folder), draft.address)
-    async with Servers() as servers, open_channel((await servers.target()).address) as channel:
-        network = _Silent(channel)
-        add = partial(add_VerificationServicer_to_server, network)
-        server = await start_server({VERIFICATION: add}, ServingOptions())
-        try:
-            draft = await servers.draft(server.address)
-            silent = await run_all(recorded(num, LENGTH_S, run.folder), draft.address)
-        finally:
-            await server.stop(drain_timeout_s=0)
-    wrong = violations_of([*slowed, *silent])
-    if not network.num_silent:
-        wrong.append("no stream went silent")
-    slowed_s, silent_s = ([client.took_s for client in each] for each in (slowed, silent))
-    beside = f"{num} recordings at a target that takes {slow_s:g} s a step, a spare beside it, s"
-    bars = [
-        at_most(beside, slowed_s, 60.0),
-        at_most(f"{num} recordings whose shared stream goes silent, s", silent_s, SILENCE_S + 10.0),
-        none("texts that a slow or silent target changed", len(wrong)),
-    ]
-    return Result(bars, {"slow_s": slowed_s, "silent_s": silent_s}, wrong)
-
-
-class _Silent(BadNetwork):
-    """A network in which the first shared stream goes silent, while its connection stays open."""
-
-    def __init__(self, target: Any) -> None:
-        super().__init__(target, None, 0)
-        self.num_silent = 0
-
-    async def Share(
-        self, requests: AsyncIterator[verification_pb2.ShareRequest], context: Any
-    ) -> AsyncIterator[verification_pb2.ShareResponse]:
-        """Forward a few responses with events."""
-        num_left = 4
-        async with aclosing(super().Share(requests, context)) as responses:
-            async for response in responses:
-                num_left -= bool(response.events)
-                if num_left < 0 and not self.num_silent:
-                    self.num_silent += 1
-                    await asyncio.Event().wait()
-                yield response
-
-
-async def measure_slow_links(run: Program) -> Result:
-    """Send a recording over links of so many kB/s on either hop, all at the same time."""
-    rates, length_s = run.choose(((20.0,), 6.4), ((20.0, 32.0, 64.0, 100.0), 25.6))
-    links = [(rate, is_first_hop) for rate in rates for is_first_hop in (True, False)]
-    passed = await asyncio.gather(*(_pass_link(*link, length_s, run.folder) for link in links))
-    ratios = [ratio for ratio, _, _ in passed]
-    slowest, _ = links[ratios.index(max(ratios))]
-    wrong = [line for _, _, lines in passed for line in lines]
-    name = f"links of {', '.join(f'{rate:g}' for rate in rates)} kB/s: time, by that of the PCM"
-    bars = [
-        at_most(name, ratios, 1.3, f"at most, at {slowest:g} kB/s"),
-        none("connections lost on slow links", sum(num_lost for _, num_lost, _ in passed), len(links)),
-        none("texts that a slow link changed", len(wrong), len(links)),
-    ]
-    return Result(bars, {"links": links, "ratios": ratios}, wrong)
-
-
-async def _pass_link(
-    kilobytes_per_s: float, is_first_hop: bool, length_s: float, folder: Path
-) -> tuple[float, int, list[str]]:
-    """Return the time by that of the PCM, the number of lost connections, and violations."""
-    pcm_bytes_per_s = 32_000
-    async with Servers() as servers:
-        target, proxy = await servers.target(), await servers.proxy()
-        draft = await servers.draft(target.address if is_first_hop else proxy.address)
-        proxy.upstream = (draft if is_first_hop else target).address
-        address = proxy.address if is_first_hop else draft.address
-        await run_all(recorded(1, 1.0, folder), address)  # connects the servers
-        num_before, proxy.bytes_per_s = proxy.num_accepted, 1_000 * kilobytes_per_s
-        (client,) = await run_all(recorded(1, length_s, folder), address)
-        num_lost = proxy.num_accepted - num_before - is_first_hop  # each client has a connection of its own
-    own_s = length_s * pcm_bytes_per_s / (1_000 * kilobytes_per_s)
-    return client.took_s / own_s, num_lost, violations_of([client])

@@ -16,8 +16,6 @@ SCRIPTED_MODELS = {"target": "scripted", "draft": "scripted, 20 % wrong"}
 
 @dataclass(slots=True)
 class Result:
-    """Outcome of a part."""
-
     bars: list[Bar]
     figures: Any = None  # JSON values
     wrong: list[str] = field(default_factory=list)  # texts and failures, which need no bar to fail the run
@@ -40,15 +38,11 @@ def at_most(name: str, values: Iterable[float], bound: float, note: str = "") ->
 
 
 async def measure_parts(
-    parts: Mapping[str, Measure],
-    given: Program,
-    *,
-    beside: Sequence[str] = (),
-    together: Sequence[str] = (),
+    parts: Mapping[str, Measure], given: Program, *, together: Sequence[str] = ()
 ) -> dict[str, Result]:
     """Measure parts in folders of their own; one that fails does not end the others.
 
-    Some run ``beside`` all others; some ``together``, after which the rest run one by one.
+    Some run ``together``, after which the rest run one by one.
     """
 
     async def measure(name: str) -> Result:
@@ -64,12 +58,11 @@ async def measure_parts(
     async def measure_all(names: Sequence[str]) -> dict[str, Result]:
         return dict(zip(names, await asyncio.gather(*map(measure, names)), strict=True))
 
-    waiting = asyncio.create_task(measure_all([name for name in beside if name in parts]))
     found = await measure_all([name for name in together if name in parts])
     for name in parts:
-        if name not in (*beside, *together):
+        if name not in together:
             found |= await measure_all([name])
-    return found | await waiting
+    return found
 
 
 def end(

@@ -15,7 +15,6 @@ from typing import Any, Self
 
 import torch
 
-from experiments.common.network.proxy import Proxy
 from experiments.common.serve_scripted import (
     ERROR_RATE,
     DraftSettings,
@@ -25,6 +24,7 @@ from experiments.common.serve_scripted import (
 from experiments.common.serve_scripted import serve_draft as serve_scripted_draft
 from experiments.common.serve_scripted import serve_target as serve_scripted_target
 from experiments.common.servers.forked import ForkedServer, Probes, Serve
+from experiments.common.servers.proxy import Proxy
 from specwhisper.audio.recording import Recording
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.types import AudioChunk
@@ -64,8 +64,6 @@ class Draft(DraftSettings):
 
 
 class WatchedModel(PacedModel):
-    """A model that reports what it does."""
-
     def __init__(self, settings: Target | Draft, probes: Probes, **kwargs: Any) -> None:
         super().__init__(settings.max_sessions, pass_ms=settings.pass_ms, **kwargs)
         self.is_encoding = self.is_scoring = False
@@ -100,7 +98,7 @@ class WatchedModel(PacedModel):
         return scores
 
     def receives_with_little_memory(self, no_memory_every: int) -> None:
-        """Let the host have no memory for every so many-th piece of audio."""
+        """Let the host run out of memory at every ``no_memory_every``-th piece of audio."""
         receive, num_received = codec.audio_chunk_from_proto, 0
 
         def receive_or_fail(message: pb.Audio, **limits: int) -> AudioChunk:

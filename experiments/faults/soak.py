@@ -36,7 +36,7 @@ from experiments.faults.servers import Servers
 from specwhisper.types import LIVE_MODES, Mode
 from specwhisper_client.api import TranscriptionClient
 
-ENVIRONMENT = {  # of the servers
+ENVIRONMENT = {  # the servers' environment
     "PYTHONMALLOC": "malloc",
     # Chunks that a thread keeps for itself count as allocated, up to 200 KiB a thread.
     "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
@@ -52,7 +52,7 @@ NUM_STREAMS, STREAMS_S, QUICK_STREAMS_S = 16, 300.0, 20.0
 STAGGER_S, UTTERANCE_S, PAUSE_S = 0.3, 6.4, 1.6
 MAX_LAG_S = 2.0
 LENGTHS_S = (1.0, 3.0, 6.0)
-MAX_STAY_S = 0.3  # of a client that leaves early
+MAX_STAY_S = 0.3  # longest stay of a client that leaves early
 GATEWAY = "gateway"
 COUNTED = ("files", "threads", "tasks", "taken_slots", "sessions")
 # Pools start a thread more whenever more calls than ever happen to coincide, up to their bounds.
@@ -62,8 +62,6 @@ Sample = dict[str, int]  # resources of a process, and the number of sessions th
 
 
 class Soak(Servers):
-    """A target, a draft server and a gateway."""
-
     by_name: dict[str, ForkedServer]
 
     async def __aenter__(self) -> Soak:
@@ -78,11 +76,11 @@ class Soak(Servers):
 
 @dataclass(frozen=True, slots=True)
 class Soaked:
-    """Outcome of many sessions."""
-
     done: Counter[str] = field(default_factory=Counter)  # sessions of each kind
     errors: list[str] = field(default_factory=list)
-    samples: dict[str, list[Sample]] = field(default_factory=dict)  # of each server, once all was warm
+    samples: dict[str, list[Sample]] = field(
+        default_factory=dict
+    )  # samples of each server, once all was warm
 
     def num_at(self, server: str) -> int:
         """Count the sessions that a server had: few of them come over the gateway."""
@@ -98,7 +96,6 @@ async def recognize(servers: Soak, random: Random, folder: Path) -> None:
 
 
 async def speak(servers: Soak, random: Random, folder: Path) -> None:
-    """Send live audio as fast as it is accepted."""
     request = LiveRequest(random.choice(LIVE_MODES), speed=inf, spans_s=((0.3, 1.1),), length_s=2.0)
     client = Client(request, folder)
     await client.run(servers.draft_address)

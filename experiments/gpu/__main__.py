@@ -1,7 +1,7 @@
 """``python -m experiments.gpu STAGE``: the engine on a machine with a GPU, in three stages.
 
 Each stage begins with what matters most, writes its figures after each item, and begins no item after seven
-minutes. transformers comes last: nothing limits what it takes.
+minutes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rich.table import Table
 
 from experiments.common.bench.program import Program, parse_levels, program
 from experiments.common.bench.report import Bar
-from experiments.gpu import identity, passes, peers
+from experiments.gpu import identity, passes
 from experiments.gpu.service import Texts, Throughput, measure_service
 from experiments.gpu.weights import SHAPES, Place, Weights
 from specwhisper.engine.process import check_device
@@ -34,13 +34,12 @@ DTYPES = ("float16", "bfloat16", "float32")
 TOKENS_OF_A_REQUEST = 28  # 10 s of speech
 JUDGED = "large-v3"
 PASS_MS = {(1, 8): 1.0, (32, 5): 3.5}
-REQUESTS_PER_S, REQUEST_S = 80.0, 0.1  # of 32 clients; of one client, 95 of 100
+REQUESTS_PER_S, REQUEST_S = 80.0, 0.1  # 32 clients; 95th percentile of one client
 TITLES = {
     "checks": "equalities",
     "passes": "forward passes of sessions x tokens",
     "encodings": "encoding a window",
     "carried": "sessions on one target, over gRPC, replay",
-    "peers": "transformers",
 }
 Item = tuple[str, Callable[[], None]]
 
@@ -61,7 +60,6 @@ class Figures:
     passes: list[passes.Timed] = field(default_factory=list)
     encodings: list[passes.Encoding] = field(default_factory=list)
     carried: list[Throughput] = field(default_factory=list)
-    peers: list[peers.Peer] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -136,7 +134,7 @@ def gpu(
             case Stage.PROFILE:
                 return profile(weights, dtype, figures, quick=given.quick)
             case Stage.SERVICE:
-                return service(weights, dtype, figures, serve)
+                return service(weights, serve)
 
     for one in stage or list(Stage):
         ends_s = time.monotonic() + 60 * minutes
@@ -201,11 +199,10 @@ def profile(weights: Weights, dtype: str, figures: Figures, *, quick: bool) -> I
     yield timed("passes of other sizes", more)
 
 
-def service(weights: Weights, dtype: str, figures: Figures, serve: Callable[..., None]) -> Iterator[Item]:
-    """Yield what clients get, and what transformers does."""
+def service(weights: Weights, serve: Callable[..., None]) -> Iterator[Item]:
+    """Yield what clients get."""
     yield "requests", lambda: serve(weights, Mode.TARGET_ONLY, Mode.FULL)
     yield "sync", lambda: serve(weights, Mode.SYNC)
-    yield item("transformers", figures.peers, peers.measure_peers, weights, dtype=dtype)
 
 
 def find_bars(figures: Figures) -> list[Bar]:

@@ -19,14 +19,16 @@ NUM_SLOTS = 4
 GAMMA = 4
 NOISE = 0.1  # on the draft's weights: often right, often wrong
 NUM_TOKENS, QUICK_TOKENS = 120, 24
-CLOSE = {"float32": 1e-3, "float16": 3e-2, "bfloat16": 2e-1}  # of the largest logit
-LOST_MARGIN = {"float32": 1e-3, "float16": 5e-2, "bfloat16": 4e-1}  # of the largest logit, at another choice
+CLOSE = {"float32": 1e-3, "float16": 3e-2, "bfloat16": 2e-1}  # error over the largest logit
+LOST_MARGIN = {
+    "float32": 1e-3,
+    "float16": 5e-2,
+    "bfloat16": 4e-1,
+}  # margin of a lost choice over the largest logit
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A claim, whether it holds, and the measured value."""
-
     name: str
     holds: bool
     found: str

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import torch
 
 from experiments.gpu.weights import Weights
-from specwhisper.model.pytorch.backend import TorchBackend
+from specwhisper.model.pytorch.backend import TorchBackend, TorchEncoder
 from specwhisper.model.pytorch.decoder import CachedDecoder
-from specwhisper.model.pytorch.encoder import TorchEncoder
 
 HELD = 60  # tokens in each slot: the middle of a window
 Sizes = Sequence[tuple[int, int]]  # sessions, tokens of each
@@ -20,7 +19,7 @@ MORE = (
     *((1, 16), (1, 64), (1, 227), (8, 32), (32, 32), (3, 3), (9, 10), (33, 9)),
 )
 QUICK = ((1, 8), (2, 4))
-BATCHES, QUICK_BATCHES = (1, 2, 4, 8), (1, 2)  # of windows
+BATCHES, QUICK_BATCHES = (1, 2, 4, 8), (1, 2)  # windows at once
 MIN_MS = 200  # duration of a size's measurement
 
 
@@ -55,7 +54,6 @@ def filled(weights: Weights, num_slots: int, *, dtype: str) -> CachedDecoder:
 
 
 def step(decoder: CachedDecoder, rows: int, width: int) -> Callable[[], object]:
-    """Return a pass that appends to the first slots, chooses after each token, and rolls back."""
     slots, tokens = range(rows), [[7 + i for i in range(width)]] * rows
 
     def run() -> None:
@@ -72,8 +70,8 @@ class Encoding:
 
     Attributes
     ----------
-    window_ms : of the server's backend, from features in memory to keys and values in the slots.
-    transformers_ms : of transformers' encoder launched kernel by kernel, from features on the device.
+    window_ms : the server's backend, from features in memory to keys and values in the slots.
+    transformers_ms : transformers' encoder launched kernel by kernel, from features on the device.
     """
 
     shape: str
@@ -90,7 +88,6 @@ def measure_encoding(weights: Weights, batches: Sequence[int], *, dtype: str) ->
     backend = TorchBackend(
         checkpoint, max(batches), encoder=encoder, device=place.device, has_static_shapes=True
     )
-    encoder.warm_up()
     plain, decoder = weights.model_of(dtype).model.encoder, weights.decoder(dtype, max(batches))
     there = weights.features(max(batches))
     features, there = there.cpu().numpy(), there.to(getattr(torch, dtype))

@@ -42,13 +42,11 @@ MAX_CONTINUATION = 32  # tokens of a draft after it diverges
 
 
 def noise(seed: tuple[int, ...], length_s: float) -> bytes:
-    """Return noise as canonical PCM."""
     samples = np.random.default_rng(seed).normal(0, 3_000, int(length_s * SAMPLE_RATE))
     return samples.clip(-32_768, 32_767).astype("<i2").tobytes()
 
 
 def recording_of(pcm: bytes) -> Recording:
-    """Return a complete recording."""
     recording = Recording()
     recording.append(AudioChunk(0, pcm, is_last=True))
     return recording
@@ -63,14 +61,12 @@ class Texts:
     seed: int
 
     def spoken(self, trace: Trace) -> list[Spoken]:
-        """Return the recordings with the texts of a trace."""
         return [
             Spoken(each.recording, noise((self.seed, number), RECORDING_S), OPTIONS, [each.tokens])
             for number, each in enumerate(trace.decodings)
         ]
 
     def trace(self, vocabulary: Vocabulary) -> Trace:
-        """Return a trace with the texts and the draft's divergences."""
         decodings = tuple(self._decoding(number, vocabulary) for number in range(self.num_recordings))
         return Trace("random", "random", "", "", vocabulary.digest, decodings)
 
@@ -100,9 +96,9 @@ class Throughput:
     Attributes
     ----------
     requests_per_s, p95_s : of texts that ended within the period; the time from request to text of 95 of 100.
-    tokens_per_s : of all sessions, with encoder and messages.
+    tokens_per_s : tokens of all sessions, with encoder and messages.
     tokens_per_forward_s : per second of the target's forward passes.
-    tokens_per_pass, sessions_per_pass : of one session in a pass, and sessions in one.
+    tokens_per_pass, sessions_per_pass : tokens of one session in a pass, and sessions in one.
     """
 
     shape: str
@@ -140,7 +136,6 @@ class Metered(ReplayTarget):
 
 
 def run_in_process(load: Load, trace: Trace, texts: Texts) -> Counts:
-    """Run clients in this process until the period ends."""
     return asyncio.run(run_clients(load, trace, texts.spoken(trace)))
 
 
@@ -216,7 +211,6 @@ async def measure_service(
 async def serving(
     checkpoint: Checkpoint, trace: Trace, num_slots: int, place: Place
 ) -> AsyncIterator[tuple[str, Metered]]:
-    """Serve a replay target on the loopback interface."""
     forward = WhisperModel(checkpoint, num_slots, device=place.device, has_static_shapes=True)
     if place.is_gpu:
         forward.warm_up()

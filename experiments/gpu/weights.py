@@ -84,7 +84,6 @@ class Weights:
         return self._models["float32"].config
 
     def model_of(self, dtype: str) -> WhisperForConditionalGeneration:
-        """Return a transformers model in a type."""
         if dtype not in self._models:
             self._models[dtype] = copy.deepcopy(self._models["float32"]).to(getattr(torch, dtype))
         return self._models[dtype]
@@ -98,7 +97,6 @@ class Weights:
         return checkpoint_from_model(model, self._tokens, name=f"random {self.name}")
 
     def decoder(self, dtype: str, num_slots: int) -> CachedDecoder:
-        """Return a decoder with slots."""
         state: dict[str, Tensor] = self.model_of(dtype).state_dict()
         with torch.device("meta"):
             decoder = CachedDecoder(read_sizes(self.name, self.config.to_dict()), num_slots)
@@ -109,7 +107,6 @@ class Weights:
         return decoder
 
     def features(self, num_windows: int) -> Tensor:
-        """Return random log-mel features of windows, in float32."""
         return self._normal(num_windows, self.config.num_mel_bins, WINDOW_FRAMES)
 
     def encodings(self, num_windows: int, dtype: str, *, seed: int = 0) -> Tensor:
@@ -118,7 +115,6 @@ class Weights:
         return self._normal(*size, seed=seed).to(getattr(torch, dtype))
 
     def tokens(self, seed: int, length: int) -> list[int]:
-        """Return random tokens."""
         generator = torch.Generator().manual_seed(self.place.seed + seed)
         return torch.randint(self.config.vocab_size, (length,), generator=generator).tolist()
 

@@ -113,7 +113,6 @@ def parse_round_trips(words: str) -> list[float]:
 
 
 def _parse(words: str, parse: Callable[[str], Parsed], message: str) -> list[Parsed]:
-    """Parse words between commas, without duplicates."""
     try:
         return list(dict.fromkeys(parse(word.strip()) for word in words.split(",")))
     except ValueError:

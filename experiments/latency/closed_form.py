@@ -34,7 +34,7 @@ class Costs:
     round_trip_s: float = 0.0
 
     def verify_s(self, num_candidates: float) -> float:
-        """Return the time of a forward pass over the last token and so many candidates."""
+        """Return the time of a forward pass over the last token and ``num_candidates``."""
         return self.forward_s + (1 + num_candidates) * self.forward_token_s
 
 
@@ -94,10 +94,10 @@ def chain_s(
 
     Parameters
     ----------
-    head_start_s : by which the draft begins before the target: with a window, while that is encoded.
+    head_start_s : time by which the draft begins before the target, which encodes the window meanwhile.
     """
     time_s, num_tokens, total_s = 0.0, 0.0, 0.0
-    in_pass = [chance**realigned for chance in survival]  # of candidates, while the chain continues
+    in_pass = [chance**realigned for chance in survival]  # chances of candidates while the chain continues
     while reached := useful(survival, realigned, num_tokens):
         drafting_s = max(0.0, time_s + head_start_s - costs.round_trip_s)
         num_arrived = drafting_s / max(costs.draft_s, 1e-9)

@@ -16,8 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 
+from experiments.capacity.laws import laws
 from experiments.latency.cells import CHOSEN
-from experiments.latency.laws import laws
 from experiments.latency.page import Facts, cells
 from specwhisper.types import Mode
 

@@ -30,7 +30,7 @@ from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import Mode
 
 OPTIONS = DecodingOptions.greedy(language="en")
-WRONG_SHARE = 0.1  # of the words of a given hint
+WRONG_SHARE = 0.1  # wrong words in a given hint
 Spoken = Mapping[Condition, Sequence[Sample]]
 DraftDtype = Annotated[str, typer.Option(help="Numeric type of the draft's weights.")]
 

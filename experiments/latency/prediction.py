@@ -31,7 +31,7 @@ class Predictor:
 
     Attributes
     ----------
-    costs : by recording: a short window is encoded sooner by a draft that cuts it.
+    costs : costs by recording: a draft that cuts windows encodes a short one sooner.
     """
 
     decodings: tuple[Decoding, ...]
@@ -166,7 +166,7 @@ def _windows(run: Run) -> int:
 def runs_of(decoding: Decoding, gamma: int | None = None) -> Iterator[int]:
     """Yield the number of tokens of each run: from a correction or the window's start to the next.
 
-    With a ``gamma``, a run also ends after so many candidates, as where blocks wait for each other.
+    With a ``gamma``, a run ends after that many candidates too: then blocks wait for each other.
     """
     run = 0
     for position in range(len(decoding.tokens)):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import runpy
 
-from specwhisper_draft_server import debounce
+from specwhisper_draft_server.sessions import session
 
 if __name__ == "__main__":
-    debounce.INTERVAL_S = 0.0
+    session.INTERVAL_S = 0.0
     runpy.run_module("specwhisper_draft_server", run_name="__main__", alter_sys=True)

@@ -12,7 +12,7 @@ from experiments.latency.cells import Cell
 from specwhisper.errors import InvalidRequest
 
 SAME = ("pair", "samples", "texts")  # must match to continue
-MAX_NETWORK_SHARE = 0.05  # of a core; a busier network distorts the measurement
+MAX_NETWORK_SHARE = 0.05  # share of a core; a busier network distorts the measurement
 
 
 @dataclass(frozen=True)

@@ -21,15 +21,15 @@ from experiments.latency.prediction import (
     realigned_of,
 )
 from experiments.latency.store import Grid
-from specwhisper.speculation.comparison import Ratio
 from specwhisper.types import Mode
+from specwhisper_client.cli.tuning.advice import Ratio
 
 FULL = Arm(Mode.FULL)
-NEAR_MS, NEAR_BOUND, FAR_MS, FAR_BOUND = 100.0, 0.35, 400.0, 0.45  # of full on clean speech, base and tiny.en
-MOST = 1.02  # of full over target-only, in any condition
+NEAR_MS, NEAR_BOUND, FAR_MS, FAR_BOUND = 100.0, 0.35, 400.0, 0.45  # full on clean speech, base and tiny.en
+MOST = 1.02  # full over target-only, in any condition
 MOST_WAITS = 3.0  # round trips that a text waits for
 WAITS_FROM_MS = 50.0  # below, a round trip is within the spread of an utterance
-SIMULATION_BOUND, CLOSED_FORM_BOUND = 0.10, 0.15  # of the prediction's error
+SIMULATION_BOUND, CLOSED_FORM_BOUND = 0.10, 0.15  # errors of the predictions
 BUNDLED = "demo-"  # names of models that the bars of the real pair are not for
 DECODING, WHOLE = "decoding_s", "wall_s"
 
@@ -45,7 +45,6 @@ class Summary:
         return sorted({run.cell for run in self.grid.runs if run.counts})
 
     def times_s(self, cell: Cell, what: str) -> dict[int, float]:
-        """Return the seconds of all recordings together, by repeat; only of complete repeats."""
         found = self._times_s.get((cell, what), {})
         samples = set(self.grid.header["samples"][cell.condition])
         return {repeat: sum(each.values()) for repeat, each in found.items() if set(each) == samples}

@@ -174,7 +174,6 @@ def run_cell(lab: Lab, link: Link, cell: Cell, sample: Sample, tokens: Sequence[
 
 
 def print_times(summary: Summary, condition: Condition, what: str, title: str, console: Console) -> None:
-    """Print a row per arm, and a column per round trip."""
     here = {(cell.arm, cell.rtt_ms): cell for cell in summary.cells if cell.condition == condition}
     round_trips_ms = sorted({rtt_ms for _, rtt_ms in here})
     table = Table("", *(f"{rtt_ms:g} ms" for rtt_ms in round_trips_ms), title=title, title_justify="left")

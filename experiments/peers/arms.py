@@ -19,8 +19,6 @@ Audio = NDArray[np.float32]
 
 
 class System(StrEnum):
-    """A program that transcribes."""
-
     TARGET_ONLY = "target-only"
     ONE_PROCESS = "one-process"
     ONE_PROCESS_DISTIL = "one-process, distilled draft"
@@ -103,7 +101,6 @@ def arms_of_pair(*, quick: bool) -> list[Arm]:
 
 
 def arms_of_shape(*, quick: bool) -> list[Arm]:
-    """Return the arms on random weights."""
     return [
         Arm(system, precision, timestamps=True)
         for system in OF_SHAPE
@@ -130,9 +127,9 @@ class Run:
 
     Attributes
     ----------
-    wall_s : of each recording, samples in memory to the last token; of a batch, of all recordings.
-    tokens : of each recording, text and timestamps.
-    statistics : of ours, all recordings together.
+    wall_s : seconds from samples in memory to the last token, for each recording or batch.
+    tokens : text and timestamps of each recording.
+    statistics : counts of all recordings together, for our arms.
     """
 
     wall_s: tuple[float, ...]
@@ -152,7 +149,6 @@ def timed(recordings: Sequence[Sample | Piece], transcribe: Callable[[Audio, int
 
 
 def floats(pcm: bytes) -> Audio:
-    """Return samples as other programs take them."""
     return np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768)
 
 

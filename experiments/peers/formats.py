@@ -39,12 +39,11 @@ NAMES = (
 )
 GGML_MAGIC = 0x67676D6C
 FLOAT32, FLOAT16, Q8_0 = 0, 1, 8  # ggml's types of tensors
-FLOAT16_FILE, Q8_0_FILE = 1, 2_007  # of files; the latter is mostly q8_0, second version
+FLOAT16_FILE, Q8_0_FILE = 1, 2_007  # types of files; the latter is mostly q8_0, second version
 BLOCK = 32  # numbers of q8_0 that share a scale
 
 
 def save_ctranslate2(folder: str, path: Path) -> Path:
-    """Convert a checkpoint folder to one for faster-whisper."""
     from ctranslate2.converters import TransformersConverter
 
     files = ["tokenizer.json", "preprocessor_config.json"]
@@ -53,7 +52,6 @@ def save_ctranslate2(folder: str, path: Path) -> Path:
 
 
 def save_openai(folder: str, path: Path) -> Path:
-    """Convert a checkpoint folder to a file for ``whisper.load_model``."""
     model = WhisperForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
     torch.save({"dims": dimensions(model.config), "model_state_dict": openai_state(model.state_dict())}, path)
     return path
@@ -65,7 +63,6 @@ def openai_state(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def openai_name(name: str) -> str:
-    """Return what openai's model calls a weight."""
     for theirs, ours in NAMES:
         name = re.sub(theirs, ours, name)
     return name
@@ -130,7 +127,6 @@ def _write_tensor(file: BinaryIO, name: str, weight: NDArray[np.float32], *, is_
 
 
 def _rounded(weight: NDArray[np.float32]) -> bytes:
-    """Return blocks of a float16 scale and 32 bytes each."""
     blocks = weight.reshape(-1, BLOCK)
     scales = np.abs(blocks).max(axis=1, keepdims=True) / 127
     found = np.zeros(len(blocks), [("scale", "<f2"), ("bytes", "i1", BLOCK)])

@@ -173,7 +173,7 @@ class _Multilingual:
 
 
 def max_new_tokens(num_tokens: int) -> int:
-    """Return the length to request for so many tokens: CTranslate2 halves its argument.
+    """Return the length to request for a number of tokens: CTranslate2 halves its argument.
 
     It writes min(length / 2, length - prompt) tokens, where length is the prompt and what is asked for.
     """
@@ -191,7 +191,6 @@ class OpenaiWhisper:
         self._end_of_text = end_of_text
 
     def decode(self, pieces: Sequence[Piece]) -> Run:
-        """Write a given number of tokens for each window."""
         whisper = self._whisper
 
         def write(audio: Audio, number: int) -> list[int]:
@@ -223,7 +222,6 @@ class WhisperCpp:
             self._model = library.whisper_init_from_file_with_params(str(path), parameters)
 
     def decode(self, pieces: Sequence[Piece]) -> Run:
-        """Write a given number of tokens for each window."""
         library = self._library
 
         def write(audio: Audio, number: int) -> list[int]:

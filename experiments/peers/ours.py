@@ -65,8 +65,6 @@ class OneProcess:
 
 
 class Offered:
-    """A pair as :class:`SpeculativeWhisper` offers it."""
-
     def __init__(self, target: str, draft: str, dtype: str) -> None:
         pair = SpeculativeWhisper(
             draft, target, "cpu", dtype=dtype, draft_dtype=DRAFT_DTYPE, batch_size=1, cut_windows=True

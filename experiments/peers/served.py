@@ -27,7 +27,6 @@ class Service:
     gamma: int | None = None
 
     def run(self, mode: Mode, samples: Sequence[Sample], timestamps: bool) -> Run:
-        """Transcribe recordings, one after the other, in one of the server's modes."""
         wall_s, tokens, total = [], [], SpeculationStatistics()
         for sample in samples:
             options = DecodingOptions.greedy(

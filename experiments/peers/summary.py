@@ -24,8 +24,8 @@ from experiments.peers.arms import (
     System,
     precisions,
 )
-from specwhisper.speculation.comparison import Ratio
 from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper_client.cli.tuning.advice import Ratio
 from specwhisper_evaluation.references import from_folder
 from specwhisper_evaluation.scoring import error_rates
 
@@ -133,7 +133,6 @@ def print_table(
     seed: int,
     console: Console,
 ) -> None:
-    """Print the arms with or without timestamps, slowest first."""
     table = Table(title=title, title_justify="left")
     table.add_column("system", no_wrap=True)
     for heading in ("precision", *COLUMNS):

@@ -29,8 +29,8 @@ from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER, resolve
 from specwhisper.model.threads import limit_threads
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.comparison import Ratio
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper_client.cli.tuning.advice import Ratio
 
 HUMAN = DEMO_FOLDER / "human"
 QUICK_ROUNDS = 2
@@ -78,7 +78,7 @@ def real(
     with on_cores(cores[:1]):
         limit_threads(1)
         references = transformers_tokens(checkpoint, samples)
-        errors = Pair.load(target, [draft]).measure(spoken, "en")
+        errors = Pair.load(target, [draft]).measure(spoken)
     exact = {arm: of_arm for arm, of_arm in every.items() if arm.precision == FLOAT32}
     different = count_differences(exact, references)
     same_in_int8 = count_differences({PAIR_INT8: runs[PAIR_INT8]}, runs[ALONE_INT8][0].tokens)
@@ -99,7 +99,6 @@ def real(
 
 
 def transformers_tokens(checkpoint: Checkpoint, samples: Sequence[Sample]) -> tuple[tuple[int, ...], ...]:
-    """Return what transformers' ``generate`` writes for each recording."""
     model, options = as_transformers(checkpoint), DecodingOptions.greedy(language="en")
     texts = [oracle.transcribe(model, sample.pcm, options) for sample in samples]
     return tuple(tuple(t for segment in text.segments for t in segment.tokens) for text in texts)

@@ -14,7 +14,6 @@ from rich.console import Console
 from experiments.common.bench.program import Draft, Folder, Program, Target, program
 from experiments.common.servers.processes import first_two_cores, on_cores
 from experiments.demo_pair.pair import folder_recordings
-from experiments.streaming.agents import agents
 from experiments.streaming.arms import ARMS, FULL, Arms, Measured
 from experiments.streaming.simulated import COSTS_S, NUM_SESSIONS, print_simulated, simulate
 from experiments.streaming.table import NUM_TOGETHER, find_bars, other_texts, print_rows, rows_of
@@ -28,7 +27,6 @@ Planned = tuple[str, Take, int, float]  # arm, number of concurrent sessions, ti
 HUMAN = DEMO_FOLDER / "human"
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
-app.command()(agents)
 
 
 @app.command()

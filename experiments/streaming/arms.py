@@ -65,7 +65,7 @@ class Arms:
     def __init__(self, target: str, draft: str, cores: tuple[int, int], stack: ExitStack) -> None:
         self._target, self._draft, self._stack = target, draft, stack
         folder = Path(resolve(target))
-        self._peer_folder = folder if (folder / "model.bin").is_file() else None  # of CTranslate2
+        self._peer_folder = folder if (folder / "model.bin").is_file() else None  # a CTranslate2 folder
         self._cores = cores
         self._servers: tuple[Server, Server] | None = None
         self._peers: dict[str, Worker] = {}
@@ -74,7 +74,7 @@ class Arms:
         if arm in PEERS and find_spec(PEERS[arm][0]) is None:
             return f"not installed: {PEERS[arm][0]}"
         if arm in PEERS and self._peer_folder is None:
-            return "the target is no CTranslate2 folder"
+            return "the target is not a CTranslate2 folder"
         return None
 
     def warm_up(self, arm: str, take: Take) -> None:

@@ -39,7 +39,6 @@ class Shown:
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words without case and punctuation."""
     return re.sub(r"[^\w\s']", " ", text.lower()).split()
 
 

@@ -18,7 +18,7 @@ from experiments.streaming.session import PIECE_S, SILENCE_MS, paced
 from specwhisper.types import SAMPLE_RATE
 
 STEP_S = 0.5  # least new audio between two interim texts
-MAX_S = 15.0  # of an utterance
+MAX_S = 15.0  # the longest utterance
 PAD_MS = 200
 Samples = NDArray[np.float32]
 
@@ -32,7 +32,6 @@ class FasterWhisperLoop:
         self._model = WhisperModel(str(folder), device="cpu", compute_type=FLOAT32, cpu_threads=1)
 
     def run(self, pcm: bytes) -> list[Shown]:
-        """Transcribe audio in real time."""
         audio = np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768)
         shown, started_s = [], time.monotonic()
         for is_final, start, stop in self._utterances(audio, started_s):
@@ -43,7 +42,6 @@ class FasterWhisperLoop:
         return shown
 
     def _utterances(self, audio: Samples, started_s: float) -> Iterator[tuple[bool, int, int]]:
-        """Yield what to transcribe next, and whether it is the last time for this audio."""
         from faster_whisper.vad import VadOptions, get_speech_timestamps
 
         vad = VadOptions(
@@ -85,7 +83,6 @@ class WhisperLiveKit:
         )
 
     def run(self, pcm: bytes) -> list[Shown]:
-        """Transcribe audio in real time."""
         return asyncio.run(self._run(pcm))
 
     async def _run(self, pcm: bytes) -> list[Shown]:

@@ -22,15 +22,15 @@ from specwhisper.live import EndpointingOptions
 from specwhisper.types import SAMPLE_RATE
 from specwhisper_draft_server.voice_activity import VoiceActivity
 
-LAST_WORD_S = 0.3  # by which a piece's last word may seem to end after it, in noise
+LAST_WORD_S = 0.3  # in noise, a piece's last word may seem to end this long after it
 ENDS = ("cut", "end")  # events of voice activity
 NUM_SESSIONS = (1, 16, 64, 192)
-NUM_ROUNDS, COUNTED_ROUND = 3, 1  # of all takes in a session; during the second one all sessions speak
-COSTS_S = {  # large-v3 on a GPU as in `experiments.latency simulate`, tiny.en on a core
+NUM_ROUNDS, COUNTED_ROUND = 3, 1  # rounds of all takes in a session; all sessions speak during the second
+COSTS_S = {  # large-v3 on a GPU as in `experiments.latency expect`, tiny.en on a core
     "confirm": 0.012 + 6 * 0.001,  # a window, and six forward passes over a drafted text
     "one_way": 0.020,  # between draft and target server
     "draft": 0.100,  # a cut window
-    "word": 0.008,  # of the draft's text
+    "word": 0.008,  # the draft writes a word
 }
 EDGE_S = 0.1  # last sound of the audio, which the draft leaves out
 STEP_S = 0.3  # least new audio between two texts of the draft
@@ -39,7 +39,7 @@ Boundaries = list[tuple[float, float]]  # a place where text becomes final, and 
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """Delays with so many sessions; ``target_use`` is the share of the time in which the target works."""
+    """Delays with a number of sessions; ``target_use`` is the share of time in which the target works."""
 
     num_sessions: int
     shown_s: tuple[float, ...]
@@ -48,7 +48,7 @@ class Simulated:
 
 
 def simulate(takes: Sequence[Take], num_sessions: int, seed: int) -> Simulated:
-    """Simulate sessions on one target, each of which says the takes from another moment on."""
+    """Simulate sessions on one target, each of which begins with its takes at a random moment."""
     ends, random = [boundaries(take) for take in takes], Random(seed)
     round_s = sum(take.duration_s for take in takes)
     said: list[tuple[Take, float, Boundaries]] = []  # with its begin, and when its text became final
@@ -104,7 +104,6 @@ def shown(take: Take, final: Boundaries) -> list[Shown]:
 
 
 def print_simulated(found: Sequence[Simulated], console: Console) -> None:
-    """Print a row for each number of sessions."""
     costs = ", ".join(f"{name} {1000 * cost_s:.0f}" for name, cost_s in COSTS_S.items())
     table = Table(
         *("sessions on a target", "shown, s", "utterance final, s", "target busy"),

@@ -41,10 +41,10 @@ class Row:
 
     shown_s: tuple[float, ...]  # from each word's end until it is seen
     final_s: tuple[float, ...]  # from each utterance's end until it is final
-    erased_stable: float  # words per final word, of the stable part
-    erased: float  # and of all that is shown
+    erased_stable: float  # words of the stable part per final word
+    erased: float  # all shown words per final word
     differing: float  # edits between the last open text and the final text, per final word
-    word_error_rate: float  # of the final text against the offline text
+    word_error_rate: float  # final text against offline text
     target_cpu: float  # seconds per second of speech
     draft_cpu: float
     num_repeating: int  # updates that repeat a phrase
@@ -101,7 +101,6 @@ def other_texts(measured: Iterable[Measured]) -> tuple[list[str], int]:
 
 
 def find_bars(measured: Sequence[Measured]) -> list[Bar]:
-    """Return the bars of ``full``."""
     rows = rows_of(measured)
     every, together = rows[FULL, "all", 1], rows[FULL, Condition.CLEAN, NUM_TOGETHER]
     clean, two = (rows[FULL, which, 1] for which in (Condition.CLEAN, Condition.TWO_SPEAKERS))
@@ -150,5 +149,4 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def seconds(values: Sequence[float]) -> str:
-    """Format median and 95th percentile."""
     return f"{quantile(values, 0.5):.2f} / {quantile(values, 0.95):.2f}"

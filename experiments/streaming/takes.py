@@ -38,7 +38,7 @@ TURN_GAP_S = 0.0, 0.3  # between two speakers
 PAUSE_S = 0.4  # at which a long recording is cut into a speaker's turns
 TAIL_S = 2.0  # silence after a take, in which its last utterance ends
 FADE_S = 0.15  # at either end of a recording, which would otherwise begin and end with a click
-MIN_SOUND_S = 0.05  # of a word
+MIN_SOUND_S = 0.05  # shortest sound of a word
 QUICK_S = 10.0
 NUM_ENCODINGS = 5
 
@@ -56,8 +56,8 @@ class Take:
 
     condition: Condition
     pcm: bytes
-    text: str  # the target's, of the whole take
-    words: tuple[SpokenWord, ...]  # of the same speech without noise, with the end of each one's sound
+    text: str  # what the target writes for the whole take
+    words: tuple[SpokenWord, ...]  # words of the same speech without noise, with the end of each word's sound
     ends_s: tuple[float, ...]  # where utterances end, by voice activity
     speech_s: float  # without longer silences
 
@@ -78,7 +78,6 @@ class Recorder:
         self._random = np.random.default_rng(seed)
 
     def takes(self, samples: Sequence[Sample], *, quick: bool) -> list[Take]:
-        """Return a take for each condition; short ones for a quick run."""
         limit_s = QUICK_S if quick else np.inf
         shuffled = [samples[index] for index in self._random.permutation(len(samples))]
         one = _joined([samples_of(each.pcm) for each in shuffled], GAP_S, self._random, limit_s)
@@ -96,7 +95,6 @@ class Recorder:
         ]
 
     def encode_s(self) -> float:
-        """Return the median seconds in which the target encodes a window of 30 s."""
         silence, seconds = Recording(), []
         silence.append(AudioChunk(0, bytes(2), is_last=True))
         for _ in range(NUM_ENCODINGS):

@@ -14,10 +14,10 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.inputs import recordings_in
 from specwhisper.errors import InvalidAudio
 from specwhisper.options import Task
-from specwhisper.speculation.comparison import Ratio
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.types import SAMPLE_RATE
+from specwhisper_client.cli.tuning.advice import Ratio
 from specwhisper_evaluation.references import Reference
 from specwhisper_evaluation.scoring import ErrorRates, error_rates
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from riva.client.proto import riva_asr_pb2, riva_audio_pb2
 
 from specwhisper.audio.canonical import MAX_CHANNELS, MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
-from specwhisper.audio.g711 import G711, decode_g711
+from specwhisper.audio.decode import G711, decode_g711
 from specwhisper.audio.wav import PCM_16, RIFF, RIFF_BYTES, WavHeader, is_wav, read_wav_header
 from specwhisper.errors import InvalidAudio, InvalidRequest, check_between
 

@@ -15,14 +15,16 @@ from specwhisper.observe import request_id
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.settings.model_names import ModelNames
 from specwhisper_client.api import TranscriptionClient
+from specwhisper_gateway import live, page_files, service
 from specwhisper_gateway.access_log import AccessLog
+from specwhisper_gateway.audio import routes as audio
 from specwhisper_gateway.config import GatewayConfig
 from specwhisper_gateway.handlers import add_error_handlers
-from specwhisper_gateway.health import CachedAnswer
 from specwhisper_gateway.metrics import GatewayMetrics
+from specwhisper_gateway.realtime import secret_routes
+from specwhisper_gateway.realtime import session as realtime
 from specwhisper_gateway.realtime.secrets import ClientSecrets
-from specwhisper_gateway.routers import audio, client_secrets, live, models, page, realtime, service
-from specwhisper_gateway.state import Gateway
+from specwhisper_gateway.state import CachedAnswer, Gateway
 from specwhisper_gateway.transport.access import Access, bearer
 
 DESCRIPTION = """Whisper transcription by speculative decoding, as OpenAI's audio API.
@@ -70,11 +72,11 @@ def create_app(config: GatewayConfig, metrics: GatewayMetrics) -> FastAPI:
     )
     with_key = [Depends(bearer)]
     app.include_router(audio.router, dependencies=with_key)
-    app.include_router(models.router, dependencies=with_key)
-    app.include_router(client_secrets.router, dependencies=with_key)
+    app.include_router(service.models_router, dependencies=with_key)
+    app.include_router(secret_routes.router, dependencies=with_key)
     app.include_router(realtime.router)
     app.include_router(live.router)
-    app.include_router(page.router)
+    app.include_router(page_files.router)
     app.include_router(service.health_router)
     if config.metrics and config.metrics_port is None and config.may_describe:
         app.include_router(service.metrics_router)

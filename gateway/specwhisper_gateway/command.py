@@ -26,5 +26,4 @@ def serve(config: GatewayConfig) -> None:
 
 
 def main() -> None:
-    """Run the command line."""
     run_command("specwhisper-gateway", GatewayConfig, serve)

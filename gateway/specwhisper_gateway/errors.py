@@ -1,8 +1,29 @@
-"""Errors between an HTTP client and the gateway."""
+"""Errors between an HTTP client and the gateway, and the answer to every error."""
 
 from __future__ import annotations
 
-from specwhisper.errors import InvalidAudio, InvalidRequest, SpecWhisperError
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from specwhisper.errors import (
+    CheckpointError,
+    DiarizationFailed,
+    InvalidAudio,
+    InvalidRequest,
+    MessageTooLarge,
+    ModelNotFound,
+    PairMismatch,
+    RecordingsFailed,
+    ServerDraining,
+    ServerFull,
+    SessionExpired,
+    SpecWhisperError,
+    TargetUnavailable,
+    Unauthenticated,
+    UnsafeBind,
+)
+from specwhisper.wire.status import PUSHBACK_MS
 
 
 class InvalidField(InvalidRequest):
@@ -51,3 +72,76 @@ class IdleTimeout(SpecWhisperError):
 
 class StorageFull(SpecWhisperError):
     """The gateway's disk has no room for a recording."""
+
+
+CLIENT_GONE = 499  # nginx's status, for logs and metrics: the client is gone
+INVALID = "invalid_request_error"  # OpenAI's type of errors that the caller can mend
+BROKEN = "server_error"
+TOKEN_REFUSED = (
+    "The draft server does not know this gateway's token: ask the operator to check --server-token-file."
+)
+INTERNAL_ERROR = "The gateway failed to handle this request; its log has the reason."
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to an error: HTTP status, and OpenAI's ``type`` and ``code``."""
+
+    status: int
+    type: str
+    code: str | None = None
+
+
+ANSWER_OF_ERROR: dict[type[SpecWhisperError], Answer] = {
+    InvalidRequest: Answer(HTTPStatus.BAD_REQUEST, INVALID),
+    InvalidUpload: Answer(HTTPStatus.BAD_REQUEST, INVALID, "invalid_file"),
+    ModelNotFound: Answer(HTTPStatus.NOT_FOUND, INVALID, "model_not_found"),
+    WrongApiKey: Answer(HTTPStatus.UNAUTHORIZED, INVALID, "invalid_api_key"),
+    ForeignPage: Answer(HTTPStatus.FORBIDDEN, INVALID, "foreign_page"),
+    IdleTimeout: Answer(HTTPStatus.REQUEST_TIMEOUT, INVALID, "session_idle"),
+    MessageTooLarge: Answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, INVALID, "request_too_large"),
+    StorageFull: Answer(HTTPStatus.INSUFFICIENT_STORAGE, BROKEN, "storage_full"),
+    ServerFull: Answer(HTTPStatus.TOO_MANY_REQUESTS, "requests", "rate_limit_exceeded"),
+    ServerDraining: Answer(HTTPStatus.SERVICE_UNAVAILABLE, BROKEN, "unavailable"),
+    SessionExpired: Answer(HTTPStatus.REQUEST_TIMEOUT, INVALID, "session_expired"),
+    TargetUnavailable: Answer(HTTPStatus.SERVICE_UNAVAILABLE, BROKEN, "unavailable"),
+    ClientGone: Answer(CLIENT_GONE, INVALID),
+    RecordingsFailed: Answer(HTTPStatus.BAD_REQUEST, INVALID),
+    # The operator has to mend these; no other request can.
+    PairMismatch: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
+    Unauthenticated: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
+    CheckpointError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
+    DiarizationFailed: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
+    UnsafeBind: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
+    SpecWhisperError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
+}
+
+
+def answer_to(error: BaseException) -> Answer:
+    for kind in type(error).__mro__:
+        if kind in ANSWER_OF_ERROR:
+            return ANSWER_OF_ERROR[kind]
+    return ANSWER_OF_ERROR[SpecWhisperError]
+
+
+def headers_of(error: BaseException) -> dict[str, str]:
+    """Return an error's headers: when to try again, how to authenticate."""
+    if isinstance(error, ServerFull):
+        return {"Retry-After": str(max(1, PUSHBACK_MS // 1000))}
+    return {"WWW-Authenticate": "Bearer"} if isinstance(error, WrongApiKey) else {}
+
+
+def error_body(
+    message: str, kind: str, *, param: str | None = None, code: str | None = None
+) -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def body_of(error: BaseException) -> dict[str, Any]:
+    """Return an error's body; an unexpected error's body holds no details."""
+    answer = answer_to(error)
+    message = str(error) if isinstance(error, SpecWhisperError) else INTERNAL_ERROR
+    if isinstance(error, Unauthenticated):
+        message = TOKEN_REFUSED  # else callers would take it for their own key
+    code = getattr(error, "code", None) or answer.code
+    return error_body(message, answer.type, param=getattr(error, "param", None), code=code)

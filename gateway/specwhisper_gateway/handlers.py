@@ -14,13 +14,20 @@ from starlette.websockets import WebSocketClose
 from specwhisper.errors import SpecWhisperError
 from specwhisper.observe.request_id import KEY, current_request_id
 from specwhisper_gateway.access_log import note_error
-from specwhisper_gateway.errors import ClientGone, ForeignPage
-from specwhisper_gateway.status import BROKEN, INVALID, answer_to, body_of, error_body, headers_of
+from specwhisper_gateway.errors import (
+    BROKEN,
+    INVALID,
+    ClientGone,
+    ForeignPage,
+    answer_to,
+    body_of,
+    error_body,
+    headers_of,
+)
 from specwhisper_gateway.transport.sockets import SocketRefusal
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Answer every error that a route raises."""
     app.exception_handler(SpecWhisperError)(_refused)
     app.exception_handler(ClientDisconnect)(_disconnected)
     app.exception_handler(HTTPException)(_no_such_route)
@@ -40,17 +47,14 @@ def refusal(scope: Scope, error: SpecWhisperError) -> ASGIApp:
 
 
 async def _refused(request: HTTPConnection, error: SpecWhisperError) -> ASGIApp:
-    """Answer an error of ours."""
     return refusal(request.scope, error)
 
 
 async def _disconnected(request: Request, error: ClientDisconnect) -> ASGIApp:
-    """Answer a client that disconnected during its request, for log and metrics."""
     return await _refused(request, ClientGone("The client disconnected before its request was complete."))
 
 
 async def _no_such_route(request: HTTPConnection, error: HTTPException) -> JSONResponse:
-    """Answer an error of the framework, such as an unknown path or method."""
     message = error.detail
     if error.status_code in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
         message = f"Invalid URL ({request.scope.get('method', 'GET')} {request.url.path})"

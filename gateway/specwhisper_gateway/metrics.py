@@ -41,29 +41,23 @@ class GatewayMetrics(Registry):
         )
 
     def watch_sessions(self, limiter: SessionLimiter) -> None:
-        """Export the session limit and the open transcriptions."""
         self._max_sessions.set(limiter.max_sessions)
         self._active_transcriptions.set_function(lambda: limiter.num_sessions)
 
     def watch_draining(self, read: Callable[[], bool]) -> None:
-        """Export whether the gateway is stopping."""
         self._draining.set_function(read)
 
     def begin(self) -> None:
-        """Count a request that begins."""
         self._active.inc()
 
     def end(self) -> None:
-        """Count a request that ends."""
         self._active.dec()
 
     def count_request(self, route: str, status: int, elapsed_s: float) -> None:
-        """Count a request's status and time."""
         self._requests.labels(route, str(status)).inc()
         self._latency_s.labels(route).observe(elapsed_s)
 
     def begin_session(self) -> None:
-        """Count a WebSocket that opens."""
         self._active_sessions.inc()
 
     def end_session(self, route: str, code: int) -> None:
@@ -72,15 +66,12 @@ class GatewayMetrics(Registry):
         self._sessions.labels(route, str(code)).inc()
 
     def count_error(self, error: BaseException) -> None:
-        """Count an error by its class."""
         self._errors.labels(type(error).__name__).inc()
 
     def count_transcript(self, transcript: Transcription) -> None:
-        """Count a completed transcription and its statistics."""
         self.count(transcript.stats or SpeculationStatistics(), transcript.duration_s)
 
     def count(self, statistics: SpeculationStatistics, audio_s: float) -> None:
-        """Count audio and the statistics of its transcription."""
         self._audio_s.inc(audio_s)
         for field, counter in self._counted.items():
             counter.inc(getattr(statistics, field))

@@ -1,15 +1,20 @@
-"""The page's files and its sample recordings."""
+"""``/``: the page for live transcription, its files and its sample recordings."""
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import wave
 from dataclasses import dataclass
 from functools import cache
+from http import HTTPStatus
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+from fastapi import APIRouter, HTTPException, Response
+from pydantic import BaseModel
 
 from specwhisper.audio.decode import decode_file
 from specwhisper.types import SAMPLE_RATE
@@ -35,8 +40,6 @@ REPLAY_MODULES = (
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """A file that the gateway serves."""
-
     content: bytes
     media_type: str
 
@@ -53,7 +56,6 @@ def page_files() -> dict[str, PageFile]:
 
 
 def replay_page(recording: dict[str, Any]) -> str:
-    """Return a page that replays a recorded session without a server."""
     written = json.dumps(recording, separators=(",", ":"))
     # The transcript must not contain an end tag, which would end the script.
     return replay_template().replace(RECORDING_MARK, written.replace("<", "\\u003c"))
@@ -85,7 +87,6 @@ def samples() -> dict[str, dict[str, Any]]:
 
 @cache
 def sample_as_wav(name: str) -> bytes:
-    """Return a bundled recording as WAV, which every browser plays."""
     file = io.BytesIO()
     with wave.open(file, "wb") as out:
         out.setnchannels(1)
@@ -94,3 +95,66 @@ def sample_as_wav(name: str) -> bytes:
         for pcm in decode_file(SAMPLES / samples()[name]["file_name"]):
             out.writeframes(pcm)
     return file.getvalue()
+
+
+router = APIRouter(include_in_schema=False)
+
+# Nothing from other machines, nothing inline: speech goes to this gateway only.
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "worker-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Permissions-Policy": "microphone=(self), camera=(), geolocation=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",
+}
+
+
+class Sample(BaseModel):
+    name: str
+    title: str
+    seconds: float
+
+
+@router.get("/")
+async def index() -> Response:
+    return _file("index.html")
+
+
+@router.get("/page/{name}")
+async def file(name: str) -> Response:
+    return _file(name)
+
+
+@router.get("/samples")
+async def list_samples() -> list[Sample]:
+    return [
+        Sample(name=name, title=sample["title"], seconds=sample["seconds"])
+        for name, sample in samples().items()
+    ]
+
+
+@router.get("/samples/{name}.wav")
+async def sample(name: str) -> Response:
+    if name not in samples():
+        raise HTTPException(HTTPStatus.NOT_FOUND)
+    return Response(await asyncio.to_thread(sample_as_wav, name), media_type="audio/wav", headers=HEADERS)
+
+
+def _file(name: str) -> Response:
+    found = page_files().get(name)
+    if found is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND)
+    return Response(found.content, media_type=found.media_type, headers=HEADERS)

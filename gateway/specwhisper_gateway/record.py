@@ -22,10 +22,11 @@ import typer
 from specwhisper.audio.decode import decode_file
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
+from specwhisper.tasks import running
 from specwhisper.types import SAMPLE_RATE
 from specwhisper_client.servers import DEFAULT_SERVER
 from specwhisper_client.streaming import StreamingClient
-from specwhisper_gateway.live import reports
+from specwhisper_gateway.live import ready_message, update_message
 from specwhisper_gateway.page_files import replay_page
 
 PEAK_MS = 50
@@ -81,18 +82,14 @@ async def recorded(
         await stream.finish()
 
     async with StreamingClient(server, DecodingOptions(language=language)) as stream:
-        speaking = asyncio.create_task(speak(stream))
-        try:
+        async with running(speak(stream)) as (speaking,):
             model = None
             async for update in stream:
                 if stream.model is not None and stream.model != model:
                     model = stream.model
-                    note(reports.ready(model))
-                note(reports.update(update, stream.resume_point))
+                    note(ready_message(model))
+                note(update_message(update, stream.resume_point))
             await speaking
-        finally:
-            speaking.cancel()
-            await asyncio.gather(speaking, return_exceptions=True)
     note({"type": "done"})
     return {
         "version": 1,
@@ -123,7 +120,6 @@ def sound_url(pcm: bytes) -> str:
 
 
 def _peak(pcm: bytes) -> int:
-    """Return the loudest sample of a piece, 0..255."""
     return min(255, int(np.abs(np.frombuffer(pcm, "<i2").astype(np.int32)).max(initial=0)) // 128)
 
 

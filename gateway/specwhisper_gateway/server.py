@@ -51,7 +51,7 @@ class GatewayServer(HttpServer):
             config.port,
             config.tls,
             max_connections=config.max_connections,
-            # We log start and stop; a stranger's bytes that are not HTTP are no warning.
+            # We log start and stop. Bytes that are not HTTP are not worth a warning.
             log_level="error" if config.log_level is LogLevel.INFO else None,
             lifespan="on",
             ws="websockets-sansio",
@@ -89,7 +89,6 @@ class GatewayServer(HttpServer):
 
 
 def _whole_s(seconds: float) -> int | None:
-    """Return a time as uvicorn takes it: ``None`` has no limit."""
     return None if math.isinf(seconds) else math.ceil(seconds)
 
 

@@ -1,25 +1,71 @@
-"""State that all requests to a gateway share."""
+"""A running gateway, and the limits of its transcriptions: sessions, time, a client that stays."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack
+from asyncio import timeout_at
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Generic, TypeVar
 
+from fastapi import Request
 from starlette.requests import HTTPConnection
 
 from specwhisper.audio.turns import decoding_for
+from specwhisper.errors import SessionExpired
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.settings.model_names import ModelNames
+from specwhisper.tasks import retrieve_error, running
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.updates import ServerInfo
 from specwhisper_gateway.access_log import caller_of
 from specwhisper_gateway.config import GatewayConfig
-from specwhisper_gateway.health import CachedAnswer
+from specwhisper_gateway.errors import ClientGone
 from specwhisper_gateway.metrics import GatewayMetrics
 from specwhisper_gateway.realtime.secrets import ClientSecrets
+
+MAX_AGE_S = 2.0  # of an answer that callers share
+ENDS_AT = "ends_at_s"
+
+T = TypeVar("T")
+
+
+class CachedAnswer(Generic[T]):
+    """Shares one answer, or one error, between all callers within some seconds.
+
+    Parameters
+    ----------
+    ask : returns a new answer; it is never called twice at once.
+    max_age_s : how long an answer is valid, in seconds.
+    """
+
+    def __init__(self, ask: Callable[[], Awaitable[T]], max_age_s: float = MAX_AGE_S) -> None:
+        self._ask = ask
+        self._max_age_s = max_age_s
+        self._answer: asyncio.Task[T] | None = None
+        self._good_until_s = 0.0
+
+    async def get(self) -> T:
+        now_s = asyncio.get_running_loop().time()
+        if self._answer is None or (self._answer.done() and now_s >= self._good_until_s):
+            self._answer = asyncio.ensure_future(self._asked())
+            self._answer.add_done_callback(retrieve_error)
+        # Shielded: a caller that leaves does not cancel it for others.
+        return await asyncio.shield(self._answer)
+
+    async def close(self) -> None:
+        if self._answer is not None:
+            self._answer.cancel()
+            await asyncio.gather(self._answer, return_exceptions=True)
+
+    async def _asked(self) -> T:
+        try:
+            return await self._ask()
+        finally:
+            self._good_until_s = asyncio.get_running_loop().time() + self._max_age_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +93,6 @@ class Gateway:
 
 
 def gateway_of(connection: HTTPConnection) -> Gateway:
-    """Return the gateway that received a request or a WebSocket."""
     gateway: Gateway = connection.app.state.gateway
     return gateway
 
@@ -67,7 +112,42 @@ async def admit_later(connection: HTTPConnection) -> AsyncIterator[TakeSession]:
 
 
 async def admit(connection: HTTPConnection) -> AsyncIterator[None]:
-    """Count a transcription towards the session limits until it ends."""
     decoding_for.set(caller_of(connection))
     with gateway_of(connection).limiter.admit(caller_of(connection)):
         yield
+
+
+@asynccontextmanager
+async def within_time(connection: HTTPConnection) -> AsyncGenerator[None]:
+    """Raise :class:`SessionExpired` when the time since the first use is over."""
+    max_s = gateway_of(connection).config.session_timeout_s
+    now_s = asyncio.get_running_loop().time()
+    limit = timeout_at(connection.scope["state"].setdefault(ENDS_AT, now_s + max_s))
+    try:
+        async with limit:
+            yield
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        what = "session" if connection.scope["type"] == "websocket" else "request"
+        raise SessionExpired(
+            f"This {what} has lasted {max_s:g} s, the limit of this gateway: continue in another one."
+        ) from error
+
+
+async def cancel_on_disconnect(request: Request, work: Awaitable[T]) -> T:
+    """Wait for work, and cancel it when the connection closes.
+
+    The request's body must have been read.
+    """
+    async with running(work, _disconnected(request)) as (working, disconnected):
+        await asyncio.wait((working, disconnected), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientGone("The client disconnected before it was answered.")
+        result: T = working.result()
+        return result
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

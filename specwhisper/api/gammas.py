@@ -38,7 +38,7 @@ def compare_gammas(
     ----------
     call : ``transcribe`` of a :class:`SpeculativeWhisper`, or ``generate`` of a :class:`SpeculativeLM`.
     given : what it takes: one or several recordings, or prompts.
-    options : of the call.
+    options : the call's.
     """
     call(given, gamma=gammas[0], **options)
     compared = []

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from specwhisper.api.speculative import SpeculativeWhisper
 
 OUR_NAMES = {"condition_on_prev_tokens": "condition_on_previous_text", "num_assistant_tokens": "gamma"}
-DEFAULTS = {"chunk_length_s": 0, "do_sample": False}  # of theirs, which mean what None means here
+DEFAULTS = {"chunk_length_s": 0, "do_sample": False}  # their values that mean what None means here
 NOT_OFFERED = {
     "assistant_model": "the draft is an argument of SpeculativeWhisper",
     "do_sample": "a temperature above 0 samples",

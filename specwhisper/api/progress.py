@@ -46,7 +46,6 @@ class _Display:
             return self._progress.add_task("", total=num_recordings, count="")
 
     def update(self, bar: TaskID, completed: float, count: str) -> None:
-        """Move a bar."""
         if self._progress is not None:
             self._progress.update(bar, completed=completed, count=count)
 
@@ -61,7 +60,7 @@ class _Display:
                 self._progress = None
 
 
-_DISPLAY = _Display()  # of the process, as its terminal is: two displays would overwrite each other
+_DISPLAY = _Display()  # one for the process, as its terminal: two displays would overwrite each other
 
 
 class ProgressBar:
@@ -77,7 +76,7 @@ class ProgressBar:
         self._num_recordings = num_recordings
         self._is_shown = Console(stderr=True).is_interactive if is_shown is None else is_shown
         self._bar: TaskID | None = None
-        self._shares: dict[int, float] = {}  # of recordings under way, by index
+        self._shares: dict[int, float] = {}  # done, by index, for recordings under way
         self._num_done = 0
 
     def __enter__(self) -> Self:

@@ -12,11 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from specwhisper.api.chunked_recordings import ChunkedRecordings
 from specwhisper.api.pipeline import call_as_pipeline
 from specwhisper.api.progress import ProgressBar
+from specwhisper.api.recordings import ChunkedRecordings, SpeechFilter
 from specwhisper.api.speculative_config import SpeculativeConfig
-from specwhisper.api.speech_filter import SpeechFilter
 from specwhisper.api.transcribe_call import TranscribeCall, Watch, check_batch_size
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.inputs import Audio, Source
@@ -60,16 +59,16 @@ class SpeculativeWhisper:
     ----------
     draft_model, final_model : names such as "tiny", "large-v3" or "demo-target", hub ids or folders; without
         a draft the final model works alone.
-    device : of both, as torch names it; "auto" for the first of cuda, mps and cpu that there is. By default
-        cuda where there is one, else cpu.
+    device : where both run, as torch names it; "auto" for the first of cuda, mps and cpu that there is. By
+        default cuda if there is one, else cpu.
     config : how to speculate and choose tokens; each call reads it once, when it begins.
-    dtype : of the weights, one of :data:`specwhisper.types.DTYPES`, or as torch names it.
-    draft_dtype : of the draft's weights, if another one: it never changes the text.
+    dtype : number type of the weights, one of :data:`specwhisper.types.DTYPES`, or as torch names it.
+    draft_dtype : the same for the draft, if it differs: it never changes the text.
     batch_size : recordings that are transcribed side by side, of all calls together.
     cut_windows : whether the draft encodes only the audio of a window (:class:`WhisperModel`).
-    device_map : of the final model, in place of ``device``: "auto" or a map from module to device, "cpu" or
-        "disk" (:func:`specwhisper.model.backends.open_backend`). Its weights are loaded straight to their
-        place, and it shares no encoder with the draft.
+    device_map : where parts of the final model run, in place of ``device``: "auto" or a map from module to
+        device, "cpu" or "disk" (:func:`specwhisper.model.backends.open_backend`). Its weights are loaded
+        straight to their place, and it shares no encoder with the draft.
     offload_folder : for weights that the map puts on disk.
     """
 
@@ -155,20 +154,7 @@ class SpeculativeWhisper:
     ) -> Transcription: ...
     @overload
     def transcribe(
-        self,
-        audio: Iterable[Audio],
-        *,
-        mode: Mode | None = None,
-        gamma: int | None = None,
-        use_adaptive_gamma: bool | None = None,
-        batch_size: int | None = None,
-        chunk_length_s: float | None = None,
-        stride_length_s: float | None = None,
-        return_stats: bool = True,
-        progress: bool | None = None,
-        on_error: Literal["raise"] = "raise",
-        watch: Watch = ...,
-        **options: Any,
+        self, audio: Iterable[Audio], *, on_error: Literal["raise"] = "raise", **how: Any
     ) -> list[Transcription]: ...
     @overload
     def transcribe(
@@ -221,8 +207,7 @@ class SpeculativeWhisper:
         a :class:`Transcription`, or a list of them in the order of the recordings.
         """
         call = self._call(
-            audio=audio,
-            options=options,
+            audio,
             mode=mode,
             gamma=gamma,
             use_adaptive_gamma=use_adaptive_gamma,
@@ -233,6 +218,7 @@ class SpeculativeWhisper:
             progress=progress,
             on_error=on_error,
             watch=watch,
+            **options,
         )
         results = dict(self._results(call))
         errors = {index: result for index, result in results.items() if isinstance(result, Exception)}
@@ -244,59 +230,26 @@ class SpeculativeWhisper:
             raise RecordingsFailed.of(errors, len(results), in_order, ended_by=ended_by) from ended_by
         return in_order[0] if call.is_one else in_order
 
-    def transcribe_iter(
-        self,
-        audio: Audio | Iterable[Audio],
-        *,
-        mode: Mode | None = None,
-        gamma: int | None = None,
-        use_adaptive_gamma: bool | None = None,
-        batch_size: int | None = None,
-        chunk_length_s: float | None = None,
-        stride_length_s: float | None = None,
-        return_stats: bool = True,
-        progress: bool | None = None,
-        on_error: Literal["raise", "return"] = "raise",
-        watch: Watch = lambda index, builder: None,
-        **options: Any,
-    ) -> Iterator[tuple[int, Any]]:
+    def transcribe_iter(self, audio: Audio | Iterable[Audio], **how: Any) -> Iterator[tuple[int, Any]]:
         """Yield each recording's index and :class:`Transcription` when it ends.
 
         It takes what :meth:`transcribe` takes. With ``on_error="raise"``, :class:`RecordingsFailed` is raised
         after the last result; with "return", errors are yielded in the place of results. It is also raised
-        after the last result where the iterable raises. Recordings that have begun continue while the caller
-        is busy; closing the iterator frees their slots.
+        after the last result if the iterable raises. Recordings that have begun continue while the caller is
+        busy; closing the iterator frees their slots.
         """
-        call = self._call(
-            audio=audio,
-            options=options,
-            mode=mode,
-            gamma=gamma,
-            use_adaptive_gamma=use_adaptive_gamma,
-            batch_size=batch_size,
-            chunk_length_s=chunk_length_s,
-            stride_length_s=stride_length_s,
-            return_stats=return_stats,
-            progress=progress,
-            on_error=on_error,
-            watch=watch,
-        )
+        call = self._call(audio, **how)
         return call.handed_over(self._results(call))
 
-    def _call(self, **asked: Any) -> TranscribeCall:
+    def _call(self, audio: Audio | Iterable[Audio], **how: Any) -> TranscribeCall:
         """Check the arguments, and read the config, which may be replaced later."""
-        return TranscribeCall(
-            config=self.config,
-            has_draft=self.draft_model is not None,
-            max_batch_size=self.batch_size,
-            **asked,
-        )
+        return TranscribeCall(audio, self.config, self.draft_model is not None, self.batch_size, **how)
 
     def _results(self, call: TranscribeCall) -> Iterator[tuple[int, Transcription | Exception]]:
         """Yield every recording's index and its result or error, as they finish."""
         speech = SpeechFilter(call.decoding)
         sources = speech.filtered(call.sources)
-        transcribe = self._chunked if call.chunk_length_s else self._whole
+        transcribe = self._chunked if call.cut else self._whole
         with ProgressBar(call.num_recordings, call.progress) as bar:
             for index, outcome in transcribe(sources, call, bar):
                 bar.finish(index)
@@ -333,6 +286,8 @@ class SpeculativeWhisper:
         self, sources: Iterable[Source | Exception], call: TranscribeCall, bar: ProgressBar
     ) -> Iterator[tuple[int, ResultOrError]]:
         """Transcribe the chunks of all recordings side by side."""
+        if call.cut is None:
+            raise RuntimeError("This call has no chunks.")
         pcms = (_decoded(source) for source in sources)
         recordings = ChunkedRecordings(pcms, call.cut, call.decoding, load_tokenizer(self._source))
         for number, outcome in self._pair.transcribe(

@@ -19,7 +19,7 @@ class SpeculativeConfig:
     Attributes
     ----------
     gamma : draft tokens per block.
-    use_adaptive_gamma : end a block where the draft is no longer sure of it, whatever ``gamma`` is.
+    use_adaptive_gamma : end a block once the draft is not sure of it, whatever ``gamma`` is.
     temperature : 0 is greedy; several are tried in order until a window is good enough, see the thresholds of
         :class:`DecodingOptions`.
     top_k, top_p, seed, acceptance_threshold : see :class:`DecodingOptions`. With a threshold the

@@ -19,7 +19,7 @@ from specwhisper.types import SAMPLE_RATE
 MIN_SAMPLE_RATE = 1_000
 MAX_SAMPLE_RATE = 768_000
 MAX_CHANNELS = 64
-MAX_AMPLITUDE = 16  # of floats, 24 dB above full scale: more is no recording, but numbers of integers
+MAX_AMPLITUDE = 16  # the largest float, 24 dB above full scale: larger ones are unscaled integers
 BYTES_PER_SAMPLE = 2
 
 Samples = NDArray[np.float32] | NDArray[np.int16]
@@ -31,9 +31,7 @@ class CanonicalStream:
     Channels are mixed, then resampled by soxr (HQ), then rounded: ``x * 32768`` to the nearest integer,
     halves to the even one, clipped to 16 bits. 16 kHz mono s16 stays the same, byte for byte.
 
-    Parameters
-    ----------
-    mixer : makes one channel of several; by default their average.
+    ``mixer``: makes one channel of several; by default their average.
     """
 
     def __init__(self, sample_rate: int, num_channels: int = 1, mixer: Mixer | None = None) -> None:
@@ -88,7 +86,6 @@ class CanonicalStream:
         return _quantise(self._resampler.resample_chunk(np.zeros(0, np.float32), last=True))
 
     def _whole_frames(self, data: bytes | bytearray | memoryview) -> NDArray[np.int16]:
-        """Decode bytes up to the last whole frame; keep the rest for the next push."""
         data = self._partial + data if self._partial else bytes(data)
         end = len(data) - len(data) % (self._num_channels * BYTES_PER_SAMPLE)
         self._partial = data[end:]
@@ -100,7 +97,6 @@ def _is_whole(number: float, least: int, most: int) -> bool:
 
 
 def _to_floats(frames: Samples) -> NDArray[np.float32]:
-    """Scale to -1..1."""
     samples = frames.astype(np.float32, copy=False)
     if frames.dtype == np.int16:
         return samples / np.float32(32768)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from specwhisper.errors import InvalidAudio
 from specwhisper.selection import MIX, SIDES
 
-Weights = NDArray[np.float32]  # of each channel in the mix
+Weights = NDArray[np.float32]  # each channel's share of the mix
 PIECE_S = 0.01
 KEPT = 0.8  # share of the power before a piece that counts with it: 50 ms decide
 OPPOSITE = 16  # times as much power in the louder channel as in the mix: the speech cancels itself out
@@ -23,16 +23,14 @@ class Mixer:
     Stereo is averaged, but where its channels cancel each other out (one has the opposite phase), the louder
     one is taken: always the one that was louder where this began.
 
-    Parameters
-    ----------
-    channel : "mix", or the one that is taken: "left", "right", or its number from 1 on.
+    ``channel``: "mix", or the one that is taken: "left", "right", or its number from 1 on.
     """
 
     def __init__(self, channel: str = MIX) -> None:
         self._channel = channel
         self._louder: int | None = None
         self._is_opposite = False
-        self._power, self._of_piece = np.zeros(3), np.zeros(3)  # of left, right and mix
+        self._power, self._of_piece = np.zeros(3), np.zeros(3)  # left, right and mix
         self._num_in_piece = 0
         self._length_s = self._opposite_s = self._first_opposite_s = 0.0
 
@@ -41,13 +39,7 @@ class Mixer:
     ) -> NDArray[np.float32]:
         """Return one channel of the next ``[frames, channels]``.
 
-        Parameters
-        ----------
-        weights : of the channels, where their places are known; otherwise each counts as much.
-
-        Raises
-        ------
-        InvalidAudio : if there is no such channel.
+        ``weights``: each channel's share, where their places are known; otherwise all count the same.
         """
         num_channels = frames.shape[1]
         self.check(num_channels)
@@ -65,14 +57,12 @@ class Mixer:
         return SIDES.get(self._channel) or int(self._channel)
 
     def check(self, num_channels: int) -> None:
-        """Raise :class:`InvalidAudio` if audio has no such channel."""
         if self._channel != MIX and self._number > num_channels:
             raise InvalidAudio(
                 f"There is no channel '{self._channel}': the number of channels is {num_channels}."
             )
 
     def report(self, name: str, warn: Callable[[str], None]) -> None:
-        """Warn of opposite phase, at the end."""
         if self._louder is not None and self._opposite_s >= MIN_WARNED_S:
             side = list(SIDES)[self._louder]
             warn(

@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from enum import StrEnum
+from io import BytesIO
 from math import inf
 from typing import BinaryIO
 
 import soundfile
 
-from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE, MIN_SAMPLE_RATE, CanonicalStream
 from specwhisper.audio.channels import Mixer, Weights
 from specwhisper.audio.files.damage import Damage, Warn, ignore
 from specwhisper.audio.files.ffmpeg import (
@@ -45,7 +47,7 @@ AUDIO_SUFFIXES = frozenset(
 )
 # FLAC, Ogg and MP3: libsndfile ends at the first damage in them, and writes about it on standard error.
 COMPRESSED = re.compile(rb"fLaC|OggS|ID3|\xff[\xe0-\xff]")
-# Of libsndfile's log: the length of the file, and the data that its header announces and that it holds.
+# In libsndfile's log: the length of the file, and the data that its header announces and that it holds.
 LENGTH = re.compile(r"^Length : (\d+)$", re.MULTILINE)
 DATA = re.compile(r"^\s*(?:data|SSND|Data [Ss]ize)\s*: (\d+)(?: \(should be (\d+)\))?$", re.MULTILINE)
 
@@ -88,7 +90,6 @@ def decode_file(
 
 
 def no_such_file(path: str | os.PathLike[str]) -> InvalidAudio:
-    """Return the error for a path that names nothing."""
     if os.fspath(path) == "-":
         return InvalidAudio(f"'-' is no file, and standard input is not read: {NO_PIPE}")
     return InvalidAudio(f"Audio file '{os.fspath(path)}' does not exist.")
@@ -155,7 +156,6 @@ def _decode(source: BinaryIO, name: str, damage: Damage, selection: Selection) -
 
 
 def _decode_link(source: BinaryIO, name: str, damage: Damage, selection: Selection) -> Iterator[Block]:
-    """Decode with the library that knows the format."""
     sound = None
     is_compressed = COMPRESSED.match(source.read(4)) is not None
     source.seek(0)
@@ -201,3 +201,21 @@ def _decode_with_libsndfile(
         yield sound.samplerate, frames, weights
     if num_frames < stated_frames:
         damage.fall_short(num_frames / sound.samplerate, stated_frames / sound.samplerate)
+
+
+class G711(StrEnum):
+    """A law; the values are libsndfile's names."""
+
+    MULAW = "ULAW"
+    ALAW = "ALAW"
+
+
+def decode_g711(data: bytes, law: G711) -> bytes:
+    """Decode to s16le, twice as many bytes; each byte is decoded by itself."""
+    if not data:
+        return data
+    samples, _ = soundfile.read(
+        BytesIO(data), dtype="int16", format="RAW", subtype=law, samplerate=MIN_SAMPLE_RATE, channels=1
+    )
+    decoded: bytes = samples.astype("<i2", copy=False).tobytes()
+    return decoded

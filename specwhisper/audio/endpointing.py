@@ -1,13 +1,18 @@
 """Mark where utterances begin, are cut and end, by the probability of speech.
 
 Like silero-vad's own ``VADIterator``, with a shortest utterance and with cuts. The marks are a function of
-the audio alone, also of a stream that continues at a boundary: there all state starts anew.
+the audio alone, even in a stream that continues at a boundary: all state starts anew there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from statistics import fmean
 
+import numpy as np
+from numpy.typing import NDArray
+
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.live import EndpointingOptions
 from specwhisper.types import SAMPLE_RATE, VoiceEvent, VoiceMark
 
@@ -17,13 +22,13 @@ SURE_SILENCE = 0.01  # silero-vad's: below it there is silence, however low the 
 SAMPLES_PER_MS = SAMPLE_RATE // 1000
 # At first the model takes the beginning of a hum for speech, so speech that begins there must last longer.
 SETTLING_MS, SETTLED_SPEECH_MS = 320, 250
-STEP_SAMPLES = SAMPLE_RATE // 50  # of Whisper's timestamps: marks are multiples of it
-TAIL_MS = 200  # an utterance reaches so far into the silence, since last sounds are soft
+STEP_SAMPLES = SAMPLE_RATE // 50  # the step of Whisper's timestamps: marks are multiples of it
+TAIL_MS = 200  # how far an utterance reaches into the silence, since last sounds are soft
 SILENT_MS = 4_000  # in silence a boundary moves on by this much
 LONGEST_PIECE_MS = 28_300  # also of one whose end would take a long silence
 MIN_PAUSE_FRAMES = 2  # to cut at; without one, the quietest stretch of this many:
 QUIET_FRAMES = 6
-PAUSE_LOUDNESS = 0.3  # of the audio around; less is a pause
+PAUSE_LOUDNESS = 0.3  # relative to the audio around; less is a pause
 
 
 class Endpointer:
@@ -59,9 +64,9 @@ class Endpointer:
     def _start_anew(self, sample: int, *, is_speech: bool = False) -> None:
         self.boundary_sample = sample
         self.is_speech = is_speech
-        self._levels: list[float] = []  # of the frames since
-        self._begin: int | None = sample if is_speech else None  # of the open piece of an utterance
-        self._speech_start = self._begin  # of the utterance, or of a noise that may become one
+        self._levels: list[float] = []  # the frames' since then
+        self._begin: int | None = sample if is_speech else None  # where the open piece of an utterance begins
+        self._speech_start = self._begin  # where the utterance begins, or a noise that may become one
         self._silence_start: int | None = None
 
     def on_frame(self, level: float) -> VoiceMark | None:
@@ -129,7 +134,7 @@ class Endpointer:
         return self._end((self._silence_start + tail) // STEP_SAMPLES * STEP_SAMPLES)
 
     def _ending_silence_ms(self, speech: int) -> int:
-        """Return the silence that ends an utterance with so much speech."""
+        """Return the silence that ends an utterance with this much speech."""
         options = self._options
         if self.is_speech or speech >= options.min_utterance_ms * SAMPLES_PER_MS:
             return options.silence_duration_ms
@@ -177,7 +182,6 @@ class Endpointer:
 
 
 def longest_run(levels: list[float], below: float) -> tuple[int, int]:
-    """Return the longest run below a level, the last one of several: start and stop."""
     best, start = (0, 0), 0
     for index, level in enumerate(levels):
         if not level < below:
@@ -188,7 +192,55 @@ def longest_run(levels: list[float], below: float) -> tuple[int, int]:
 
 
 def quietest(levels: list[float]) -> tuple[int, int]:
-    """Return the quietest stretch, the last one of several: start and stop."""
     starts = range(len(levels) - QUIET_FRAMES, -1, -1)
     start = min(starts, key=lambda start: fmean(levels[start : start + QUIET_FRAMES]))
     return start, start + QUIET_FRAMES
+
+
+FRAME_BYTES = FRAME_SAMPLES * BYTES_PER_SAMPLE
+
+# Returns the probability of speech in the next frame, samples in -1..1; it may keep state.
+Vad = Callable[[NDArray[np.float32]], float]
+
+
+class VoiceMarker:
+    """Runs a model over one stream, anew from each boundary on.
+
+    ``open_vad``: begins the model anew.
+    """
+
+    def __init__(self, endpointer: Endpointer, open_vad: Callable[[], Vad]) -> None:
+        self._endpointer = endpointer
+        self._open_vad = open_vad
+        self._vad = open_vad()
+        self._pcm = bytearray()  # from the boundary on
+        self._at = 0  # byte of the next frame
+
+    def append(self, pcm: bytes) -> list[VoiceMark]:
+        self._pcm += pcm
+        marks = []
+        while self._at + FRAME_BYTES <= len(self._pcm):
+            frame = np.frombuffer(bytes(self._pcm[self._at : self._at + FRAME_BYTES]), "<i2")
+            self._at += FRAME_BYTES
+            before = self._endpointer.boundary_sample
+            mark = self._endpointer.on_frame(self._vad(frame.astype(np.float32) / np.float32(32768)))
+            if mark is not None:
+                marks.append(mark)
+            self._follow_boundary(before)
+        return marks
+
+    def end_utterance(self) -> list[VoiceMark]:
+        before = self._endpointer.boundary_sample
+        marks = self._endpointer.end_utterance(before + len(self._pcm) // BYTES_PER_SAMPLE)
+        self._follow_boundary(before)
+        return marks
+
+    def _follow_boundary(self, before: int) -> None:
+        if self._endpointer.boundary_sample != before:
+            del self._pcm[: (self._endpointer.boundary_sample - before) * BYTES_PER_SAMPLE]
+            self._vad, self._at = self._open_vad(), 0
+
+
+def loudness(frame: NDArray[np.float32]) -> float:
+    """Return how loud a frame is, 0..1: a model that knows no speech."""
+    return float(np.sqrt(np.mean(np.square(frame))))

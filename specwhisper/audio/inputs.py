@@ -51,11 +51,9 @@ class Source:
     warnings: Warnings = field(default_factory=Warnings)
 
     def decode(self) -> Iterator[bytes]:
-        """Yield canonical PCM, from the beginning."""
         return self.read(self.warnings, self.selection)
 
     def through(self, decode: Decode) -> Source:
-        """Return the recording as something else decodes it."""
         return Source(self.name, lambda _warn, _selection: decode())
 
 
@@ -63,7 +61,7 @@ def recordings_in(audio: Audio | Iterable[Audio]) -> tuple[Iterable[Source | Inv
     """Return the source of each recording, and whether ``audio`` is a single one.
 
     A list, or any other sequence, is checked at once. Other iterables are checked item by item as they are
-    read. An error stands for an item that is no recording, or a file that does not exist.
+    read. An error stands for an item that isn't a recording, or a file that does not exist.
     """
     if is_recording(audio) or not isinstance(audio, Iterable):
         return [_checked(audio)], True
@@ -72,7 +70,6 @@ def recordings_in(audio: Audio | Iterable[Audio]) -> tuple[Iterable[Source | Inv
 
 
 def is_recording(audio: Any) -> bool:
-    """Return whether it is a single recording, and not several in an iterable."""
     return (
         isinstance(audio, str | os.PathLike | bytes | bytearray | memoryview | PlainArray)
         or hasattr(audio, "read")
@@ -82,12 +79,7 @@ def is_recording(audio: Any) -> bool:
 
 
 def decoder_of(audio: Audio) -> Decode:
-    """Return what decodes a single recording.
-
-    Raises
-    ------
-    InvalidAudio : if it is several, no recording, or a file that does not exist.
-    """
+    """Return what decodes a single recording."""
     recordings, is_one = recordings_in(audio)
     if not is_one:
         raise InvalidAudio("There are several recordings: pass one at a time.")
@@ -112,7 +104,7 @@ def _of_different_files(
 
 
 def check_all(recordings: Iterable[Source | InvalidAudio]) -> None:
-    """Raise one error that names every item which is no recording or does not exist."""
+    """Raise one error that names every item that isn't a recording or does not exist."""
     errors = [recording for recording in recordings if isinstance(recording, InvalidAudio)]
     if len(errors) == 1:
         raise errors[0]

@@ -28,16 +28,13 @@ class KeptAudio:
 
     @property
     def num_samples(self) -> int:
-        """Number of samples that are kept."""
         return len(self._pcm) // BYTES_PER_SAMPLE
 
     @property
     def is_complete(self) -> bool:
-        """Whether no audio follows."""
         return self._is_complete
 
     def allow_unread(self, seconds: float) -> None:
-        """Change how much audio may be unread."""
         self._max_unread_s = seconds
         self._is_read.set()
 
@@ -55,7 +52,6 @@ class KeptAudio:
             await self._is_read.wait()
 
     def end_utterance(self) -> None:
-        """Note that an utterance ends with the audio so far."""
         if not self._is_complete:
             self._ends.append(self._end_sample)
             self._has_grown.set()
@@ -68,7 +64,6 @@ class KeptAudio:
         return self._end_sample > sample
 
     def finish(self) -> None:
-        """End the audio."""
         self._is_complete = True
         self._has_grown.set()
         self._is_read.set()
@@ -86,7 +81,6 @@ class KeptAudio:
         self._num_answered = max(self._num_answered, num_answered)
 
     def forget_ends_before(self, sample: int) -> None:
-        """Forget the ends before a sample."""
         self.forget_ends(self._num_answered + bisect_left(self._ends, sample))
 
     def pieces(
@@ -104,7 +98,7 @@ class KeptAudio:
     async def _pieces(
         self, sample: int, piece_bytes: Callable[[], int]
     ) -> AsyncGenerator[bytes | EndUtterance]:
-        number = self._num_answered  # of the next end
+        number = self._num_answered  # the next end's
         while True:
             number = max(number, self._num_answered)
             end = next(iter(self._ends[number - self._num_answered :]), None)

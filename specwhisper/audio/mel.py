@@ -43,7 +43,6 @@ def power_spectrogram(samples: Floats) -> Floats:
 
 
 def log_mel_power(power: Floats, num_mel_bins: int) -> Floats:
-    """Return log10 of the mel power, at least -10, as ``[num_mel_bins, frames]``."""
     mel = mel_filters(num_mel_bins).T @ power.T
     np.maximum(mel, MIN_MEL_POWER, out=mel)
     np.log10(mel, out=mel)
@@ -95,5 +94,4 @@ def _mel_to_hertz(mel: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @cache
 def _hann_window() -> Floats:
-    """Return the periodic Hann window."""
     return np.hanning(NUM_FFT + 1)[:-1].astype(np.float32)

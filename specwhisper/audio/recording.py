@@ -9,6 +9,8 @@ centred after the audio are 0.
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Mapping
 from threading import Lock
 
@@ -16,12 +18,104 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.audio.log_mel_max import LogMelMax
 from specwhisper.audio.mel import NUM_FFT, SILENCE, log_mel_power, normalise, power_spectrogram
-from specwhisper.audio.pieces import Pieces
-from specwhisper.errors import InvalidAudio
+from specwhisper.errors import InvalidAudio, InvalidRequest
 from specwhisper.options import Padding
 from specwhisper.types import CONTEXT_SAMPLES, HOP_SAMPLES, WINDOW_FRAMES, WINDOW_SAMPLES, AudioChunk
+
+WHOLE_BYTES = 4_096  # smaller pieces are put together, for each costs memory of its own
+
+
+class Pieces:
+    """A buffer of bytes that are dropped from its front.
+
+    A piece is freed as a whole. Appending to one array would now and then move all that is held, which
+    takes as long as a short forward pass.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: deque[bytes | bytearray] = deque()
+        self._num_dropped = 0  # bytes of the first piece
+        self._num_bytes = 0
+
+    def __len__(self) -> int:
+        return self._num_bytes
+
+    def append(self, piece: bytes) -> None:
+        last = self._pieces[-1] if self._pieces else b""
+        if len(piece) >= WHOLE_BYTES:
+            self._pieces.append(piece)
+        elif isinstance(last, bytearray) and len(last) < WHOLE_BYTES:
+            last += piece
+        else:
+            self._pieces.append(bytearray(piece))
+        self._num_bytes += len(piece)
+
+    def drop(self, num_bytes: int) -> None:
+        num_bytes = min(num_bytes, self._num_bytes)
+        self._num_bytes -= num_bytes
+        self._num_dropped += num_bytes
+        while self._pieces and self._num_dropped >= len(self._pieces[0]):
+            self._num_dropped -= len(self._pieces.popleft())
+
+    def read(self, begin: int, end: int) -> bytes:
+        begin, end = (min(max(0, place), self._num_bytes) + self._num_dropped for place in (begin, end))
+        parts: list[bytes | bytearray] = []
+        place = 0
+        for piece in self._pieces:
+            if place >= end:
+                break
+            if place + len(piece) > begin:
+                parts.append(piece[max(0, begin - place) : end - place])
+            place += len(piece)
+        return b"".join(parts)
+
+
+class LogMelMax:
+    """Tracks the log-mel maximum by number of mel bins.
+
+    If the maximum of the whole recording is known, it is that one, as in transformers. Otherwise it is the
+    maximum over the windows up to the one in question. It depends on where that window ends, and not on the
+    order of calls: a window that was predicted wrongly does not change the features of the right one.
+
+    ``known``: maxima of the whole recording, for the numbers of mel bins that they are known for.
+    """
+
+    def __init__(self, known: Mapping[int, float]) -> None:
+        for num_mel_bins, maximum in known.items():
+            if not math.isfinite(maximum):
+                raise InvalidRequest(f"log_mel_max for {num_mel_bins} bins is {maximum}: it must be finite.")
+        self._known = dict(known)
+        self._maxima: dict[int, dict[int, float]] = {}  # by number of mel bins, by end frame of the window
+
+    def update(self, num_mel_bins: int, end_frame: int, log_mel_max: float) -> float:
+        """Add a window's maximum; return the maximum for its features.
+
+        ``end_frame``: where the window ends.
+        """
+        if num_mel_bins in self._known:
+            return self._known[num_mel_bins]
+        maxima = self._maxima.setdefault(num_mel_bins, {})
+        maxima[end_frame] = max([log_mel_max, *(value for end, value in maxima.items() if end <= end_frame)])
+        return maxima[end_frame]
+
+    def at(self, num_mel_bins: int, end_frame: int) -> float | None:
+        """Return the maximum for a window; ``None`` before any window.
+
+        ``end_frame``: where the window ends.
+        """
+        if num_mel_bins in self._known:
+            return self._known[num_mel_bins]
+        maxima = self._maxima.get(num_mel_bins, {})
+        return max((value for end, value in maxima.items() if end <= end_frame), default=None)
+
+    def merge_windows_before(self, frame: int) -> None:
+        """Merge the windows that end by ``frame``, so that memory stays constant."""
+        for num_mel_bins, maxima in self._maxima.items():
+            past = {end: value for end, value in maxima.items() if end <= frame}
+            if past:
+                later = {end: value for end, value in maxima.items() if end > frame}
+                self._maxima[num_mel_bins] = {max(past): max(past.values())} | later
 
 
 class Recording:
@@ -55,22 +149,18 @@ class Recording:
 
     @property
     def first_sample(self) -> int:
-        """Oldest sample that is still held."""
         return self._first_sample
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of audio in memory."""
         return len(self._pcm)
 
     @property
     def received_samples(self) -> int:
-        """Position one past the newest sample."""
         return self._first_sample + len(self._pcm) // BYTES_PER_SAMPLE
 
     @property
     def is_complete(self) -> bool:
-        """Whether the audio has ended."""
         return self._is_complete
 
     @property
@@ -84,7 +174,6 @@ class Recording:
 
     @property
     def audio_frames(self) -> int:
-        """Mel frames that hold audio so far."""
         return -(-self.received_samples // HOP_SAMPLES)
 
     @property
@@ -96,10 +185,6 @@ class Recording:
         """Append the new samples of a chunk.
 
         The first chunk may start at any sample; the others must leave no gap.
-
-        Raises
-        ------
-        InvalidAudio : for a gap, half a sample, samples after the end, and an end before known samples.
         """
         if len(chunk.pcm) % BYTES_PER_SAMPLE:
             raise InvalidAudio(f"An audio chunk of {len(chunk.pcm)} bytes holds no whole 16-bit samples.")
@@ -176,7 +261,6 @@ class Recording:
         return clip
 
     def pcm(self, start_frame: int, num_frames: int) -> bytes:
-        """Return the PCM of frames, as far as it is held."""
         begin, end = start_frame * HOP_SAMPLES, (start_frame + num_frames) * HOP_SAMPLES
         with self._lock:
             first = self._first_sample

@@ -13,7 +13,7 @@ from specwhisper.audio.recording import Recording
 from specwhisper.options import Padding
 from specwhisper.types import HOP_SAMPLES, WINDOW_FRAMES, AudioChunk
 
-MEL_BINS = (80, 128)  # of Whisper's models, before large-v3 and since
+MEL_BINS = (80, 128)  # Whisper's models have these, before large-v3 and since
 
 
 def log_mel_max(

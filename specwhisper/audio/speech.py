@@ -5,11 +5,15 @@ The rules are those of faster-whisper's ``get_speech_timestamps``, which has the
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import accumulate
 from typing import NamedTuple
 
 from specwhisper.audio.endpointing import FRAME_SAMPLES, HYSTERESIS, SAMPLES_PER_MS, SURE_SILENCE
 from specwhisper.selection import VadOptions
-from specwhisper.types import SAMPLE_RATE
+from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, Segment, Word
 
 SILENCE_TO_CUT_AT_MS = 98  # in speech that is too long
 
@@ -37,12 +41,11 @@ class SpeechFinder:
         self._max_speech = options.max_speech_duration_s * SAMPLE_RATE - FRAME_SAMPLES - 2 * self._padding
         self._spans: list[Span] = []
         self._at = 0  # first sample of the next frame
-        self._start: int | None = None  # of the speech now
+        self._start: int | None = None  # where the speech now began
         self._silence = 0  # where the silence began that may end it; 0 without one
         self._cut = self._resumed = 0  # the last silence that is long enough to cut at: its ends
 
     def on_vad_probability(self, speech_prob: float) -> None:
-        """Add the probability of the next frame."""
         at, self._at = self._at, self._at + FRAME_SAMPLES
         is_speech = speech_prob >= self._threshold
         if is_speech and self._silence:
@@ -58,7 +61,7 @@ class SpeechFinder:
             self._on_silence(self._start, at)
 
     def finish(self, num_samples: int) -> tuple[Span, ...]:
-        """Return the speech of a recording of so many samples, with its padding.
+        """Return the speech of a recording of this length, with its padding.
 
         The spans are in order and do not overlap.
         """
@@ -98,3 +101,68 @@ class SpeechFinder:
 
     def _end(self) -> None:
         self._start, self._silence, self._cut, self._resumed = None, 0, 0, 0
+
+
+class SpeechMap:
+    """The speech of a recording, one span after the other, and where it lies.
+
+    Times keep their order, and lie in a span. They are rounded to hundredths, as faster-whisper's.
+
+    Parameters
+    ----------
+    spans : in order, without overlap.
+    num_samples : length of the recording.
+
+    Attributes
+    ----------
+    duration_s, speech_s : length of the recording, and of its speech.
+    """
+
+    def __init__(self, spans: Sequence[Span], num_samples: int) -> None:
+        self.spans = tuple(spans)
+        self.duration_s = num_samples / SAMPLE_RATE
+        lengths = [span.stop - span.start for span in self.spans]
+        self.speech_s = sum(lengths) / SAMPLE_RATE
+        self._ends = list(accumulate(lengths)) or [0]  # where each span ends in the speech
+        self._spans = self.spans or (Span(0, 0),)
+
+    def original_s(self, time_s: float, *, is_end: bool = False) -> float:
+        return self._in_span(self._span_at(time_s, is_end=is_end), time_s)
+
+    def segment(self, segment: Segment) -> Segment:
+        """Return a segment of the speech with its times in the recording.
+
+        With words, it begins with its first and ends with its last. A word belongs to the span of its middle.
+        """
+        words = tuple(map(self._word, segment.words))
+        start_s = words[0].start_s if words else self.original_s(segment.start_s)
+        end_s = words[-1].end_s if words else self.original_s(segment.end_s, is_end=True)
+        seek_s = self.original_s(segment.seek * HOP_SAMPLES / SAMPLE_RATE)
+        return replace(
+            segment,
+            start_s=start_s,
+            end_s=max(start_s, end_s),
+            seek=round(seek_s * SAMPLE_RATE / HOP_SAMPLES),
+            words=words,
+        )
+
+    def _word(self, word: Word) -> Word:
+        span = self._span_at((word.start_s + word.end_s) / 2)
+        return replace(word, start_s=self._in_span(span, word.start_s), end_s=self._in_span(span, word.end_s))
+
+    def _span_at(self, time_s: float, *, is_end: bool = False) -> int:
+        bisect = bisect_left if is_end else bisect_right
+        return min(bisect(self._ends, round(time_s * SAMPLE_RATE)), len(self._ends) - 1)
+
+    def _in_span(self, index: int, time_s: float) -> float:
+        span = self._spans[index]
+        sample = span.stop - self._ends[index] + round(time_s * SAMPLE_RATE)
+        return round(min(max(sample, span.start), span.stop) / SAMPLE_RATE, 2)
+
+
+def placed(segments: Iterable[Segment], speech: SpeechMap | None) -> tuple[Segment, ...]:
+    """Return segments with their times in the recording.
+
+    ``None`` if all of it was transcribed.
+    """
+    return tuple(segments) if speech is None else tuple(map(speech.segment, segments))

@@ -15,7 +15,7 @@ from specwhisper.audio.files.ffmpeg import HAS_FFMPEG, containers
 from specwhisper.errors import InvalidAudio
 from specwhisper.types import SAMPLE_RATE
 
-EXACT = "mov"  # of FFmpeg's containers: others have a length that FFmpeg estimates, or that of the video
+EXACT = "mov"  # the container whose length is exact: FFmpeg estimates others, or takes that of the video
 MAX_S_PER_BYTE = 65_535 / 10 / SAMPLE_RATE  # silence in FLAC's largest frames
 
 
@@ -37,9 +37,7 @@ def stated_duration_s(path: str | os.PathLike[str], *, is_exact: bool = False) -
 
     It may be wrong: show it, and rely on the decoded length.
 
-    Parameters
-    ----------
-    is_exact : leave out lengths that FFmpeg estimates.
+    ``is_exact``: leave out lengths that FFmpeg estimates.
     """
     if not os.path.isfile(path):  # what is read of a pipe is gone
         return None

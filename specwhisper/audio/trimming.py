@@ -20,8 +20,8 @@ from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, WordAlignment
 
 POSITION_SAMPLES = FRAMES_PER_TIMESTAMP * HOP_SAMPLES  # 20 ms, the step of times; no word is shorter
 CONTEXT = 100  # positions at either side of a word, with which it is compared
-QUIET, LOUD = 0.1, 0.9  # of these positions are below the quiet level, and below the loud one
-SOUND_SHARE = 0.2  # of the way from the quiet level to the loud one, in decibels, sound begins
+QUIET, LOUD = 0.1, 0.9  # shares of these positions below the quiet level, and below the loud one
+SOUND_SHARE = 0.2  # sound begins this far from the quiet level to the loud one, in decibels
 MIN_RANGE_DB, MAX_RANGE_DB = 5.0, 30.0  # below the loud level: all above is sound, all below is none
 NUM_BANDS = 16  # mel bands
 PAUSE = 15  # positions between two sounds; no word lasts through it

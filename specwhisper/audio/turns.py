@@ -31,9 +31,7 @@ class Turns:
     The next one is of the caller that has had the least time, and of its recordings the one that has had the
     least: a short recording passes the long ones.
 
-    Parameters
-    ----------
-    max_working : most threads at once, of all callers.
+    ``max_working``: most threads at once, of all callers.
     """
 
     def __init__(self, max_working: int = MAX_WORKING) -> None:
@@ -44,7 +42,6 @@ class Turns:
         self._had_s: dict[str, float] = {}  # by caller, of those that work or wait
 
     def wait_for(self, turn: Turn) -> None:
-        """Return once it is this one's turn."""
         with self._lock:
             self._waiting.add(turn)
             self._had_s.setdefault(turn.caller, 0.0)
@@ -53,7 +50,6 @@ class Turns:
         turn.is_called.clear()
 
     def end(self, turn: Turn, spent_s: float) -> None:
-        """End a turn, and begin that of the next one."""
         with self._lock:
             self._working.remove(turn)
             turn.had_s += spent_s
@@ -70,15 +66,13 @@ class Turns:
             first.is_called.set()
 
 
-TURNS = Turns()  # of this process
+TURNS = Turns()  # this process's
 
 
 class Turn:
     """The turns of one recording: a context manager around each, in any thread.
 
-    Attributes
-    ----------
-    had_s : processor time so far.
+    ``had_s``: processor time so far.
     """
 
     def __init__(self, turns: Turns = TURNS) -> None:

@@ -1,4 +1,4 @@
-"""Leave out what is no speech from a recording, with silero-vad's model."""
+"""Leave out what isn't speech from a recording, with silero-vad's model."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import numpy as np
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.endpointing import FRAME_SAMPLES
 from specwhisper.audio.silero import PACKAGE, SileroVad
-from specwhisper.audio.speech import Span, SpeechFinder
-from specwhisper.audio.speech_map import SpeechMap
+from specwhisper.audio.speech import Span, SpeechFinder, SpeechMap
 from specwhisper.selection import VadOptions
 
 FRAME_BYTES = FRAME_SAMPLES * BYTES_PER_SAMPLE
@@ -23,13 +22,7 @@ TURNS = VadOptions(min_silence_duration_ms=200, min_speech_duration_ms=250, spee
 def find_speech(blocks: Iterable[bytes], options: VadOptions) -> SpeechMap:
     """Return where the speech of a recording lies, in constant memory.
 
-    Parameters
-    ----------
-    blocks : the recording as canonical PCM.
-
-    Raises
-    ------
-    MissingExtra : if the packages of the model are not installed.
+    ``blocks``: the recording as canonical PCM.
     """
     stream, finder = _model().open(), SpeechFinder(options)
     num_bytes, rest = 0, b""
@@ -80,11 +73,9 @@ def find_voice() -> Callable[[bytes], tuple[Span, ...]] | None:
 
 
 def check_extra() -> None:
-    """Raise :class:`MissingExtra` if packages of ``vad_filter`` are missing."""
     _model()
 
 
 @cache
 def _model() -> SileroVad:
-    """Return the model, loaded once."""
     return SileroVad()

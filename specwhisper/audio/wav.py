@@ -26,7 +26,7 @@ class WavHeader(NamedTuple):
     ----------
     format : WAV's number of it, and bits per sample; :data:`PCM_16`, for example.
     start : offset of the first sample.
-    num_bytes : of all samples; ``None`` if that is not known.
+    num_bytes : length of all samples; ``None`` if that is not known.
     """
 
     format: tuple[int, int]
@@ -37,7 +37,6 @@ class WavHeader(NamedTuple):
 
 
 def is_wav(head: bytes) -> bool:
-    """Return whether these are the first bytes of a WAV file."""
     return head[:4] == RIFF and head[8:RIFF_BYTES] == WAVE
 
 
@@ -64,7 +63,6 @@ def read_wav_header(head: bytes) -> WavHeader | None:
 
 
 def _read_format(chunk: bytes) -> tuple[tuple[int, int], int, int]:
-    """Return format, channels, and samples per second."""
     if len(chunk) < FMT.size:
         raise InvalidAudio(f"The format of a WAV file has {len(chunk)} bytes: it must have {FMT.size}.")
     number, num_channels, sample_rate, _, _, num_bits = FMT.unpack_from(chunk)

@@ -25,7 +25,7 @@ from specwhisper.model.rules import max_initial_timestamp
 from specwhisper.model.sampling import window_sampling
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import accept
-from specwhisper.speculation.admission import FreeSlots
+from specwhisper.speculation.batching import FreeSlots
 from specwhisper.speculation.belief import Belief
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport
@@ -66,7 +66,7 @@ class Drafter:
         self._encodings = Encodings(executor or InlineExecutor(), wake)
         self._sessions: dict[str, DraftSession] = {}
         self._failures: list[tuple[str, Failed]] = []
-        self._likely_language = self._only_language()  # of the next session: the last one's
+        self._likely_language = self._only_language()  # the last session's, for the next one
 
     def _only_language(self) -> str | None:
         """Return the model's language if it knows only one, in the target's vocabulary."""
@@ -86,7 +86,6 @@ class Drafter:
 
     @property
     def has_work(self) -> bool:
-        """Whether :meth:`step` would do anything now."""
         return bool(self._failures) or any(session.has_work for session in self._sessions.values())
 
     def open(
@@ -191,7 +190,6 @@ class Drafter:
         )
 
     def _run_forward(self, rows: Mapping[str, Row]) -> None:
-        """Extend beliefs by the tokens of a draft step."""
         session_ids = {row.slot: session_id for session_id, row in rows.items()}
 
         def on_scores(

@@ -73,7 +73,7 @@ class Encodings:
         # By whether they are live.
         self._queues: dict[bool, deque[_Encoding]] = {True: deque(), False: deque()}
         self._is_live_next = True
-        self._lock = Lock()  # of the queues, which the executor's threads read
+        self._lock = Lock()  # guards the queues, which the executor's threads read
 
     @property
     def num_live(self) -> int:

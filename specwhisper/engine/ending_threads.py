@@ -2,7 +2,7 @@
 
 A thread that computes with a model while the interpreter ends may abort the process: torch does. Threads of
 ``concurrent.futures`` are joined too, but before any exit hook and while other threads still work: an
-engine's next submit would fail. The threads here end last, in ``atexit``, after all threads that are no
+engine's next submit would fail. The threads here end last, in ``atexit``, after all threads that are not
 daemons.
 """
 
@@ -69,7 +69,6 @@ class EndingPool(Executor):
             thread.start()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Queue a call."""
         future: Future[Any] = Future()
         self._calls.put((future, partial(fn, *args, **kwargs)))
         return future

@@ -28,11 +28,8 @@ T = TypeVar("T")
 
 
 class Engine(Protocol[Event_co]):
-    """The interface of an engine that a thread runs."""
-
     @property
-    def has_work(self) -> bool:
-        """Whether a step would do anything now."""
+    def has_work(self) -> bool: ...
 
     @property
     def wake_after_s(self) -> float:
@@ -102,7 +99,6 @@ class EngineThread(Generic[Event]):
             self._on_fault(DeviceFault(f"The engine has not ended within {ENDS_WITHIN_S:g} s: it hangs."))
 
     def stop_soon(self) -> None:
-        """Ask the thread to end, without waiting for it."""
         with self._condition:
             self._is_stopping = True
             self._condition.notify()
@@ -126,7 +122,6 @@ class EngineThread(Generic[Event]):
         self._receivers[session_id] = receive
 
     def unsubscribe(self, session_id: str) -> None:
-        """Stop delivering a session's events."""
         self._receivers.pop(session_id, None)
 
     def fail_sessions(self, error: Exception) -> None:

@@ -16,7 +16,7 @@ from specwhisper.speculation.belief import Belief
 from specwhisper.speculation.hints.hint import Hint
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.live.pieces import Piece
-from specwhisper.transcription.live.repeats import num_before_repeats
+from specwhisper.transcription.live.transcript import num_before_repeats
 from specwhisper.transcription.live.windows import LiveWindows, max_new_tokens
 from specwhisper.types import (
     HOP_SAMPLES,
@@ -55,11 +55,9 @@ class LiveDraft(DraftSession):
 
     @property
     def has_work(self) -> bool:
-        """Whether it has something to draft or to pass on."""
         return bool(self.drafted) or self.can_draft()
 
     def take_drafted(self) -> list[Drafted]:
-        """Return what was drafted since the last call."""
         drafted, self.drafted = self.drafted, []
         return drafted
 
@@ -178,6 +176,5 @@ class LiveDraft(DraftSession):
             )
 
     def take_report(self) -> DraftReport:
-        """Return the work since the last report."""
         report, self.report = self.report, NO_REPORT
         return report

@@ -34,7 +34,7 @@ from specwhisper.types import (
     WindowOpened,
 )
 
-PIECE_SAMPLES = 4 * 16_000  # of a recording in one chunk
+PIECE_SAMPLES = 4 * 16_000  # a chunk of a recording
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,6 @@ class PairEngine:
 
     @property
     def has_work(self) -> bool:
-        """Whether :meth:`step` would do anything now."""
         return bool(
             (self._waiting and self._has_room(self._waiting[0]))
             or any(self._has_audio(session) for session in self._sessions.values())
@@ -187,7 +186,6 @@ class PairEngine:
 
     @property
     def wake_after_s(self) -> float:
-        """Seconds until :meth:`step` has work by itself; 0 if it never has."""
         return self._verifier.wake_after_s
 
     def open(self, session: PairSession) -> None:
@@ -226,7 +224,6 @@ class PairEngine:
         return self._drafter.num_free_slots > 0 or not session.length.mode.drafts
 
     def _admit(self, session: PairSession) -> None:
-        """Open a session in both engines."""
         self._sessions[session.id] = session
         try:
             self._verifier.open(session.id, session.length.mode, session.options)
@@ -259,7 +256,6 @@ class PairEngine:
             self._drafter.submit(session.id, chunk)
 
     def _propose(self, session_id: str, drafted: Drafted | Failed) -> None:
-        """Submit a block to the target."""
         if isinstance(drafted, Failed):
             self._end(session_id, drafted)
             return

@@ -21,8 +21,8 @@ def prepare_process(device: str | None, num_threads: int | None, cores: Sequence
 
     Parameters
     ----------
-    device : of the models; without any, ``None``.
-    num_threads : of the models on CPUs.
+    device : where the models run; ``None`` without models.
+    num_threads : what models on CPUs may use.
 
     Returns
     -------

@@ -216,7 +216,6 @@ class _RunningEngine:
         self._thread.start(self._engine, call_soon=lambda deliver, *args: deliver(*args))
 
     def new_id(self) -> str:
-        """Return a session id that no other session has."""
         return str(next(self._ids))
 
     def open(self, session: PairSession, events: SimpleQueue[tuple[str, PairEvent]]) -> None:

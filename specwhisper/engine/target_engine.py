@@ -119,7 +119,7 @@ class TargetEngine:
         try:
             await self.thread.call(lambda: self.verifier.open(session_id, mode, options))
             yield events
-        finally:  # also when the caller leaves while the session is being opened
+        finally:  # the caller may leave while the session is being opened
             self.thread.unsubscribe(session_id)
             self.thread.post(lambda: self.verifier.close(session_id))
 
@@ -133,7 +133,6 @@ class TargetEngine:
         self.thread.fail_sessions(error)
 
     async def stop(self) -> None:
-        """End the thread and the executors."""
         self._watchdog.stop()
         await self.thread.stop()
         self._encoder.shutdown(cancel_futures=True)

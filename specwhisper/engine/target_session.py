@@ -36,8 +36,8 @@ from specwhisper.model.sampling import window_sampling
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
 from specwhisper.speculation.hints.given import LiveHint
+from specwhisper.speculation.hints.hint import MAX_REACH
 from specwhisper.speculation.ledger import CandidateSource, Ledger, Pending, SharedHints
-from specwhisper.speculation.worthwhile import MAX_REACH
 from specwhisper.transcription.live.windows import LiveWindows
 from specwhisper.transcription.resume_point import check_resume
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -102,7 +102,7 @@ class TargetSession:
         them.
     closed : the result of the last window.
     opened_ns : when the last window was opened.
-    encoding : of the slot, while it is queued or running; ``encoded`` is the audio in the slot.
+    encoding : the slot's, while it is queued or running; ``encoded`` is the audio in the slot.
     encode_ns : time of the last encoding, until it is reported.
     language_probs, detect_ns : a detected language, and the time of its forward passes, until they are
         reported.
@@ -178,7 +178,6 @@ class TargetSession:
 
     @property
     def awaits_candidates(self) -> bool:
-        """Whether the session can do nothing until candidates arrive."""
         return self.phase is Phase.DECODE and not self.is_runnable
 
     @property
@@ -252,7 +251,7 @@ class TargetSession:
         return now_ns - self.newest_block_ns if self.newest_block else 0
 
     def add_timed_hint(self, hint: TimedHint, new_hint: Callable[[], LiveHint]) -> None:
-        """Take a text for the audio from a time on.
+        """Take a text for the audio that begins at a given time.
 
         Parameters
         ----------

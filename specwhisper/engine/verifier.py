@@ -24,9 +24,7 @@ from specwhisper.model.forward import run_forward
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions, WordTimes
 from specwhisper.speculation.acceptance import accept
-from specwhisper.speculation.admission import FreeSlots, ResponseTime
-from specwhisper.speculation.forward_time import BatchTime
-from specwhisper.speculation.scheduling import Request, next_batch
+from specwhisper.speculation.batching import BatchTime, FreeSlots, Request, ResponseTime, next_batch
 from specwhisper.transcription.hints.session import HintBuilder
 from specwhisper.transcription.live.windows import whisper_plan
 from specwhisper.transcription.windows import Plan
@@ -106,12 +104,10 @@ class Verifier:
 
     @property
     def num_free_slots(self) -> int:
-        """Sessions that can still be opened."""
         return self._slots.num_free
 
     @property
     def num_slots(self) -> int:
-        """Sessions that can be open at once."""
         return self._slots.num_slots
 
     @property
@@ -131,7 +127,6 @@ class Verifier:
 
     @property
     def has_work(self) -> bool:
-        """Whether :meth:`step` would do anything now."""
         now_ns = self._clock()
         return bool(self._outbox) or any(
             session.is_runnable or self._can_advance(session) or self._has_timed_out(session, now_ns)
@@ -151,7 +146,6 @@ class Verifier:
 
     @staticmethod
     def _has_timed_out(session: TargetSession, now_ns: int) -> bool:
-        """Return whether a session has waited too long for candidates."""
         return session.awaits_candidates and now_ns - session.ready_ns >= CANDIDATES_TIMEOUT_NS
 
     def check_room(self) -> int:
@@ -313,7 +307,7 @@ class Verifier:
     def _open_window(self, session: TargetSession, num_frames: int) -> None:
         """Open the next window, and let it take the blocks that came early."""
         window = session.begin_window(num_frames, self._clock())
-        span = AudioSpan(window.start_frame, window.num_frames)  # of one that is resumed, too
+        span = AudioSpan(window.start_frame, window.num_frames)  # the same for one that is resumed
         # Another replica cannot compute the log-mel maximum: it depends on earlier audio.
         log_mel_max = session.recording.log_mel_max(window.start_frame, self._model.num_mel_bins)
         # The slot may hold this audio: from the detection, a failed attempt, or a pause that was the end.
@@ -374,7 +368,6 @@ class Verifier:
         return [rows[part.index].with_candidates(part.num_candidates) for part in parts]
 
     def _run_forward(self, rows: Sequence[Row]) -> None:
-        """Run a forward pass and commit its tokens."""
         sessions = {session.slot: session for session in self._sessions.values()}
 
         def on_scores(
@@ -461,7 +454,6 @@ class Verifier:
             session.aligning.add_done_callback(lambda _: self._wake())
 
     def _complete_window(self, session: TargetSession, last: LastCommit) -> None:
-        """Send a window's last commit."""
         session.aligning = None
         commit = session.review_window(last)
         if session.windows.language is None:

@@ -44,7 +44,6 @@ class TimedExecutor(ThreadPoolExecutor):
         self.busy = Busy()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Queue a call."""
         return super().submit(self._call, fn, *args, **kwargs)
 
     async def end(self) -> None:
@@ -103,7 +102,6 @@ class Watchdog:
         self._watching = self._watching or asyncio.create_task(self._watch())
 
     def stop(self) -> None:
-        """Watch no longer."""
         if self._watching is not None:
             self._watching.cancel()
 
@@ -114,6 +112,5 @@ class Watchdog:
                 self.note(hangs=not self.hangs)
 
     def note(self, *, hangs: bool) -> None:
-        """Note that it hangs, or no longer does."""
         self.hangs = hangs
         (self._on_hang if hangs else self._on_return)()

@@ -42,7 +42,6 @@ Device: TypeAlias = Any  # a torch.device, or what NumPy's arrays are on: "cpu" 
 
 
 def is_on_host(x: Array) -> bool:
-    """Return whether an array is in the host's memory."""
     return is_numpy_array(x) or x.device.type == "cpu"
 
 
@@ -81,7 +80,6 @@ def windows(x: Array, width: int) -> Array:
 
 
 def take_rows(x: Array, rows: Array) -> Array:
-    """Return a copy of rows."""
     return x[rows] if is_numpy_array(x) else x.index_select(0, rows)
 
 
@@ -108,7 +106,6 @@ def fill(x: Array, is_filled: Array, value: float) -> None:
 
 
 def softmax(x: Array) -> Array:
-    """Return the softmax along the last axis."""
     if not is_numpy_array(x):
         return x.softmax(dim=-1)
     probs = np.exp(x - x.max(axis=-1, keepdims=True, initial=-np.inf))
@@ -121,7 +118,7 @@ def logsumexp(x: Array) -> Array:
     if not is_numpy_array(x):
         return x.logsumexp(dim=-1, keepdim=True)
     totals = np.empty((len(x), 1), x.dtype)
-    terms = np.empty(x.shape[1], x.dtype)  # of one row, which stays in the cache
+    terms = np.empty(x.shape[1], x.dtype)  # one row's, which stay in the cache
     for i, row in enumerate(x):
         most = row.max(initial=-np.inf)
         if most == -np.inf:

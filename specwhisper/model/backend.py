@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from specwhisper.model.arrays import Array, Device
 
-Features = NDArray[np.float32]  # of a window: mel bins x frames
+Features = NDArray[np.float32]  # a window's: mel bins x frames
 
 
 def wanted_tokens(
@@ -36,9 +36,7 @@ def wanted_tokens(
 class Encoder(Protocol):
     """Encodes windows; safe in several threads.
 
-    Attributes
-    ----------
-    max_windows : most windows that are encoded faster together, each by a thread.
+    ``max_windows``: most windows that are encoded faster together, each by a thread.
     """
 
     max_windows: int
@@ -52,24 +50,19 @@ class Backend(Protocol):
 
     Attributes
     ----------
-    num_slots : sessions that it holds.
     max_windows : most windows that are encoded faster together, each by a thread.
-    device : of the logits; ``None`` for NumPy's arrays.
+    device : where the logits are; ``None`` for NumPy's arrays.
     """
 
-    num_slots: int
     max_windows: int
     device: Device
 
     @property
-    def bytes_per_slot(self) -> int:
-        """Memory of one slot."""
+    def bytes_per_slot(self) -> int: ...
 
-    def inference(self) -> AbstractContextManager[object]:
-        """Return the context in which its arrays are made and used."""
+    def inference(self) -> AbstractContextManager[object]: ...
 
-    def encode(self, windows: Sequence[tuple[int, Features]]) -> None:
-        """Encode windows, each into its slot, which is emptied."""
+    def encode(self, windows: Sequence[tuple[int, Features]]) -> None: ...
 
     def append(
         self,
@@ -97,18 +90,16 @@ class Backend(Protocol):
 
         Parameters
         ----------
-        heads : as (layer, head).
+        heads : (layer, head) of each.
 
         Returns
         -------
         float32 weights, heads x tokens x positions of the window, each row summing to 1.
         """
 
-    def rollback(self, slot: int, length: int) -> None:
-        """Remove all but the first ``length`` tokens of a slot."""
+    def rollback(self, slot: int, length: int) -> None: ...
 
-    def length(self, slot: int) -> int:
-        """Return the number of tokens in a slot."""
+    def length(self, slot: int) -> int: ...
 
     def warm_up(self) -> None:
         """Prepare every shape that may occur."""

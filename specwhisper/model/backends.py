@@ -16,8 +16,9 @@ from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.extras import needs_extra
 from specwhisper.model.backend import Backend, Encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.onnx.support import unsupported
+from specwhisper.model.onnx.support import log_untried, unsupported
 from specwhisper.model.sharing import share
+from specwhisper.model.threads import num_threads
 from specwhisper.types import DeviceMap
 
 Library = Literal["onnx", "pytorch"]
@@ -38,13 +39,7 @@ def library_for(
     device_map: DeviceMap | None = None,
     has_static_shapes: bool | None = None,
 ) -> Library:
-    """Return the library that runs a checkpoint on a device.
-
-    Raises
-    ------
-    UnsupportedOption
-        for int8 weights that ONNX Runtime cannot run.
-    """
+    """Return the library that runs a checkpoint on a device."""
     is_int8 = checkpoint.dtype == "int8"
     if str(device) != "cpu" or device_map is not None or has_static_shapes:
         if is_int8:
@@ -61,13 +56,12 @@ def library_for(
 def load_encoder(
     checkpoint: Checkpoint, device: object = "cpu", *, library: Library | None = None
 ) -> Encoder:
-    """Load a checkpoint's encoder onto a device."""
     if (library or library_for(checkpoint, device)) == "onnx":
         from specwhisper.model.onnx.encoder import OnnxEncoder
 
         return OnnxEncoder(checkpoint)
     with needs_extra(f"'{checkpoint.name}' in {checkpoint.dtype} on {device}", "server"):
-        from specwhisper.model.pytorch.encoder import TorchEncoder
+        from specwhisper.model.pytorch.backend import TorchEncoder
 
     return TorchEncoder(checkpoint, str(device))
 
@@ -82,13 +76,7 @@ def load_encoders(
 ) -> tuple[Encoder, Encoder]:
     """Load the encoders of draft and target: a single one if they are equal.
 
-    Parameters
-    ----------
-    num_windows : most windows kept for the other model: one for each session that may be open.
-
-    Returns
-    -------
-    The encoder of the draft and that of the target.
+    ``num_windows``: most windows kept for the other model: one for each session that may be open.
     """
     devices = str(draft_device), str(target_device)
     libraries = library_for(draft, draft_device), library_for(target, target_device)
@@ -98,7 +86,6 @@ def load_encoders(
 
 
 def has_same_encoder(draft: Checkpoint, target: Checkpoint) -> bool:
-    """Return whether two checkpoints' encoders return the same results."""
     if draft.dtype != target.dtype:
         return False
     if any(getattr(draft.sizes, size) != getattr(target.sizes, size) for size in ENCODER_SIZES):
@@ -133,13 +120,6 @@ def open_backend(
     offload_folder : for weights on disk, which are written there first.
     has_static_shapes : by default on a GPU without device map.
     library : by default that of :func:`library_for`.
-
-    The others are those of :class:`specwhisper.model.pytorch.backend.TorchBackend`.
-
-    Raises
-    ------
-    UnsupportedOption, InvalidRequest
-        for settings that exclude each other.
     """
     if device_map == "auto":
         with needs_extra("A device map", "server"):
@@ -161,7 +141,10 @@ def open_backend(
         weights, sizes = checkpoint.weights.reordered(ids), replace(checkpoint.sizes, vocab_size=len(ids))
         checkpoint = replace(checkpoint, weights=weights, sizes=sizes)
     if encoder is None and encoder_map is not None:
-        encoder = _mapped_encoder(checkpoint, device, encoder_map, offload_folder)
+        with needs_extra("A device map", "server"):
+            from specwhisper.model.pytorch.backend import TorchEncoder
+        folder = _inside(offload_folder, "encoder")
+        encoder = TorchEncoder(checkpoint, str(device), device_map=encoder_map, offload_folder=folder)
     encoder = encoder or load_encoder(checkpoint, device, library=library)
     if library == "pytorch":
         with needs_extra(f"'{checkpoint.name}' in {checkpoint.dtype} on {device}", "server"):
@@ -176,9 +159,18 @@ def open_backend(
             offload_folder=_inside(offload_folder, "decoder"),
             has_static_shapes=has_static_shapes,
         )
-    from specwhisper.model.onnx.backend import OnnxBackend
+    from specwhisper.model.onnx.decoder import SlotDecoder
 
-    return OnnxBackend(checkpoint, num_slots, encoder=encoder)
+    log_untried()
+    return SlotDecoder(
+        checkpoint.sizes,
+        checkpoint.weights,
+        num_slots,
+        is_int8=checkpoint.dtype == "int8",
+        num_threads=num_threads(),
+        queried_layers={layer for layer, _ in checkpoint.alignment_heads},
+        encoder=encoder,
+    )
 
 
 def split_device_map(
@@ -199,19 +191,6 @@ def split_device_map(
         elif name:
             maps["decoder"][name] = device
     return (maps["encoder"] or whole or None), (maps["decoder"] or whole)
-
-
-def _mapped_encoder(
-    checkpoint: Checkpoint,
-    device: object,
-    device_map: Mapping[str, int | str],
-    offload_folder: Path | None,
-) -> Encoder:
-    with needs_extra("A device map", "server"):
-        from specwhisper.model.pytorch.encoder import TorchEncoder
-
-    folder = _inside(offload_folder, "encoder")
-    return TorchEncoder(checkpoint, str(device), device_map=device_map, offload_folder=folder)
 
 
 def _inside(folder: Path | None, name: str) -> Path | None:

@@ -28,7 +28,7 @@ class Row:
 
     Attributes
     ----------
-    slot : of its keys and values.
+    slot : where its keys and values are.
     tokens : appended to the slot; the last ``num_candidates`` of them are candidates.
     generated : tokens of the window before the candidates; the rules depend on them.
     timestamps : whether the timestamp rules apply, with ``max_initial_timestamp``
@@ -50,20 +50,13 @@ class Row:
 
     @property
     def candidates(self) -> Sequence[int]:
-        """The last of the tokens, which are verified."""
         return self.tokens[len(self.tokens) - self.num_candidates :]
 
     def with_candidates(self, num_candidates: int) -> Row:
-        """Return the row with the first of its candidates."""
         num_left_out = self.num_candidates - num_candidates
         if not num_left_out:
             return self
         return replace(self, tokens=self.tokens[:-num_left_out], num_candidates=num_candidates)
-
-    @property
-    def accepts_by_equality(self) -> bool:
-        """Whether a candidate is kept if it equals the choice, and only then."""
-        return self.acceptance_threshold is None
 
     def key(self, index: int) -> int:
         """Return the key of the noise after ``index`` candidates; 0 without sampling."""
@@ -86,7 +79,7 @@ class Scores:
     ----------
     log_probs : natural, after the rules and without temperature.
     margins : distances to the second best: of logits or, with sampling, of logits with noise.
-    probe_result : of a row with a probe.
+    probe_result : set if the row has a probe.
     """
 
     tokens: list[int]
@@ -98,9 +91,7 @@ class Scores:
 def choose(rows: Sequence[Row], logits: Array) -> list[Scores]:
     """Choose a token after each prefix.
 
-    Parameters
-    ----------
-    logits : all rows' prefixes x vocabulary, after the rules; changed in place.
+    ``logits``: all rows' prefixes x vocabulary, after the rules; changed in place.
     """
     owners = [row for row in rows for _ in range(row.num_candidates + 1)]
     keys = [row.key(i) for row in rows for i in range(row.num_candidates + 1)]
@@ -129,7 +120,7 @@ def choose(rows: Sequence[Row], logits: Array) -> list[Scores]:
 class _Judged(NamedTuple):
     """A candidate that may be kept although it is not the choice."""
 
-    at: int  # of its prefix among those of all rows
+    at: int  # the index of its prefix among those of all rows
     candidate: int
     threshold: float
 

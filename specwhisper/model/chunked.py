@@ -83,7 +83,6 @@ def cut(num_samples: int, chunk_length_s: float, stride_length_s: float | None =
 
 @lru_cache(maxsize=1)
 def load_tokenizer(source: str) -> WhisperTokenizer:
-    """Load transformers' tokenizer of a folder or hub id: its code joins the texts."""
     with needs_extra("Chunked decoding", "server"):
         from transformers import WhisperTokenizer
 
@@ -152,7 +151,6 @@ def _segments(
 
 
 def _with_figures(segment: Segment, sources: Sequence[Segment]) -> Segment:
-    """Return a segment with the probabilities of the segments it was joined from."""
     if not sources:
         return segment
     no_speech_probs = [each.no_speech_prob for each in sources if each.no_speech_prob is not None]

@@ -38,7 +38,6 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def is_device_fault(error: BaseException) -> bool:
-    """Return whether this process can no longer use the device."""
     return isinstance(error, RuntimeError) and FAULTS.search(str(error)) is not None
 
 

@@ -39,7 +39,7 @@ class MicroBatcher(Generic[T]):
                 batch = [self._waiting.popleft() for _ in range(num_items)]
                 try:
                     self._process(batch)
-                except BaseException as error:  # Ctrl-C: no other thread may wait for ever
+                except BaseException as error:  # Ctrl-C: other threads must not wait forever
                     for _, other in batch:
                         if not other.done():
                             other.set_exception(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -11,13 +12,13 @@ import numpy as np
 
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import CheckpointError, UnsupportedOption
+from specwhisper.model.arrays import Array, Device, array_namespace, softmax, to_device
 from specwhisper.model.backend import Backend, Encoder, Features
 from specwhisper.model.backends import Library, open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.choosing import Row, Scores
+from specwhisper.model.choosing import ProbeResult, Row, Scores, choose
 from specwhisper.model.micro_batcher import MicroBatcher
 from specwhisper.model.rules import DecodingRules
-from specwhisper.model.scoring import LogitsScorer, Probing
 from specwhisper.model.sharing import SharedEncoder
 from specwhisper.model.word_times import align_words, begin_alignment
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -54,11 +55,9 @@ class Model(Protocol):
         Choices after the first candidate that is not chosen may be made up.
         """
 
-    def rollback(self, slot: int, length: int) -> None:
-        """Remove all but the first ``length`` tokens of a slot."""
+    def rollback(self, slot: int, length: int) -> None: ...
 
-    def length(self, slot: int) -> int:
-        """Return the number of tokens in a slot."""
+    def length(self, slot: int) -> int: ...
 
     def can_continue(self, prompt: Sequence[int]) -> bool:
         """Return whether the model knows the language and the task of a prompt."""
@@ -80,6 +79,26 @@ class Model(Protocol):
         A function for any thread that ends it. It uses neither slot nor model, so the slot may serve another
         session by then.
         """
+
+
+class Probing:
+    """Reads silence and language from the logits after ``<|startoftranscript|>``."""
+
+    def __init__(self, vocabulary: Vocabulary, device: Device) -> None:
+        self._vocabulary = vocabulary
+        self._language_ids = to_device(np.array(list(vocabulary.languages.values()), np.int64), device)
+
+    def probs(self, logits: Array) -> Array:
+        """Return each row's probabilities: of every language, then of silence."""
+        probs = [softmax(logits[:, self._language_ids])]
+        if self._vocabulary.no_speech is not None:
+            probs.append(softmax(logits)[:, self._vocabulary.no_speech, None])
+        return array_namespace(logits).concat(probs, axis=1)
+
+    def result(self, probs: Sequence[float]) -> ProbeResult:
+        """Return the values of a row of :meth:`probs`."""
+        no_speech_prob = None if self._vocabulary.no_speech is None else probs[-1]
+        return ProbeResult(no_speech_prob, dict(zip(self._vocabulary.languages, probs, strict=False)))
 
 
 class WhisperModel:
@@ -104,10 +123,10 @@ class WhisperModel:
 
         Parameters
         ----------
-        device : of the whole model, unless there is a device map.
+        device : where the whole model is, unless there is a device map.
         encoder : the checkpoint's, loaded before; by default it is loaded onto ``device``.
         vocabulary, ids : the target's vocabulary and this model's id of each of its tokens
-            (:func:`specwhisper.model.pairing.draft_ids`). The embedding is reordered once, so no id is
+            (:func:`specwhisper.model.translated.draft_ids`). The embedding is reordered once, so no id is
             translated later.
         device_map : accelerate's map from module to device, "cpu" or "disk", or "auto"
             (:func:`specwhisper.model.backends.open_backend`).
@@ -118,10 +137,6 @@ class WhisperModel:
             :data:`CUT_FRAMES`, instead of silence up to 30 s. It takes less time, and the model was not
             trained for it: for drafts, on ONNX Runtime. Without effect on an encoder that draft and target
             share.
-
-        Raises
-        ------
-        UnsupportedOption : for cut windows on PyTorch, and as :func:`open_backend`.
         """
         self.vocabulary = vocabulary or checkpoint.vocabulary
         self.num_slots = num_slots
@@ -152,8 +167,8 @@ class WhisperModel:
         self._encoder_batcher = MicroBatcher[tuple[int, Features]](self._backend.encode, self.max_windows)
         absent = [target_id for target_id, own_id in enumerate(ids or ()) if own_id is None]
         device = self._backend.device
-        rules = DecodingRules(self.vocabulary, device, absent=absent)
-        self._scorer = LogitsScorer(self._backend.append, rules, Probing(self.vocabulary, device))
+        self._rules = DecodingRules(self.vocabulary, device, absent=absent)
+        self._probing = Probing(self.vocabulary, device)
 
     def warm_up(self) -> None:
         """Run what the first session would wait for: on a GPU, every shape is captured.
@@ -173,7 +188,6 @@ class WhisperModel:
 
     @property
     def bytes_per_slot(self) -> int:
-        """Memory of one slot."""
         return self._backend.bytes_per_slot
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
@@ -193,11 +207,11 @@ class WhisperModel:
 
         Raises
         ------
-        CheckpointError : for logits that are no numbers. Their text would be the vocabulary's first token,
+        CheckpointError : for logits that are not numbers. Their text would be the vocabulary's first token,
             again and again.
         """
         with self._backend.inference(), np.errstate(invalid="ignore"):  # what comes of it is checked
-            scores = self._scorer(rows)
+            scores = self._scores(rows)
         if any(math.isnan(log_prob) for score in scores for log_prob in score.log_probs):
             is_exact = self._dtype == "float32"
             reason = "it suppresses all:" if is_exact else "too large for this dtype: choose float32, or"
@@ -205,6 +219,32 @@ class WhisperModel:
                 f"Model '{self._name}' in {self._dtype} has no likeliest token: its weights are not finite, "
                 f"or {reason} fetch or save it again."
             )
+        return scores
+
+    def _scores(self, rows: Sequence[Row]) -> list[Scores]:
+        counts = [row.num_candidates + 1 for row in rows]
+        probes = [(i, row.probe) for i, row in enumerate(rows) if row.probe is not None]
+        slots, tokens = [row.slot for row in rows], [row.tokens for row in rows]
+        logits = self._backend.append(slots, tokens, counts, probes)
+        logits, probed = logits[: sum(counts)], logits[sum(counts) :]
+        probs = self._probing.probs(probed) if probes else None  # read below, while a GPU computes
+        self._rules.apply(
+            logits,
+            [
+                state
+                for row in rows
+                for state in self._rules.allowed(
+                    row.generated,
+                    row.candidates,
+                    timestamps=row.timestamps,
+                    max_initial_timestamp=row.max_initial_timestamp,
+                )
+            ],
+        )
+        scores = choose(rows, logits)
+        if probs is not None:
+            for (i, _), values in zip(probes, probs.tolist(), strict=True):
+                scores[i] = replace(scores[i], probe_result=self._probing.result(values))
         return scores
 
     def can_continue(self, prompt: Sequence[int]) -> bool:
@@ -227,7 +267,6 @@ class WhisperModel:
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> Callable[[], tuple[WordAlignment, ...]]:
-        """Begin to find the words of the window in a slot; see :class:`Model`."""
         vocabulary, tokens = self.vocabulary, tuple(tokens)
         if not self.has_word_times:
             raise UnsupportedOption("This model names no alignment heads: leave word_timestamps out.")
@@ -239,9 +278,7 @@ class WhisperModel:
         return lambda: align_words(finish(), window, tokens, vocabulary)
 
     def rollback(self, slot: int, length: int) -> None:
-        """Remove all but the first ``length`` tokens of a slot."""
         self._backend.rollback(slot, length)
 
     def length(self, slot: int) -> int:
-        """Return the number of tokens in a slot."""
         return self._backend.length(slot)

@@ -42,7 +42,6 @@ class TimestampState(IntEnum):
 
     @property
     def is_timed(self) -> bool:
-        """Whether the timestamp rules apply."""
         return self >= TimestampState.START
 
 
@@ -75,16 +74,6 @@ class DecodingRules:
         step[: self._num_times] = -np.inf
         self._too_early = windows(to_device(step, on_device), self._num_times)
 
-    @property
-    def is_forbidden(self) -> Array:
-        """Tokens that a state never allows: bool, states x vocabulary."""
-        return self._forbidden < 0
-
-    @property
-    def timestamp_begin(self) -> int:
-        """Id of the first timestamp."""
-        return self._begin
-
     def _forbidden_by_state(self, absent: Sequence[int]) -> NDArray[np.float32]:
         vocabulary = self._vocabulary
         forbidden = np.zeros((len(TimestampState), len(vocabulary)), np.float32)
@@ -107,10 +96,8 @@ class DecodingRules:
     ) -> Iterator[Allowed]:
         """Yield what may follow ``prefix``, ``prefix + following[:1]`` and so on.
 
-        Parameters
-        ----------
-        max_initial_timestamp : last timestamp index that a window may begin with; ``None`` for the model's
-            own.
+        ``max_initial_timestamp``: last timestamp index that a window may begin with; ``None`` for the model's
+        own.
         """
         begin, last_index = self._begin, self._num_times - 1
         if not timestamps:

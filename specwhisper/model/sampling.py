@@ -42,7 +42,6 @@ class Sampling:
     top_p: float = 1.0
 
     def key(self, position: int) -> int:
-        """Return the key of the noise at a position."""
         return position_key(window_key(self.seed, self.start_sample, self.attempt), position)
 
 
@@ -63,9 +62,7 @@ def window_sampling(window: Window, options: DecodingOptions) -> Sampling | None
 def gumbel(keys: Sequence[int], size: int, on_device: Device = None) -> Array:
     """Return Gumbel noise for each key and id: float32, keys x size.
 
-    Parameters
-    ----------
-    on_device : the device of the noise; by default it is NumPy's.
+    ``on_device``: the device of the noise; by default it is NumPy's.
     """
     bits = random_bits(keys, size, on_device)
     xp = array_namespace(bits)
@@ -107,8 +104,8 @@ def add_gumbel(logits: Array, samplings: Sequence[Sampling | None], keys: Sequen
     Parameters
     ----------
     logits : rows x vocabulary, after the rules, top-k and top-p.
-    samplings : of each row; ``None`` leaves its logits.
-    keys : of each row's noise.
+    samplings : each row's; ``None`` leaves its logits.
+    keys : each row's key of the noise.
     """
     drawn = {i: sampling for i, sampling in enumerate(samplings) if sampling is not None}
     if not drawn:
@@ -123,7 +120,6 @@ def add_gumbel(logits: Array, samplings: Sequence[Sampling | None], keys: Sequen
 
 
 def _signed(value: int) -> int:
-    """Return the same 64 bits as a signed number."""
     return value - 2**64 if value >= 2**63 else value
 
 

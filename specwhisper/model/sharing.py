@@ -17,9 +17,7 @@ from specwhisper.model.backend import Encoder, Features
 class EncodedWindows:
     """Encoded windows that two models keep for each other; thread-safe.
 
-    Parameters
-    ----------
-    num_windows : most windows that are kept; the oldest is dropped first.
+    ``num_windows``: most windows that are kept; the oldest is dropped first.
     """
 
     def __init__(self, num_windows: int) -> None:
@@ -62,9 +60,7 @@ class SharedEncoder:
 def share(encoder: Encoder, num_windows: int) -> tuple[SharedEncoder, SharedEncoder]:
     """Return two models' access to one encoder.
 
-    Parameters
-    ----------
-    num_windows : most windows kept for the other model: one for each session that may be open.
+    ``num_windows``: most windows kept for the other model: one for each session that may be open.
     """
     windows = EncodedWindows(num_windows)
     return SharedEncoder(encoder, windows), SharedEncoder(encoder, windows)

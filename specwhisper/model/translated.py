@@ -16,14 +16,36 @@ from specwhisper.audio.recording import Recording
 from specwhisper.errors import UnsupportedOption
 from specwhisper.model.backend import Encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
+from specwhisper.model.checkpoints.generation import NUM_TIMESTAMPS
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.pairing import draft_ids
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.speculation.acceptance import accept
 from specwhisper.transcription.spelling import END, Spelling, words
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Window, WordAlignment
+
+# A draft that lacks more of the target's words splits text otherwise, too.
+MIN_SHARED_TEXT = 0.9
+
+
+def draft_ids(draft: Vocabulary, target: Vocabulary) -> list[int | None] | None:
+    """Return the draft's id of every target token, ``None`` if it has none.
+
+    Return ``None`` for the whole if the tokenizers differ: then the draft is translated
+    (:mod:`specwhisper.model.translated`). Tokens are matched by their strings. Ids of Whisper's vocabularies
+    differ: large-v3 inserts ``<|yue|>``, which increases every later id by one, timestamps included.
+    """
+    if bool(draft.languages) != bool(target.languages):
+        return None
+    known = {token: i for i, token in enumerate(draft.tokens)}
+    ids = [known.get(token) for token in target.tokens]
+    if sum(i is not None for i in ids[: target.end_of_text]) < MIN_SHARED_TEXT * target.end_of_text:
+        return None
+    times = range(len(target))[target.timestamp_begin :][:NUM_TIMESTAMPS]
+    needed = (target.end_of_text, target.start_of_transcript, *times)
+    return None if any(ids[i] is None for i in needed) else ids
+
 
 logger = logging.getLogger(__name__)
 
@@ -35,9 +57,7 @@ IMPOSSIBLE = -100.0  # log-probability of the candidate of a draft that cannot c
 class _Answer:
     """The choices for a row, found one after the other.
 
-    Attributes
-    ----------
-    chosen : tokens of the target with their log-probabilities.
+    ``chosen``: tokens of the target with their log-probabilities.
     """
 
     row: Row
@@ -45,7 +65,6 @@ class _Answer:
 
     @property
     def agreed(self) -> Sequence[int]:
-        """The candidates that were chosen again."""
         return self.row.candidates[: len(self.chosen)]
 
     @property
@@ -100,21 +119,17 @@ class TranslatedModel:
         self._slots = [_Slot() for _ in range(own.num_slots)]
 
     def warm_up(self) -> None:
-        """Run what the first session would wait for."""
         self._own.warm_up()
 
     @property
     def bytes_per_slot(self) -> int:
-        """Memory of one slot."""
         return self._own.bytes_per_slot
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Empty a slot and encode the window that starts at a mel frame into it."""
         self._slots[slot] = _Slot()
         self._own.encode(slot, recording, start_frame)
 
     def length(self, slot: int) -> int:
-        """Return the number of the target's tokens in a slot."""
         return len(self._slots[slot].fed)
 
     def rollback(self, slot: int, length: int) -> None:
@@ -129,7 +144,6 @@ class TranslatedModel:
         self._own.rollback(slot, state.num_cached)  # also after an error within a step
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
-        """Append each row's tokens to its slot and choose after each candidate."""
         answers = [_Answer(row) for row in rows]
         for row in rows:
             state = self._slots[row.slot]
@@ -270,11 +284,9 @@ class TranslatedModel:
         return list(chain.from_iterable(map(spelling.letters, tokens)))
 
     def can_continue(self, prompt: Sequence[int]) -> bool:
-        """Return whether the draft knows the language and the task of a target's prompt."""
         return bool(self._prompt(prompt))
 
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
-        """Return the target's tokens of a text."""
         if not text.strip():
             return ()
         return tuple(self._target_spelling.tokens((" " * after_space + text.strip()).encode()))
@@ -282,7 +294,6 @@ class TranslatedModel:
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> Callable[[], tuple[WordAlignment, ...]]:
-        """Refuse: only targets find words."""
         raise UnsupportedOption("A draft with another tokenizer finds no word times: ask the target.")
 
 

@@ -58,7 +58,7 @@ def align_words(
     Parameters
     ----------
     alignment : how well each token but the last matches each position: tokens - 1 x positions.
-    tokens : of the whole window; the last one, mostly end-of-text, is not aligned.
+    tokens : all of the window's; the last one, mostly end-of-text, is not aligned.
     """
     ends = token_positions(alignment.astype(np.float64)).tolist()
     ends.append(ends[-1] if ends else 0)

@@ -24,8 +24,6 @@ class LogFormat(StrEnum):
 
 
 class LogLevel(StrEnum):
-    """The least important lines to show."""
-
     DEBUG = "debug"
     INFO = "info"
     WARNING = "warning"
@@ -37,7 +35,6 @@ HTTP_LIBRARIES = ("uvicorn", "websockets", "httpcore", "httpcore2", "hpack")
 
 
 def extra_fields(record: logging.LogRecord) -> dict[str, Any]:
-    """Return the fields that the caller passed as ``extra``."""
     fields = record.__dict__.items()
     # Ray adds private fields to every record.
     return {name: value for name, value in fields if name not in STANDARD_FIELDS and not name.startswith("_")}
@@ -47,7 +44,6 @@ class JsonFormatter(logging.Formatter):
     """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write the record as JSON."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -66,7 +62,6 @@ class TextFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write the record as text."""
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
         facts = "".join(f" {name}={escaped(str(value))}" for name, value in extra_fields(record).items())
         message = escaped(record.getMessage().rstrip())
@@ -77,7 +72,6 @@ class TextFormatter(logging.Formatter):
 
 
 def _add_request_id(record: logging.LogRecord) -> bool:
-    """Add the id of the current request."""
     if (name := request_id.get()) and not hasattr(record, "request"):
         record.request = name
     return True

@@ -15,7 +15,6 @@ request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 
 def current_request_id() -> str:
-    """Return the id of the current request, or a new one."""
     return request_id.get() or secrets.token_hex(8)
 
 

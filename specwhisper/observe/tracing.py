@@ -28,7 +28,6 @@ _tracer: Tracer | None = None  # of this process
 
 
 def configure_tracing(service: str) -> None:
-    """Start tracing if OpenTelemetry's environment variables name a collector."""
     if not any(map(os.environ.get, ENDPOINTS)) or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return
     try:
@@ -54,7 +53,6 @@ def start_tracing(provider: TracerProvider | None) -> None:
 
 
 def tracer() -> Tracer | None:
-    """Return this process's tracer; ``None`` if tracing is off."""
     return _tracer
 
 

@@ -20,11 +20,9 @@ class WindowSpans:
 
     @property
     def are_traced(self) -> bool:
-        """Whether tracing is on."""
         return tracer() is not None
 
     def on_event(self, event: object) -> None:
-        """Follow an event of the target."""
         if (active := tracer()) is None:
             return
         if isinstance(event, WindowOpened):
@@ -39,7 +37,6 @@ class WindowSpans:
                 self.close()
 
     def close(self) -> None:
-        """End the open window's span, whether the window is complete or not."""
         if self._span is not None:
             self._span.set_attributes({f"specwhisper.{key}": n for key, n in self._totals.items()})
             self._span.end()

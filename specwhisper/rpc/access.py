@@ -50,7 +50,6 @@ class Access(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler | None:
-        """Return the handler of a method, or one that refuses the call."""
         if handler_call_details.method.startswith(NO_TOKEN_NEEDED):
             return await continuation(handler_call_details)
         metadata = dict(handler_call_details.invocation_metadata or ())

@@ -28,7 +28,6 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def join_address(host: str, port: int) -> str:
-    """Write ``HOST:PORT``."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -62,7 +61,6 @@ def bind_error(host: str, port: int) -> OSError | None:
 
 
 def is_address(host: str) -> bool:
-    """Return whether a host is an IP address, not a name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -84,7 +84,6 @@ class OpenCalls:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Count a call while the body runs."""
         self.num_open += 1
         self._idle.clear()
         try:
@@ -95,11 +94,9 @@ class OpenCalls:
                 self._idle.set()
 
     def drain(self) -> None:
-        """Refuse new calls from now on; open ones continue."""
         self.is_draining = True
 
     def check_serving(self) -> None:
-        """Raise :class:`ServerDraining` once the server drains."""
         if self.is_draining:
             raise ServerDraining("This server is stopping: use another one, or try again in a moment.")
 
@@ -169,7 +166,6 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc
 
     @asynccontextmanager
     async def _enter(self, context: Any, *, method: str, max_call_s: float) -> AsyncIterator[Evictor]:
-        """Run a call of one of our services."""
         metadata = context.invocation_metadata() or ()
         request_id.set(received_request_id(metadata))
         address.set(unquote(context.peer()).partition(":")[2].rpartition(":")[0])
@@ -237,8 +233,6 @@ def _responses(behavior: Callable[..., Any]) -> Respond:
 
 
 def _parser(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """Return a parser that raises :class:`InvalidRequest` for bytes of no message."""
-
     def checked(data: bytes) -> Any:
         try:
             return parse(data)
@@ -249,7 +243,6 @@ def _parser(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
 
 
 async def _only_request(requests: AsyncIterator[Any], within_s: float) -> Any:
-    """Return the one request of a call."""
     try:
         async with asyncio.timeout(within_s):
             async for request in requests:

@@ -184,35 +184,27 @@ class _AuthenticatedChannel(grpc.aio.Channel):  # type: ignore[misc]  # grpc has
         await self.close()
 
     async def close(self, grace: float | None = None) -> None:
-        """Close the channel."""
         await self._channel.close(grace)
 
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
-        """Return the state of the connection."""
         return self._channel.get_state(try_to_connect)
 
     async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
-        """Wait for another state."""
         await self._channel.wait_for_state_change(last_observed_state)
 
     async def channel_ready(self) -> None:
-        """Wait until it is connected."""
         await self._channel.channel_ready()
 
     def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Return the callable of a method."""
         return self._with_metadata(method, self._channel.unary_unary(method, *args, **kwargs))
 
     def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Return the callable of a method."""
         return self._with_metadata(method, self._channel.unary_stream(method, *args, **kwargs))
 
     def stream_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Return the callable of a method."""
         return self._with_metadata(method, self._channel.stream_unary(method, *args, **kwargs))
 
     def stream_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Return the callable of a method."""
         return self._with_metadata(method, self._channel.stream_stream(method, *args, **kwargs))
 
     def _with_metadata(self, method: str, make: Callable[..., Any]) -> Callable[..., Any]:

@@ -71,7 +71,6 @@ class HttpServer(uvicorn.Server):
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[str]:
-        """Serve, and yield the address."""
         serving = asyncio.create_task(self.serve())
         try:
             await self.ready.wait()
@@ -101,7 +100,7 @@ class _Connection(asyncio.BufferedProtocol):
     Parameters
     ----------
     others : the server's open connections.
-    state : of the application; uvicorn copies it into each request's.
+    app_state : the application's state; uvicorn copies it into that of each request.
     """
 
     def __init__(

@@ -31,7 +31,6 @@ class Leases:
         self._clock = clock
 
     def grant(self, caller: str) -> str:
-        """Return a new lease for a caller, by name."""
         until_ms = str(int((self._clock() + self._lifetime_s) * 1000))
         return f"{until_ms}.{self._signature(until_ms, caller)}"
 

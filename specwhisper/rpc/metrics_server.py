@@ -23,8 +23,6 @@ Page = Callable[[str, str], tuple[HTTPStatus, str, bytes]]
 
 
 def metrics_page(registry: CollectorRegistry) -> Page:
-    """Return a page of a registry's metrics, in the format that the reader accepts."""
-
     def page(path: str, accept: str) -> tuple[HTTPStatus, str, bytes]:
         encode, media_type = choose_encoder(accept)
         return HTTPStatus.OK, media_type, encode(registry)

@@ -149,7 +149,6 @@ async def start_server(
 
 
 def _listen(server: grpc.aio.Server, options: ServingOptions) -> str:
-    """Bind the server's address, and return it."""
     wanted = join_address(options.host, options.port)
     try:
         if options.tls is None:

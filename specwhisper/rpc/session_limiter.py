@@ -20,6 +20,7 @@ class SessionLimiter:
     ----------
     server : the server's name, as messages begin with it.
     max_sessions : most sessions of all callers.
+    counted : what is counted, as messages name it.
     max_per_caller : most sessions of one caller; all tokens of one name are one caller. By default one caller
         has all of them, or, if another one was there within a day, all but an eighth.
     """
@@ -30,10 +31,12 @@ class SessionLimiter:
         max_sessions: int,
         max_per_caller: int | None = None,
         *,
+        counted: str = "sessions",
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.max_sessions = max_sessions
         self._server = server
+        self._counted = counted
         self._max_per_caller = max_per_caller
         self._num_by_caller: Counter[str] = Counter()
         self._clock = clock
@@ -41,27 +44,24 @@ class SessionLimiter:
 
     @property
     def num_sessions(self) -> int:
-        """Open sessions of all callers."""
         return self._num_by_caller.total()
 
     def check(self, caller: str) -> None:
-        """Raise :class:`ServerFull` unless a caller may open another session."""
         self._seen_s.pop(caller, None)
         self._seen_s[caller] = self._clock()
         if len(self._seen_s) > 2:
             del self._seen_s[next(iter(self._seen_s))]
         if self.num_sessions >= self.max_sessions:
             raise ServerFull(
-                f"{self._server} holds its {self.max_sessions} sessions already: try again later."
+                f"{self._server} holds its {self.max_sessions} {self._counted} already: try again later."
             )
         if self._num_by_caller[caller] >= (most := self._most(caller)):
             raise ServerFull(
-                f"{self._server} holds {most} sessions of '{caller}', as many as one caller may have "
+                f"{self._server} holds {most} {self._counted} of '{caller}', as many as one caller may have "
                 "(--max-sessions-per-token): end one, or try again later."
             )
 
     def _most(self, caller: str) -> int:
-        """Return how many sessions a caller may have now."""
         if self._max_per_caller is not None:
             return self._max_per_caller
         since_s = self._clock() - SEEN_S

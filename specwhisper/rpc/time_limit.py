@@ -36,7 +36,6 @@ class TimeLimit:
         self._entered_s = None
 
     def close(self) -> None:
-        """Drop the timer; the body is not entered again."""
         if self._timer is not None:
             self._timer.cancel()
 

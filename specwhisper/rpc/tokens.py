@@ -83,7 +83,6 @@ class TokensFile(Tokens):
         super().__init__(_some(_read(_lines(path), str(path)), str(path)))
 
     def name_of(self, authorization: str | bytes | None) -> str:
-        """Return the caller's name by the current tokens."""
         if (now := self._current_stamp()) != self._stamp:
             self._stamp = now  # before reading: a write in between is another change
             try:

@@ -1,7 +1,7 @@
 """Greedy acceptance: keep candidates up to the first that the target rejects.
 
-The lossy rule acts before: ``specwhisper.model.choosing`` puts a candidate that it keeps in the place of the
-target's choice, so that equality accepts it.
+Lossy acceptance happens earlier: ``specwhisper.model.choosing`` overwrites the target's choice with each
+candidate it keeps, so this equality test accepts it.
 """
 
 from __future__ import annotations

@@ -74,10 +74,10 @@ class Belief:
         self.has_sent_empty = False
         self.stale: Hint | None = None
         self._word_of = word_of
-        self._log_probs: dict[int, float] = {}  # of drafted tokens, by position
+        self._log_probs: dict[int, float] = {}  # drafted tokens' log-probabilities, by position
         self._expected: tuple[int, int] | None = None  # position after the last contradiction, token drafted
         self._block_ends: dict[int, int] = {}  # by number, since the last contradiction and answer
-        self._sent_ns: deque[int] = deque()  # of blocks after the first `_num_timed` ones
+        self._sent_ns: deque[int] = deque()  # when the blocks after the first `_num_timed` ones were sent
         self._num_timed = num_blocks
 
     @property

@@ -8,7 +8,7 @@ a real pair found no choice by measured times and acceptance that is faster.
 Mode       A block has                                           The draft is ahead
 =========  ====================================================  ====================================
 lock-step  at most :data:`MAX_CHOSEN_GAMMA` tokens; it ends      by one block
-           where the draft is no longer sure of all
+           once the draft is not sure of all
            (:data:`MIN_CONFIDENCE`)
 others     as few tokens as messages allow (:class:`BlockSize`)  as far as the target holds candidates
 =========  ====================================================  ====================================
@@ -23,16 +23,16 @@ from math import ceil
 from numbers import Integral
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.speculation.smoothed import Smoothed
 from specwhisper.types import DEFAULT_MAX_WIDTH, Mode
 
 MAX_GAMMA = 64
 MAX_CHOSEN_GAMMA = DEFAULT_MAX_WIDTH  # a longer block takes a second forward pass
 FIRST_GAMMA = 5  # before a draft step is measured
 MIN_CONFIDENCE = 0.3  # probability, by the draft, that all it drafted in a lock-step block is right
-MESSAGE_NS = 200_000  # of each server for a block, without its tokens: coding, gRPC, waking a thread
-MESSAGE_SHARE = 0.1  # of the draft's time, at most, for messages
-SHARED_MESSAGE_SHARE = 0.2  # of the target's time, at most, for the messages of all its sessions
+MESSAGE_NS = 200_000  # a server's time for a block without its tokens: coding, gRPC, waking a thread
+MESSAGE_SHARE = 0.1  # most of the draft's time that messages may take
+SHARED_MESSAGE_SHARE = 0.2  # most of the target's time that all sessions' messages may take
+SMOOTHING = 1 / 8  # as in TCP's estimate of round trips (RFC 6298)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class DraftLength:
     Raises
     ------
     InvalidRequest
-        if gamma is no number of tokens, or out of range.
+        if gamma is not a number of tokens, or out of range.
     """
 
     mode: Mode
@@ -71,6 +71,16 @@ class DraftLength:
         return MIN_CONFIDENCE if self.mode.is_lock_step and self.gamma is None else 0.0
 
 
+class Smoothed:
+    """A recent mean; ``None`` before the first value."""
+
+    def __init__(self) -> None:
+        self.mean: float | None = None
+
+    def observe(self, value: float) -> None:
+        self.mean = value if self.mean is None else self.mean + SMOOTHING * (value - self.mean)
+
+
 class BlockSize:
     """The size of the blocks of one session.
 
@@ -84,16 +94,14 @@ class BlockSize:
         self._sharing = Smoothed()
 
     def observe_step(self, forward_ns: int) -> None:
-        """Add a draft step."""
         self._draft.observe(forward_ns)
 
     def observe_forward(self, num_sessions: int) -> None:
-        """Add a forward pass of the target, with so many sessions."""
+        """Add a forward pass of the target, by its number of sessions."""
         self._sharing.observe(num_sessions)
 
     @property
     def gamma(self) -> int:
-        """Tokens of the next block."""
         if self._length.gamma is not None:
             return self._length.gamma
         if self._length.mode.is_lock_step:

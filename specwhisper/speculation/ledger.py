@@ -21,16 +21,13 @@ from enum import Enum
 from typing import NamedTuple
 
 from specwhisper.speculation.hints.given import GivenHint, LiveHint, ScriptHint
-from specwhisper.speculation.hints.hint import PLAIN, Hint, HintTokens
-from specwhisper.speculation.worthwhile import MAX_REACH
+from specwhisper.speculation.hints.hint import MAX_REACH, PLAIN, Hint, HintTokens
 
 OWN_RATE = 0.95  # how often the target's earlier text is right
-DRAFT_MEMORY, SENT_MEMORY = 0.98, 0.9  # of a judgement's weight in the rates, with every later one
+DRAFT_MEMORY, SENT_MEMORY = 0.98, 0.9  # share of a judgement's weight that each later one leaves
 
 
 class CandidateSource(Enum):
-    """The source of a candidate."""
-
     OWN = "own"  # the target's earlier decoding of the same audio
     GIVEN = "given"  # text from outside
     DRAFT = "draft"  # drafted after all that is committed
@@ -50,15 +47,14 @@ class DraftRates:
 
     Attributes
     ----------
-    fresh : of fresh candidates.
-    sent : of the first token after a correction, by what was sent before it.
+    fresh : how often a fresh candidate is right.
+    sent : how often the first token after a correction is what was sent before it.
     """
 
     fresh: float = 0.8
     sent: float = 0.75
 
     def judge_fresh(self, is_right: bool) -> None:
-        """Add a verified candidate."""
         self.fresh = DRAFT_MEMORY * self.fresh + (1 - DRAFT_MEMORY) * is_right
 
     def judge_sent(self, is_right: bool) -> None:
@@ -88,11 +84,9 @@ class SharedHints:
 
     @property
     def given(self) -> list[GivenHint]:
-        """Texts from outside."""
         return [hint for hint in (self.script, self.live) if hint is not None]
 
     def open_window(self, num_kept: int, start_sample: int) -> None:
-        """Turn to the next window; see :meth:`GivenHint.open_window`."""
         for hint in self.given:
             hint.open_window(num_kept, start_sample)
 
@@ -160,7 +154,7 @@ class Ledger:
         self._own = Hint([*opening, *ending], texts.word_of, rate=OWN_RATE) if opening or ending else None
         self._sent: SentHint | None = None
         self._max_pending = max_pending
-        for token in committed:  # of a window that is resumed
+        for token in committed:  # in a window that is resumed
             for _, hint in self._hints():
                 hint.follow(token)
 
@@ -213,7 +207,6 @@ class Ledger:
         return list(fresh)
 
     def _text(self, hint: Hint, num_fresh: int) -> Sequence[int]:
-        """Return the text of a hint after the committed tokens."""
         return self._texts.fit(self.committed, hint.continuation(max_tokens=num_fresh + MAX_REACH))
 
     def _hints(self) -> list[tuple[CandidateSource, Hint]]:

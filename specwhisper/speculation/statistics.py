@@ -17,8 +17,8 @@ class DraftReport:
     Attributes
     ----------
     num_steps, forward_ns : its steps, and their time.
-    network_ns, num_answers : time on the way of so many answers: from sending a block to receiving its
-        answer, without its time at the target. An answer to several blocks counts from the last of them.
+    num_answers, network_ns : answers to blocks, and the time they took from sending the block, without its
+        time at the target. An answer to several blocks counts from the last of them.
     num_judged, num_corrections : drafted tokens after a right text that the target's tokens confirmed or
         corrected, and those that were corrected.
     num_realigned : corrections after which the next token was the one that was drafted before them.

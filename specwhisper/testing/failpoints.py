@@ -118,7 +118,6 @@ class Failpoints:
                 thread._deliver_to_all(Failed(reached))  # as after a bug of the engine
 
         thread._deliver = fail_commits
-        self._fail_responses(service, "Verify", "send", _is_window_or_commit)
         self._fail_responses(service, "Share", "send", lambda response: bool(response.events))
 
     def install_in_draft(self, service: Any) -> None:
@@ -141,10 +140,6 @@ class Failpoints:
                     self.hit(f"{step}.after")
 
         setattr(service, method, failing)
-
-
-def _is_window_or_commit(response: Any) -> bool:
-    return response.WhichOneof("message") in ("window_opened", "commit")
 
 
 class _FailingModel:

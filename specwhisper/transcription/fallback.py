@@ -27,7 +27,7 @@ def judge(
 
     Parameters
     ----------
-    tokens, log_probs : of the window, end-of-text included; natural log-probabilities.
+    tokens, log_probs : the window's, end-of-text included; natural log-probabilities.
 
     Returns
     -------

@@ -18,7 +18,6 @@ def to_txt(segments: Iterable[Segment]) -> str:
 
 
 def to_srt(segments: Sequence[Segment], layout: Layout | None = None) -> str:
-    """Write SubRip subtitles."""
     return "\n".join(srt_blocks(segments, layout))
 
 
@@ -30,7 +29,6 @@ def srt_blocks(segments: Sequence[Segment], layout: Layout | None = None) -> Ite
 
 
 def to_vtt(segments: Sequence[Segment], layout: Layout | None = None) -> str:
-    """Write WebVTT subtitles."""
     return "\n".join(vtt_blocks(segments, layout))
 
 
@@ -119,7 +117,6 @@ def spoken_words(segments: Iterable[Segment]) -> Iterator[Word]:
 
 
 def verbose_word(word: Word) -> dict[str, Any]:
-    """Return one word of :func:`to_verbose_json`."""
     return {
         "word": word.text.strip(),
         "start": word.start_s,

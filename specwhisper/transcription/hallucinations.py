@@ -23,8 +23,8 @@ from specwhisper.types import SAMPLE_RATE, WINDOW_FRAMES, Segment, Window, WordA
 PUNCTUATION = OPENING + CLOSING  # words of these are not judged
 NUM_JUDGED = 8  # first words of a segment
 IMPROBABLE = 0.15
-SHORT_S, LONG_S = 0.133, 2.0  # of a word
-MAX_MEDIAN_S = 0.7  # of a window's words
+SHORT_S, LONG_S = 0.133, 2.0  # unusual durations of a word
+MAX_MEDIAN_S = 0.7  # largest median of a window's words
 NEAR_S = 2.0  # to an end of the window: no silence is needed on that side
 SKIPPED_S = 1.0  # at least, before an anomaly's audio is decoded again
 
@@ -40,7 +40,6 @@ class SpokenWord:
 
     @property
     def duration_s(self) -> float:
-        """Seconds that it takes."""
         return self.end_s - self.start_s
 
     @property

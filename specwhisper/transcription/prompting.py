@@ -52,7 +52,7 @@ class PreviousText:
         self.tokens = () if words.is_carried else words.initial
         self._has_any = bool(self.tokens)
         start = vocabulary.start_of_prev
-        # Where another token stands for it, transformers puts that before previous text, not before prompts.
+        # If another token stands for it, transformers prepends that to previous text but not to prompts.
         if (words.initial or words.hotwords) and (start is None or vocabulary.tokens[start] != START_OF_PREV):
             raise UnsupportedOption("This model takes no prompt: leave initial_prompt and hotwords out.")
 
@@ -80,7 +80,6 @@ class PreviousText:
             self._remember(tokens[:-1] if doubled else tokens)
 
     def resume(self, tokens: Sequence[int]) -> None:
-        """Take over the previous text from another target."""
         if tokens:
             self.tokens = ()
             self._remember(tokens)

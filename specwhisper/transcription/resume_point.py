@@ -52,8 +52,8 @@ class ResumePoint:
     ----------
     resume : the message that the target is sent.
     is_sent : whether the client has the text of the window, which is complete but for its last token.
-    no_speech_prob : of the window.
-    language_probs : of the recording, where its language was detected.
+    no_speech_prob : the probability that the window holds no speech.
+    language_probs : those of the recording, if its language was detected.
     """
 
     resume: Resume
@@ -118,12 +118,11 @@ class ResumeTracker:
             self._has_committed = True
             self.is_reopened = False
         self._newest: dict[int, int] = {}  # number of the newest block by window
-        self._lost: dict[int, int] = {}  # of those that no target has
+        self._lost: dict[int, int] = {}  # the same for blocks that no target has
         self._pending_block: Candidates | None = None
 
     @property
     def needed_from(self) -> int:
-        """The open window's first sample."""
         return self._opened.window.start_sample if self._opened else 0
 
     @property
@@ -247,7 +246,7 @@ def check_resume(resume: Resume, vocabulary: Vocabulary, options: DecodingOption
 
     Parameters
     ----------
-    vocabulary, options : of the target and the session that would continue it.
+    vocabulary, options : those with which the window would continue.
     """
     window, committed = resume.window, resume.committed
     room = vocabulary.max_length - len(window.prompt)

@@ -151,7 +151,6 @@ class Borders(TimeOrder):
         self._last_word: Word | None = None
 
     def __call__(self, segments: Iterable[Segment]) -> tuple[Segment, ...]:
-        """Return the next segments."""
         return super().__call__(map(self._without_repeated, segments))
 
     def _without_repeated(self, segment: Segment) -> Segment:

@@ -1,4 +1,4 @@
-"""Windows of recordings: Whisper's sequential decoding, as transformers has it."""
+"""Windows of recordings: Whisper's sequential decoding, as in transformers."""
 
 from __future__ import annotations
 

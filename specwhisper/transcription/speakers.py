@@ -13,7 +13,7 @@ import numpy as np
 
 from specwhisper.types import Segment, Word
 
-MAX_DISTANCE_S = 1.0  # of a word from a turn: times of words are less sure than those of speech
+MAX_DISTANCE_S = 1.0  # from a word to a turn: times of words are less sure than those of speech
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class SpeakersOfTurns:
         self._speakers = np.array([self._names.index(turn.speaker) for turn in turns], np.int64)
 
     def during(self, start_s: float, end_s: float) -> str:
-        """Return the speaker of a time; empty if there is no turn near it."""
+        """Return the speaker of a time; empty without a turn near it."""
         if not self._names:
             return ""
         overlaps_s = np.minimum(self._ends_s, end_s) - np.maximum(self._starts_s, start_s)

@@ -64,7 +64,7 @@ class Layout:
 
 
 def cues(segments: Sequence[Segment], layout: Layout | None = None) -> Iterator[Cue]:
-    """Yield cues in order: one per segment, or as the layout has it."""
+    """Yield cues in order: one per segment, or by the layout."""
     end_s = 0.0
     for cue in _cues(segments, layout):
         start_s = max(cue.start_s, end_s)

@@ -91,8 +91,8 @@ class TargetStream(Protocol):
 
     Attributes
     ----------
-    address : of the target, for messages.
-    target, limits : of the target, and of this session.
+    address : names the target in messages.
+    target, limits : the target's description, and this session's limits.
     going_away : set once the target has announced that it is stopping.
     on_answer : called with the timing of each commit.
     """

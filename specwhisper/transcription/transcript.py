@@ -41,7 +41,7 @@ class TranscriptBuilder:
         self._open: OpenWindow | None = None
         self._drafted: list[int] = []  # candidates after the committed tokens, not contradicted so far
         self._window_tokens: list[tuple[int, ...]] = []
-        self.language = "en"  # of a model without languages
+        self.language = "en"  # what a model without languages writes
         self.language_probs: Mapping[str, float] = {}
         self._borders = Borders()
         self.segments: list[Segment] = []
@@ -50,7 +50,6 @@ class TranscriptBuilder:
 
     @property
     def window(self) -> Window | None:
-        """The open window."""
         return self._open.window if self._open else None
 
     @property
@@ -71,7 +70,6 @@ class TranscriptBuilder:
 
     @property
     def verified_text(self) -> str:
-        """The committed text of the open window."""
         return self._vocabulary.decode_unfinished(self._committed)
 
     @property
@@ -99,7 +97,6 @@ class TranscriptBuilder:
         return []
 
     def finish(self) -> Transcription:
-        """Return the transcription by all messages so far."""
         return Transcription(
             segments=tuple(self.segments),
             language=self.language,

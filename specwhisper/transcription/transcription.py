@@ -52,7 +52,7 @@ class Transcription(Keyed):
     Attributes
     ----------
     segments : the pieces of the text, with their times.
-    language, language_name : of the speech, such as "de" and "german"; empty where there is none. With
+    language, language_name : what is spoken, such as "de" and "german"; empty where nothing is. With
         ``multilingual``, those of the last window: each segment has its own.
     language_probs : probability by code, where the language was detected; the last time.
     duration_s : length of the recording.

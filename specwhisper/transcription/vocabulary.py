@@ -15,7 +15,9 @@ from functools import cached_property
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
 
-OR_COPY = ", or copy the generation_config.json of the model it was tuned from: its own is missing or old."
+COPY_CONFIG_ADVICE = (
+    ", or copy the generation_config.json of the model it was tuned from: its own is missing or old."
+)
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,6 @@ class Vocabulary:
 
     @cached_property
     def ends(self) -> frozenset[int]:
-        """The ids that end a window."""
         return frozenset((self.end_of_text, *self.more_ends))
 
     @cached_property
@@ -88,12 +89,14 @@ class Vocabulary:
                 raise UnsupportedOption(f"Task '{options.task}' is unknown to this model.")
         elif options.languages or options.language not in (None, "en") or options.task != "transcribe":
             if self.no_timestamps is None:
-                raise UnsupportedOption(f"This model has no languages: leave language and task out{OR_COPY}")
+                raise UnsupportedOption(
+                    f"This model has no languages: leave language and task out{COPY_CONFIG_ADVICE}"
+                )
             raise UnsupportedOption("This model is English-only: it transcribes English and nothing else.")
         if options.multilingual and len(self.languages) < 2:
             raise UnsupportedOption("This model has one language: leave multilingual out.")
         if options.timestamps and self.no_timestamps is None:
-            raise UnsupportedOption(f"This model has no timestamps: turn them off{OR_COPY}")
+            raise UnsupportedOption(f"This model has no timestamps: turn them off{COPY_CONFIG_ADVICE}")
 
     @property
     def default_language(self) -> str | None:

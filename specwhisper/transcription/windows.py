@@ -101,7 +101,7 @@ class Windows(ABC):
     Attributes
     ----------
     next_frame : first mel frame of the next window.
-    language : of the speech; ``None`` until it is detected.
+    language : the language spoken; ``None`` until it is detected.
     needs_speech : whether :meth:`find_speech` must be called before the next window is opened.
     is_live : whether windows are of live audio.
     is_clip : whether each window is encoded as a recording of its own, of its frames only.
@@ -255,8 +255,7 @@ class Windows(ABC):
         return None
 
     @abstractmethod
-    def _prompt(self) -> tuple[int, ...]:
-        """Return the prompt of the next window."""
+    def _prompt(self) -> tuple[int, ...]: ...
 
     def _room(self, prompt: Sequence[int]) -> int:
         room = self._max_length - len(prompt)
@@ -322,14 +321,12 @@ class WhisperWindows(Windows):
 
     @property
     def previous(self) -> tuple[int, ...]:
-        """The text before the next window, for :class:`specwhisper.types.Resume`."""
         return self._previous.tokens
 
     def _may_need_speech(self) -> bool:
         return False
 
     def detected(self, probs: Probs) -> Probs:
-        """Take the likeliest language."""
         known = among(probs, self._options.languages)
         self.language = choose(known, self._language_before)
         return known

@@ -52,7 +52,6 @@ class SendWindow:
 
     @property
     def has_room(self) -> bool:
-        """Whether more audio may be sent."""
         return self.num_in_flight < (1 if self._is_emptying else self._window)
 
     @property
@@ -71,11 +70,9 @@ class SendWindow:
         return self._num_sent - self._num_marked >= min(self._window / 8, MOST_UNMARKED_BYTES)
 
     def sent(self, num_bytes: int) -> None:
-        """Count audio that is sent."""
         self._num_sent += num_bytes
 
     def ping(self, now_ns: int) -> int:
-        """Return a ping to send now."""
         if now_ns > min(self._pings, default=self._used_ns) + CHECK_NS:  # idle, or the connection was lost
             self._num_taken = self._num_sent
             self._pings.clear()
@@ -133,7 +130,6 @@ class PacedStream:
         return most if FAST_BYTES_PER_S <= self.window.bytes_per_s < inf else PIECE_BYTES
 
     def ping(self) -> int:
-        """Return a ping to send now."""
         self._last_ping = self.window.ping(monotonic_ns())
         return self._last_ping
 

@@ -17,10 +17,8 @@ def is_stable(stability: float) -> bool:
 
 
 def is_verified(stability: float) -> bool:
-    """Return whether text is the target's own."""
     return stability > (STABLE + VERIFIED) / 2
 
 
 def is_settled(stability: float) -> bool:
-    """Return whether text is of a complete segment."""
     return stability > (VERIFIED + SETTLED) / 2

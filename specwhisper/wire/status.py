@@ -247,5 +247,4 @@ def _is_broken(details: str) -> bool:
 
 
 def _never_connected(details: str) -> bool:
-    """Return whether gRPC's details name a failure to connect."""
     return "failed to connect" in details.lower() or "dns resolution failed" in details.lower()

@@ -31,7 +31,6 @@ def session_limits(
         int, Setting(SERVING, "Concurrent sessions; each takes a slot of memory.", metavar="N", min=1)
     ] = 8,
 ) -> Limits:
-    """Return the limits of a target with so many sessions."""
     return Limits(max_sessions=max_sessions)
 
 
@@ -45,7 +44,6 @@ def read_device_map(
         ),
     ] = None,
 ) -> DeviceMap | None:
-    """Read accelerate's map from module to device."""
     if device_map is None:
         return None
     if str(device_map) == "auto":
@@ -64,7 +62,6 @@ def read_device_map(
 
 
 def target_failpoints() -> Any:
-    """Return the failpoints in this process's environment."""
     return load_failpoints(os.environ, "target")
 
 
@@ -154,13 +151,9 @@ class TargetConfig(ServingOptions):
 
     @property
     def num_batched_tokens(self) -> int:
-        """Most tokens of all sessions in one forward pass."""
         return self.max_num_batched_tokens or default_num_batched_tokens(self.device, self.device_map)
 
     @property
     def max_concurrent_streams(self) -> int:
-        """Limit of concurrent calls on one connection.
-
-        A draft server's sessions share one connection.
-        """
-        return self.limits.max_sessions + SHORT_CALLS
+        """Limit of concurrent calls on one connection, which all sessions of a draft server share."""
+        return self.limits.max_sessions + 1 + SHORT_CALLS

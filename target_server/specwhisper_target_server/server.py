@@ -92,7 +92,6 @@ def _placed(config: TargetConfig, checkpoint: Checkpoint) -> WhisperModel:
 async def loaded_service(
     config: TargetConfig, leases: Leases | None = None
 ) -> AsyncIterator[VerificationService]:
-    """Load the model and run its engine."""
     configure_tracing("specwhisper-target-server")
     device = prepare_process(config.device, config.threads, config.cores)
     config = replace(config, device=device or config.device)
@@ -114,12 +113,10 @@ def self_test(config: TargetConfig) -> tuple[str, bool]:
 
 
 def services_of(service: VerificationService) -> Mapping[str, AddServicer]:
-    """Return the gRPC services that the servicer offers, by name."""
     return {SERVICE_NAME: partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)}
 
 
 async def run(config: TargetConfig) -> None:
-    """Load the model and serve it until a signal stops the process."""
     async with loaded_service(config) as service:
         await serve(
             services_of(service),

@@ -1,6 +1,7 @@
-"""The gRPC service of the target.
+"""The gRPC service of the target, in front of the engine's thread.
 
-It has one stream per session, and streams that sessions share, served by the engine's thread.
+A session has a call of its own, ``Verify``, for audio, hints and control. Its candidates, windows and commits
+go through the ``Share`` call of its draft server (:mod:`.candidate_call`).
 """
 
 from __future__ import annotations
@@ -8,15 +9,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, aclosing, closing
 from functools import partial
 from time import monotonic_ns, perf_counter_ns
 from typing import Any
 
 from specwhisper import __version__
 from specwhisper.engine.target_engine import TargetEngine
-from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch, ServerFull, SessionExpired
+from specwhisper.errors import (
+    InvalidAudio,
+    InvalidRequest,
+    PairMismatch,
+    ServerFull,
+    SessionExpired,
+    SlowReader,
+)
 from specwhisper.live import LivePosition
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.observe.tracing import note_event
@@ -29,20 +37,25 @@ from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.rpc.time_limit import TimeLimit
-from specwhisper.types import AudioChunk, Candidates, Failed, Finished, FromTarget, Mode, ToTarget
+from specwhisper.types import AudioChunk, Failed, Finished, Mode, ToTarget
 from specwhisper.wire import HEARTBEAT_S, PROTOCOL_VERSION, codec
 from specwhisper.wire.v1 import decoding_pb2, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.versions import check_protocol
-from specwhisper_target_server.event_queue import EventQueue, event_of
+from specwhisper_target_server.candidate_call import (
+    CandidateCall,
+    CandidateCalls,
+    OwnResponses,
+    next_in_time,
+)
 from specwhisper_target_server.metrics import TargetMetrics
-from specwhisper_target_server.sharing import SessionCandidates, SharedStream, SharedStreams, Submit
 
 logger = logging.getLogger(__name__)
 
 # Of one session, waiting for the engine's next step:
 MAX_POSTED_MESSAGES = 32
 MAX_POSTED_BYTES = 1024 * 1024  # of samples, of which a compressed message may hold many
+MAX_UNREAD = 64  # responses in a session's own call; above it, its requests are not read either
 
 
 class VerificationService(verification_pb2_grpc.VerificationServicer):
@@ -68,32 +81,32 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         self._leases = leases
         limits = engine.verifier.limits
         self._limiter = SessionLimiter("The target", limits.max_sessions, serving.max_sessions_per_token)
-        self._shared = SharedStreams(limits.max_sessions, serving.max_sessions_per_token)
+        # Twice as many as sessions: such a call may outlast its sessions for a moment.
+        per_token = serving.max_sessions_per_token
+        self._call_limiter = SessionLimiter(
+            "The target", 2 * limits.max_sessions, per_token and 2 * per_token, counted="`Share` calls"
+        )
+        self._candidate_calls = CandidateCalls()
         self._drains = asyncio.Event()
 
     @property
     def num_free_slots(self) -> int:
-        """Sessions that can still be opened."""
         return self._verifier.num_free_slots
 
     @property
     def num_sessions(self) -> int:
-        """Sessions that are open."""
         return self._verifier.limits.max_sessions - self._verifier.num_free_slots
 
     @property
     def weights_digest(self) -> str:
-        """Digest of the weights, which sessions that began here need."""
         return self._checkpoint.weights_digest
 
     @property
     def vocabulary_digest(self) -> str:
-        """Digest of the vocabulary, which drafts for this target need."""
         return self._checkpoint.vocabulary.digest
 
     @property
     def has_room(self) -> bool:
-        """Whether another session could be opened now."""
         try:
             self._verifier.check_room()
         except ServerFull:
@@ -143,7 +156,6 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         )
 
     async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
-        """Describe this target to a draft server."""
         checkpoint = self._checkpoint
         is_known = request.vocabulary_digest == checkpoint.vocabulary.digest
         return pb.DescribeResponse(
@@ -160,11 +172,6 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
     async def Verify(
         self, requests: AsyncIterator[pb.VerifyRequest], context: Any
     ) -> AsyncIterator[pb.VerifyResponse]:
-        """Run a session.
-
-        After hello and welcome come audio and candidates in, windows and commits out. Of a session that
-        shares a stream, candidates, windows and commits go there.
-        """
         received = aiter(requests)
         hello = await self._hello(received)
         mode, options = self._agree(hello)
@@ -172,37 +179,36 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         log = {"session": session_id, "draft_session": hello.session[:64]}
         if (name := caller.get()) != ANONYMOUS:
             log["caller"] = name
-        evictor = Evictor(context, count_error=self.metrics.count_error)
-        events = EventQueue(on_overflow=evictor.evict)
-        windows = WindowSpans()
-        shared = self._shared.find(hello.shared_key, name)
+        own: OwnResponses = asyncio.Queue()
         async with AsyncExitStack() as held:
             held.enter_context(self.metrics.session(mode))
             held.enter_context(self._limiter.admit(name))
-            receive: Callable[[FromTarget], None] = events.put_nowait
-            if shared is not None:
-                joined = shared.joined(hello.shared_number, session_id, events, windows)
-                receive = held.enter_context(joined).put_nowait
-            await held.enter_async_context(self._engine.session(session_id, mode, options, receive))
+            call = await self._candidate_calls.find(name, hello.share_key)
+            windows = held.enter_context(closing(WindowSpans()))
+            joined = held.enter_context(call.joined(hello.share_number, session_id, own, windows))
+            await held.enter_async_context(self._engine.session(session_id, mode, options, joined.receive))
             note_event("session opened", **log, mode=mode.value)
-            opened = {"mode": mode.value, "draft": hello.draft_model[:64], "is_shared": shared is not None}
+            opened = {"mode": mode.value, "draft": hello.draft_model[:64]}
             logger.info("session opened", extra={**log, **opened})
+            evictor = Evictor(context, count_error=self.metrics.count_error)
             tasks = [
-                asyncio.create_task(self._read(session_id, received, events)),
-                asyncio.create_task(self._send_going_away(events)),
-                asyncio.create_task(_send_heartbeats(events)),
+                asyncio.create_task(self._read(session_id, received, own, evictor)),
+                asyncio.create_task(self._send_going_away(own)),
+                asyncio.create_task(_send_heartbeats(own)),
             ]
             try:
-                yield self._welcome(is_shared=shared is not None)
-                while not isinstance(answer := await events.get(), Finished):
+                yield pb.VerifyResponse(
+                    welcome=pb.Welcome(
+                        weights_digest=self._checkpoint.weights_digest,
+                        limits=codec.limits_to_proto(self._verifier.limits),
+                    )
+                )
+                while not isinstance(answer := await own.get(), Finished):
                     if isinstance(answer, Failed):
                         raise answer.error
-                    if windows.are_traced:
-                        windows.on_event(event_of(answer))
                     yield answer
-                    events.task_done()
+                    own.task_done()
             finally:
-                windows.close()
                 for task in tasks:
                     task.cancel()
                 logger.info("session closed", extra=log)
@@ -211,22 +217,29 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
     async def Share(
         self, requests: AsyncIterator[pb.ShareRequest], context: Any
     ) -> AsyncIterator[pb.ShareResponse]:
-        """Carry candidates, windows and commits of the sessions that join."""
-        evictor = Evictor(context, count_error=self.metrics.count_error)
-        stream = SharedStream(
-            caller.get(), self._candidates, self._submitter(), evictor, self._serving.idle_timeout_s
+        name = caller.get()
+        call = CandidateCall(
+            self._verifier,
+            self._thread,
+            len(self._checkpoint.vocabulary),
+            self.metrics,
+            Evictor(context, count_error=self.metrics.count_error),
+            self._serving.idle_timeout_s,
         )
-        with self._shared.opened(stream):
-            if self._drains.is_set():
-                stream.drain()
-            async with aclosing(stream.serve(aiter(requests))) as responses:
-                async for response in responses:
-                    yield response
+        with self._call_limiter.admit(name):
+            received = aiter(requests)  # not before: gRPC warns of an iterator that is not used
+            first = await next_in_time(received) or pb.ShareRequest()
+            async with self._candidate_calls.opened(name, first.key, call):
+                if self._drains.is_set():
+                    call.drain()
+                async with aclosing(call.serve(first, received)) as responses:
+                    async for response in responses:
+                        yield response
 
     async def announce_drain(self) -> None:
         """Send every open session that this server stops, so that it migrates."""
         self._drains.set()
-        self._shared.drain()
+        self._candidate_calls.drain()
 
     def _agree(self, hello: pb.Hello) -> tuple[Mode, DecodingOptions]:
         """Check what a session needs, and its lease; return its mode and options."""
@@ -240,11 +253,9 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
 
     @staticmethod
     def _check_protocol(version: int, software: str) -> None:
-        """Raise an error unless the caller speaks this target's protocol."""
         check_protocol("The draft server", version, software, here="this target", own=PROTOCOL_VERSION)
 
     def _check_weights(self, vocabulary_digest: str, weights_digest: str, draft: str = "") -> None:
-        """Raise :class:`PairMismatch` for other digests; an empty one is not compared."""
         checkpoint = self._checkpoint
         if vocabulary_digest not in ("", checkpoint.vocabulary.digest):
             name = f"Draft '{draft}'" if draft else "The draft"
@@ -258,28 +269,24 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                 "keep a target with those until their sessions have ended."
             )
 
-    def _welcome(self, *, is_shared: bool) -> pb.VerifyResponse:
-        welcome = pb.Welcome(
-            weights_digest=self._checkpoint.weights_digest,
-            limits=codec.limits_to_proto(self._verifier.limits),
-            is_shared=is_shared,
-        )
-        return pb.VerifyResponse(welcome=welcome)
-
     async def _read(
-        self, session_id: str, requests: AsyncIterator[pb.VerifyRequest], events: EventQueue
+        self,
+        session_id: str,
+        requests: AsyncIterator[pb.VerifyRequest],
+        own: OwnResponses,
+        evictor: Evictor,
     ) -> None:
         """Pass the draft's messages to the engine; an invalid one ends the session."""
         has_all_audio = False
         num_posted = num_posted_bytes = 0
-        silence = TimeLimit(self._serving.idle_timeout_s, lambda: events.put_nowait(Failed(self._expired())))
+        silence = TimeLimit(self._serving.idle_timeout_s, lambda: own.put_nowait(Failed(self._expired())))
         try:
             async for request in _timed(requests, silence):
-                if events.is_congested:
-                    await events.join()
+                if own.qsize() > MAX_UNREAD:
+                    await self._until_read(own, evictor)
                 if request.WhichOneof("message") == "heartbeat":
                     echo = pb.Heartbeat(echo_ns=request.heartbeat.sent_ns)
-                    events.put_nowait(pb.VerifyResponse(heartbeat=echo))
+                    own.put_nowait(pb.VerifyResponse(heartbeat=echo))
                     continue
                 if request.audio.encoding == decoding_pb2.AUDIO_ENCODING_FLAC:
                     message = await asyncio.to_thread(self._message, request)  # decoding takes CPU time
@@ -296,49 +303,23 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                     await self._thread.call(submit)
                     num_posted = num_posted_bytes = 0
             if not has_all_audio:
-                events.put_nowait(
-                    Failed(InvalidAudio("The draft server left before the last audio message."))
-                )
+                own.put_nowait(Failed(InvalidAudio("The draft server left before the last audio message.")))
         except Exception as error:
-            events.put_nowait(Failed(error))
+            own.put_nowait(Failed(error))
         finally:
             silence.close()
 
-    def _submitter(self) -> Submit:
-        """Return how a shared stream passes candidates to the engine."""
-        num_posted = 0
-
-        async def submit(blocks: Sequence[SessionCandidates], num_sessions: int) -> None:
-            nonlocal num_posted
-            received_ns = perf_counter_ns()
-            for _, block in blocks:
-                self.metrics.engine.on_message(block)
-
-            def submit_all() -> None:
-                for session_id, block in blocks:
-                    self._verifier.submit(session_id, block, received_ns)
-
-            num_posted += len(blocks)
-            if num_posted < MAX_POSTED_MESSAGES * num_sessions:
-                self._thread.post(submit_all)
-            else:
-                await self._thread.call(submit_all)
-                num_posted = 0
-
-        return submit
-
-    def _candidates(self, message: pb.Candidates) -> Candidates:
-        return codec.candidates_from_proto(
-            message,
-            vocabulary_size=len(self._checkpoint.vocabulary),
-            max_tokens=self._verifier.limits.max_block_tokens,
-        )
+    async def _until_read(self, own: OwnResponses, evictor: Evictor) -> None:
+        try:
+            async with asyncio.timeout(self._serving.idle_timeout_s):
+                await own.join()
+        except TimeoutError:
+            evictor.evict(SlowReader(f"{own.qsize()} responses are unread: the call has ended."))
 
     def _expired(self) -> SessionExpired:
         return SessionExpired(f"The draft server has sent nothing for {self._serving.idle_timeout_s:g} s.")
 
     async def _hello(self, requests: AsyncIterator[pb.VerifyRequest]) -> pb.Hello:
-        """Return the first message of a session."""
         try:
             async with asyncio.timeout(self._serving.idle_timeout_s):
                 first = await anext(requests, None)
@@ -353,8 +334,6 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         match request.WhichOneof("message"):
             case "audio":
                 return codec.audio_chunk_from_proto(request.audio, max_samples=limits.max_ahead_samples)
-            case "candidates":
-                return self._candidates(request.candidates)
             case "hint":
                 return codec.hint_from_proto(request.hint)
             case "resume":
@@ -367,18 +346,18 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             case kind:
                 raise InvalidRequest(f"A session takes no '{kind}' message after its hello.")
 
-    async def _send_going_away(self, events: EventQueue) -> None:
+    async def _send_going_away(self, own: OwnResponses) -> None:
         await self._drains.wait()
         going_away = pb.GoingAway(reason="the server is stopping", grace_s=self._serving.drain_timeout_s)
-        events.put_nowait(pb.VerifyResponse(going_away=going_away))
+        own.put_nowait(pb.VerifyResponse(going_away=going_away))
 
 
-async def _send_heartbeats(events: EventQueue) -> None:
+async def _send_heartbeats(own: OwnResponses) -> None:
     """Send heartbeats unasked: the draft's own may wait long on a slow link."""
     while True:
         await asyncio.sleep(HEARTBEAT_S)
-        if events.empty():  # else other responses do the same
-            events.put_nowait(pb.VerifyResponse(heartbeat=pb.Heartbeat(sent_ns=monotonic_ns())))
+        if own.empty():  # else other responses do the same
+            own.put_nowait(pb.VerifyResponse(heartbeat=pb.Heartbeat(sent_ns=monotonic_ns())))
 
 
 async def _timed(

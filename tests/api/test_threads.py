@@ -33,11 +33,6 @@ def pair() -> SpeculativeWhisper:
 
 
 @pytest.fixture(scope="module")
-def two_slots() -> SpeculativeWhisper:
-    return load_pair(2)
-
-
-@pytest.fixture(scope="module")
 def one_slot() -> SpeculativeWhisper:
     return load_pair(1)
 
@@ -93,20 +88,6 @@ def test_a_call_that_begins_while_another_decodes_changes_no_text(pair, recordin
 
     with ThreadPoolExecutor(NUM_THREADS) as threads:
         assert list(threads.map(transcribe, range(NUM_THREADS))) == texts
-
-
-@pytest.mark.nightly
-def test_threads_with_and_without_a_draft_share_the_slots(pair, recordings, texts):
-    target_only = pair.without_draft()
-    calls = [
-        lambda model=model, audio=audio: model.transcribe(audio, **OPTIONS)
-        for audio in recordings
-        for model in (pair, target_only)
-    ]
-    results = [future.result() for future in in_threads(calls)]
-    assert [result.text for result in results] == [text for text in texts for _ in range(2)]
-    assert all(result.stats.num_verified > 0 for result in results[::2])
-    assert all(result.stats.num_verified == 0 for result in results[1::2])
 
 
 def test_all_threads_share_a_forward_pass(recordings, texts, monkeypatch):
@@ -170,25 +151,6 @@ def test_an_interrupted_call_frees_its_slots(one_slot, recordings, texts):
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.nightly
-def test_an_iterator_that_is_closed_frees_its_slots(two_slots, recordings, texts):
-    results = two_slots.transcribe_iter(recordings * 4, **OPTIONS)
-    place, first = next(results)
-    assert first.text == texts[place]
-    results.close()
-    assert [result.text for result in two_slots.transcribe(recordings[:3], **OPTIONS)] == texts[:3]
-
-
-@pytest.mark.timeout(120)
-def test_an_iterator_that_waits_holds_no_slot(two_slots, recordings, texts):
-    waiting = two_slots.transcribe_iter(recordings, **OPTIONS)
-    place, first = next(waiting)
-    assert [result.text for result in two_slots.transcribe(recordings[:3], **OPTIONS)] == texts[:3]
-    rest = dict(waiting) | {place: first}
-    assert [rest[place].text for place in sorted(rest)] == texts
-
-
-@pytest.mark.timeout(120)
 def test_a_recording_that_is_slow_to_read_stalls_no_other_call(pair, recordings, texts, monkeypatch):
     is_reading, may_read = threading.Event(), threading.Event()
     next_chunk = PairSession.next_chunk
@@ -215,22 +177,3 @@ def test_an_iterator_has_the_config_of_its_call(one_slot, recordings, monkeypatc
     one_slot.config = SpeculativeConfig(gamma=7)
     ((_, result),) = results
     assert len(result.stats.acceptance_histogram) <= 1 + 1
-
-
-@pytest.mark.nightly
-def test_each_call_has_the_config_at_its_start(pair, recordings, monkeypatch):
-    monkeypatch.setattr(pair, "config", pair.config)  # restored afterwards
-    configs = [SpeculativeConfig(gamma=1 + i, temperature=1.5, seed=i) for i in range(3)]
-    expected, futures = [], []
-    for config in configs:
-        pair.config = config
-        expected.append(pair.transcribe(recordings[0], **OPTIONS).text)
-    with ThreadPoolExecutor(len(configs)) as threads:
-        for config in configs:
-            has_begun = threading.Event()
-            pair.config = config
-            watch = lambda place, builder, has_begun=has_begun: has_begun.set()  # noqa: E731
-            futures.append(threads.submit(pair.transcribe, recordings[0], watch=watch, **OPTIONS))
-            assert has_begun.wait(WAIT_S)
-        assert [future.result().text for future in futures] == expected
-    assert len(set(expected)) > 1

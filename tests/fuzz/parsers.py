@@ -35,8 +35,8 @@ from specwhisper.wire.status import shorten
 from specwhisper.wire.v1 import resume_point_pb2, transcription_pb2, verification_pb2
 from specwhisper_gateway.audio.fields import TranslationFields
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
-from specwhisper_gateway.live.messages import Start, read_message
-from specwhisper_gateway.realtime.commands import Append, UpdateSession, command_of, event_id_of, read_event
+from specwhisper_gateway.live import Start, read_message
+from specwhisper_gateway.realtime.commands import audio_of, event_id_of, hint_of, read_event, session_of
 from specwhisper_gateway.realtime.formats import AudioFormat
 from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
 from specwhisper_riva.audio import StreamedAudio
@@ -58,9 +58,6 @@ def verify_request(data: bytes) -> None:
         case "audio":
             chunk = codec.audio_chunk_from_proto(request.audio, max_samples=MAX_SAMPLES)
             assert len(chunk.pcm) <= 2 * MAX_SAMPLES
-        case "candidates":
-            block = codec.candidates_from_proto(request.candidates, vocabulary_size=SIZE, max_tokens=64)
-            assert max(block.tokens, default=0) < SIZE
         case "resume":
             resume = codec.resume_from_proto(request.resume, vocabulary_size=SIZE)
             assert max(resume.committed + resume.previous, default=0) < SIZE
@@ -68,16 +65,28 @@ def verify_request(data: bytes) -> None:
             codec.live_position_from_proto(request.position)
 
 
+def share_request(data: bytes) -> None:
+    """Parse the candidates of a draft server's sessions."""
+    for each in verification_pb2.ShareRequest.FromString(data).candidates:
+        block = codec.candidates_from_proto(each.candidates, vocabulary_size=SIZE, max_tokens=64)
+        assert max(block.tokens, default=0) < SIZE
+
+
+def share_response(data: bytes) -> None:
+    """Parse a target's events of sessions."""
+    for event in verification_pb2.ShareResponse.FromString(data).events:
+        match event.WhichOneof("message"):
+            case "window_opened":
+                codec.window_opened_from_proto(event.window_opened, vocabulary_size=SIZE)
+            case "commit":
+                codec.commit_from_proto(event.commit, vocabulary_size=SIZE)
+
+
 def verify_response(data: bytes) -> None:
     """Parse a message of a target."""
     response = verification_pb2.VerifyResponse.FromString(data)
-    match response.WhichOneof("message"):
-        case "welcome":
-            codec.limits_from_proto(response.welcome.limits)
-        case "window_opened":
-            codec.window_opened_from_proto(response.window_opened, vocabulary_size=SIZE)
-        case "commit":
-            codec.commit_from_proto(response.commit, vocabulary_size=SIZE)
+    if response.HasField("welcome"):
+        codec.limits_from_proto(response.welcome.limits)
 
 
 def vocabulary(data: bytes) -> None:
@@ -176,12 +185,15 @@ def realtime_event(data: bytes) -> None:
     """Parse an event of a realtime session, and apply its settings."""
     event = asyncio.run(read_event(_frame(data)))
     event_id_of(event)
-    match command_of(event):
-        case Append(audio):
+    match event.get("type"):
+        case "input_audio_buffer.append":
             with suppress(InvalidRequest):  # an incomplete sample
-                AudioFormat().decode(audio)
-        case UpdateSession(session, is_flat):
-            settings = RealtimeSettings().updated(nested(session) if is_flat else session)
+                AudioFormat().decode(audio_of(event))
+        case "input_audio_buffer.hint":
+            hint_of(event)
+        case "session.update" | "transcription_session.update" as kind:
+            session = session_of(event)
+            settings = RealtimeSettings().updated(session if kind == "session.update" else nested(session))
             codec.decoding_options_to_proto(settings.options())  # sent on to the target
             json.dumps([settings.describe(), settings.describe_flat()]).encode()  # can be sent
 
@@ -293,7 +305,6 @@ PARSERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
                 {"hello": {"mode": 1, "decoding": codec.decoding_options_to_proto(OPTIONS)}},
                 {"audio": {"encoding": 1, "data": b"abcd", "marks": [{"event": 1, "sample": 7}]}},
                 {"audio": {"encoding": 2, "data": flac.encode(bytes(64))}},
-                {"candidates": codec.candidates_to_proto(Candidates(1, 2, 3, (4, 5)))},
                 {"resume": codec.resume_to_proto(Resume(WINDOW, (1, 2), 0.5, (-1.0, -2.0)))},
                 {"position": codec.live_position_to_proto(POSITION)},
             )
@@ -302,9 +313,27 @@ PARSERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     "verify-response": (
         verify_response,
         [
-            verification_pb2.VerifyResponse(**message).SerializeToString()
+            verification_pb2.VerifyResponse(
+                welcome={"limits": codec.limits_to_proto(Limits())}
+            ).SerializeToString()
+        ],
+    ),
+    "share-request": (
+        share_request,
+        [
+            verification_pb2.ShareRequest(
+                candidates=[
+                    {"number": number, "candidates": codec.candidates_to_proto(Candidates(1, 2, 3, (4, 5)))}
+                    for number in (1, 2)
+                ]
+            ).SerializeToString()
+        ],
+    ),
+    "share-response": (
+        share_response,
+        [
+            verification_pb2.ShareResponse(events=[{"number": 1, **message}]).SerializeToString()
             for message in (
-                {"welcome": {"limits": codec.limits_to_proto(Limits())}},
                 {"window_opened": {"window": codec.window_to_proto(WINDOW), "opening": [1]}},
                 {
                     "commit": {

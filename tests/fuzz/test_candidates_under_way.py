@@ -131,7 +131,7 @@ class Drafting:
     async def _write(self, block: Candidates) -> None:
         self.tracker.propose(block)
         with suppress(asyncio.InvalidStateError):  # the text is complete and the call has ended
-            await self.session.send(pb.VerifyRequest(candidates=codec.candidates_to_proto(block)))
+            await self.session.send(codec.candidates_to_proto(block))
 
     @property
     def has_sent_all(self) -> bool:
@@ -195,7 +195,7 @@ class Drafting:
 
     async def _cancel(self) -> None:
         self.reading.cancel()
-        self.session.call.cancel()
+        self.session.cancel()
         await asyncio.gather(self.reading, return_exceptions=True)
         await all_free(self.running.targets[self.epoch % 2])  # else many migrations in a row find it full
 

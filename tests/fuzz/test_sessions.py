@@ -26,7 +26,7 @@ from tests.fuzz.messages import messages
 from tests.fuzz.resumes import SIZE, TOKENS, resumes
 from tests.fuzz.running import CALL_S, Running, examples
 from tests.fuzz.test_calls import REFUSALS
-from tests.rpc.hostile import Session, Shared, audio, candidates, hello, window_tokens
+from tests.rpc.hostile import Request, Session, Shared, audio, candidates, hello, window_tokens
 from tests.rpc.services import MAX_SESSIONS, RATE, all_free, eventually, recording, target_alone
 
 MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
@@ -35,31 +35,30 @@ PIECE = 2 * RATE  # samples
 FUZZED = settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 BAD_TOKENS = st.sampled_from([SIZE, SIZE + 1, 2**31 - 1, 2**31, 2**32 - 1])
 ENDED = (grpc.aio.AioRpcError, asyncio.InvalidStateError)  # raised by a write to an ended call
-EVENTS = ("window_opened", "commit")
 WHICH = st.integers(0, MAX_SESSIONS - 1)
 NUMBERS = st.sampled_from([0, 1, 2, 64, 2**31, 2**32 - 1]) | st.integers(0, 70)
 
 
 @st.composite
-def blocks(draw: st.DrawFn) -> pb.VerifyRequest:
+def blocks(draw: st.DrawFn) -> pb.Candidates:
     """Draw candidates that no draft would send, of valid tokens."""
     block = candidates(draw(st.lists(TOKENS, max_size=64)), draw(NUMBERS))
-    block.candidates.window_id = draw(st.integers(0, 3) | NUMBERS)
-    block.candidates.known_committed, block.candidates.block_number = draw(NUMBERS), draw(NUMBERS)
+    block.window_id = draw(st.integers(0, 3) | NUMBERS)
+    block.known_committed, block.block_number = draw(NUMBERS), draw(NUMBERS)
     if draw(st.booleans()):
-        block.candidates.start_frame = draw(NUMBERS)
+        block.start_frame = draw(NUMBERS)
     return block
 
 
 @st.composite
-def hostile_messages(draw: st.DrawFn) -> pb.VerifyRequest:
+def hostile_messages(draw: st.DrawFn) -> Request:
     """Draw messages of a hostile client."""
     match draw(st.integers(0, 2)):
         case 0:
             return draw(messages(pb.VerifyRequest.DESCRIPTOR))
         case 1:
             block = draw(blocks())
-            block.candidates.tokens[:] = [*block.candidates.tokens[:63], draw(BAD_TOKENS)]
+            block.tokens[:] = [*block.tokens[:63], draw(BAD_TOKENS)]
             return block
         case _:
             return pb.VerifyRequest(resume=draw(resumes()))
@@ -70,7 +69,7 @@ class Speaker:
 
     Parameters
     ----------
-    shared, number : a stream that it shares with others, and its number there; ``None`` for its own only.
+    shared, number : a ``Share`` call that it joins, and its number there; ``None``: it has one of its own.
     """
 
     def __init__(
@@ -84,18 +83,13 @@ class Speaker:
         running.run(self._open(mode))
 
     async def _open(self, mode: str) -> None:
-        self.session = Session(self.running.target)
-        sharing = {"shared_key": self.shared.key, "shared_number": self.number} if self.shared else {}
-        await self.session.send(hello(mode=mode, **sharing))
+        self.session = Session(self.running.target, self.shared, self.number)
+        await self.session.send(hello(mode=mode))
         await self.session.read()
         self._reading = asyncio.create_task(read_all(self.session))
 
-    def send(self, *requests: pb.VerifyRequest) -> None:
-        in_shared = [each for each in requests if self.shared and each.HasField("candidates")]
-        own = [each for each in requests if each not in in_shared]
-        self.running.run(send(self.session, own))
-        if self.shared and in_shared:
-            self.running.run(self.shared.send(self.number, *in_shared))
+    def send(self, *requests: Request) -> None:
+        self.running.run(send(self.session, requests))
 
     def piece(self, start: int) -> pb.VerifyRequest:
         data = self.pcm[2 * start : 2 * (start + PIECE)]
@@ -116,7 +110,7 @@ class Speaker:
         self.running.run(self._end())
         if self.shared is not None:
             self.running.run(eventually(self._is_finished))
-            assert not any(each.WhichOneof("message") in EVENTS for each in self.session.responses)
+            assert not (self.session.opened or self.session.commits)
             assert self.shared.tokens(self.number) == self.expected
         else:
             assert window_tokens(self.session.responses, {}) == self.expected
@@ -125,7 +119,7 @@ class Speaker:
         events = self.shared.events.get(self.number, []) if self.shared else []
         return bool(events) and events[-1].is_finished
 
-    def offend(self, requests: Sequence[pb.VerifyRequest]) -> None:
+    def offend(self, requests: Sequence[Request]) -> None:
         """Send hostile messages; invalid ones must be refused as such."""
         self.send(*requests)
         try:
@@ -145,7 +139,7 @@ class Speaker:
 
     async def _leave(self) -> None:
         self._reading.cancel()
-        self.session.call.cancel()
+        self.session.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
 
 
@@ -156,7 +150,7 @@ async def read_all(session: Session | Shared) -> None:
             await session.read()
 
 
-async def send(session: Session, requests: Sequence[pb.VerifyRequest]) -> None:
+async def send(session: Session, requests: Sequence[Request]) -> None:
     """Send messages until the session ends."""
     with suppress(*ENDED):
         await session.send(*requests)
@@ -191,7 +185,7 @@ class SessionsAtOneTarget(RuleBasedStateMachine):
 
     async def _open_shared(self) -> None:
         self.shared = Shared(self.running.target.stub)
-        await self.shared.read()
+        await self.shared.open()
         self.reading = asyncio.create_task(read_all(self.shared))
 
     @precondition(lambda self: self.shared is not None)
@@ -270,7 +264,7 @@ class SessionsAtOneTarget(RuleBasedStateMachine):
         return self.speakers.pop(which % len(self.speakers))
 
 
-async def ended(session: Session, requests: Sequence[pb.VerifyRequest]) -> None:
+async def ended(session: Session, requests: Sequence[Request]) -> None:
     """Send, close, and check that the status is one of an invalid request."""
 
     async def send_all() -> None:

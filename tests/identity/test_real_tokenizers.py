@@ -16,7 +16,7 @@ from experiments.common.models.openai_tokenizer import asset
 from experiments.exactness.cases import WHISPERS
 from experiments.exactness.matrix import Row, run_row
 from experiments.exactness.prepared import prepared
-from specwhisper.model.pairing import draft_ids
+from specwhisper.model.translated import draft_ids
 
 # Ids as the generation configs on the hub have them.
 PUBLISHED = {

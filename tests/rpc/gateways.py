@@ -21,6 +21,7 @@ import websockets
 from specwhisper.rpc.tokens import Tokens
 from specwhisper_gateway.config import GatewayConfig
 from specwhisper_gateway.server import GatewayServer
+from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.services import eventually
 
 T = TypeVar("T")
@@ -117,3 +118,13 @@ async def running_gateway(
     finally:
         server.stop()
         await serving
+
+
+@asynccontextmanager
+async def gateway_for(
+    draft: ScriptedTranscription | None = None, **settings: Any
+) -> AsyncIterator[RunningGateway]:
+    """Run a gateway before a scripted draft server."""
+    async with serving(draft or ScriptedTranscription()) as address:
+        async with running_gateway(address, **settings) as gateway:
+            yield gateway

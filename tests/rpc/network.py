@@ -10,11 +10,12 @@ from math import inf
 
 import grpc.aio
 
-from experiments.common.network.bad_network import BadNetwork
 from specwhisper.rpc.channels import open_channel, with_true_status
+from specwhisper.rpc.next_item import NextItem
 from specwhisper.rpc.serving import RunningServer, start_server
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2_grpc
+from tests.rpc.bad_network import BadNetwork
 
 
 class CutNetwork(BadNetwork):
@@ -40,23 +41,37 @@ class CutNetwork(BadNetwork):
         self._cuts = list(cuts)
         self._cuts_of_shared = list(cuts_of_shared)
         self._stalls = stalls
+        self._left: dict[tuple[str, int], float] = {}  # messages of each session until it is cut
+        self._is_cut: dict[tuple[str, int], asyncio.Event] = {}
         self.num_cut = 0
 
     async def Verify(self, requests, context):
-        words_left = self._cuts.pop(0) if self._cuts else inf
-        if words_left < 0:
+        left = self._cuts.pop(0) if self._cuts else inf
+        if left < 0:
             await self._cut(context)
-        async with aclosing(super().Verify(requests, context)) as responses:
-            async for response in responses:
-                if response.WhichOneof("message") in ("window_opened", "commit"):
-                    if not words_left:
-                        await self._cut(context)
-                    words_left -= 1
-                yield response
+        hello = await anext(aiter(requests))
+        place = hello.hello.share_key, hello.hello.share_number
+        self._left[place], self._is_cut[place] = left, asyncio.Event()
+        cutting = asyncio.create_task(self._is_cut[place].wait())
+        try:
+            async with aclosing(super().Verify(_after(hello, requests), context)) as responses:
+                while True:
+                    async with NextItem(responses) as following:
+                        has_arrived = await following.wait(cutting)
+                        if cutting.done():
+                            await self._cut(context)
+                        if not has_arrived or following.item is None:
+                            return
+                        response = following.item
+                    yield response
+        finally:
+            cutting.cancel()
+            del self._left[place]  # what has ended cannot be cut
 
     async def Share(self, requests, context):
         left = self._cuts_of_shared.pop(0) if self._cuts_of_shared else inf
-        async with aclosing(super().Share(requests, context)) as responses:
+        first = await anext(aiter(requests))
+        async with aclosing(super().Share(_after(first, requests), context)) as responses:
             async for response in responses:
                 if response.events:
                     if not left and self._stalls:
@@ -65,11 +80,32 @@ class CutNetwork(BadNetwork):
                     if not left:
                         await self._cut(context)
                     left -= 1
+                kept = [event for event in response.events if self._passes(first.key, event)]
+                del response.events[:]
+                response.events.extend(kept)
                 yield response
+
+    def _passes(self, key, event) -> bool:
+        place = key, event.number
+        if place not in self._left:
+            return True
+        if event.is_finished:
+            return not self._is_cut[place].is_set()
+        if not self._left[place]:
+            self._is_cut[place].set()
+            return False
+        self._left[place] -= 1
+        return True
 
     async def _cut(self, context) -> None:
         self.num_cut += 1
         await context.abort(grpc.StatusCode.UNAVAILABLE, "cut")
+
+
+async def _after(first, requests):
+    yield first
+    async for request in requests:
+        yield request
 
 
 @asynccontextmanager

@@ -9,8 +9,15 @@ import websockets
 QUERY = {"intent": "transcription"}
 PCM = bytes(range(256)) * 300  # 1.6 s at 24 kHz
 SECONDS = len(PCM) / 48_000
-MANUAL = {"type": "transcription", "audio": {"input": {"turn_detection": None}}}
-SAME_RATE = {"type": "transcription", "audio": {"input": {"format": {"type": "audio/pcm", "rate": 16_000}}}}
+
+
+def settings(**audio_input):
+    """Return the settings of a session."""
+    return {"type": "transcription", "audio": {"input": audio_input}}
+
+
+MANUAL = settings(turn_detection=None)
+SAME_RATE = settings(format={"type": "audio/pcm", "rate": 16_000})
 UTTERANCE = (
     "input_audio_buffer.speech_started",
     "input_audio_buffer.speech_stopped",
@@ -46,6 +53,13 @@ async def up_to(connection, kind, count=1):
     while sum(event.type == kind for event in events) < count:
         events.append(await connection.recv())
     return events
+
+
+async def turn(connection, pcm=PCM):
+    """Send a turn; return the events up to its text."""
+    await connection.input_audio_buffer.append(audio=base64_of(pcm))
+    await connection.input_audio_buffer.commit()
+    return await up_to(connection, COMPLETED)
 
 
 async def close_code(connection, frame=None):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -53,6 +54,14 @@ def target_alone(length_s: float, audio_seed: int = 0, model_seed: int = 0) -> T
     return InlinePair(ScriptedModel(seed=model_seed)).transcribe([recording(length_s, audio_seed)], options)[
         0
     ]
+
+
+class SlowModel(ScriptedModel):
+    """Takes 2 ms for a forward pass, so that commits arrive one by one."""
+
+    def score(self, rows):
+        time.sleep(0.002)
+        return super().score(rows)
 
 
 @dataclass(frozen=True)

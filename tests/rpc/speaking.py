@@ -10,9 +10,8 @@ from itertools import pairwise
 
 from experiments.common.models.scripted import END
 from experiments.common.models.speech import SPOKEN, EnergyVad, SpeechModel, talk
-from specwhisper.audio.endpointing import Endpointer
+from specwhisper.audio.endpointing import Endpointer, VoiceMarker, loudness
 from specwhisper.audio.recording import Recording
-from specwhisper.audio.voice import VoiceMarker, loudness
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import with_true_status

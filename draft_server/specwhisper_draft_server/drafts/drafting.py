@@ -72,7 +72,6 @@ class Drafting:
 
     @property
     def num_free_slots(self) -> int | None:
-        """Sessions that can still be opened; ``None`` before the model is placed."""
         return None if self._drafter is None else self._drafter.num_free_slots
 
     def check_mode(self, mode: Mode) -> None:
@@ -133,7 +132,6 @@ class Drafting:
         )
 
     async def stop(self) -> None:
-        """End the thread and the encoder."""
         self.placement.cancel()
         self.watchdog.stop()
         await self._thread.stop()
@@ -149,7 +147,6 @@ class Drafting:
         return TimeoutError(f"The draft engine has not answered within {self._timeout_s:g} s.")
 
     async def _drafter_for(self, target: TargetDescription) -> Drafter:
-        """Return the engine, its model placed for the target's vocabulary."""
         await self.placement.done_for(target)
         if self._drafter is None:
             raise RuntimeError("A placed model has an engine.")
@@ -169,7 +166,6 @@ class Drafting:
         return None
 
     def _fail_sessions(self) -> None:
-        """Let all sessions continue without drafts, also those that wait to be opened."""
         if (error := self._why_no_drafts()) is None:
             return
         self._thread.fail_sessions(error)

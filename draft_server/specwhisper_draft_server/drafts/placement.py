@@ -88,14 +88,12 @@ class Placement:
         return Requirements(self._vocabulary_digest, weights_digest)
 
     def why_not(self, target: TargetDescription) -> str:
-        """Return why the draft cannot be used with a target."""
         return (
             f"Target '{target.model}' has another vocabulary than the one draft '{self._name}' was set up "
             "for: restart the draft server."
         )
 
     def cancel(self) -> None:
-        """Make no further attempt."""
         if self._task is not None:
             self._task.cancel()
 

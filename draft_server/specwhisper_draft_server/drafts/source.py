@@ -20,8 +20,7 @@ class SessionDraft(Protocol):
 
     has_failed: bool
 
-    def send(self, message: AudioChunk | WindowOpened | Commit) -> None:
-        """Send audio, or an event of the target."""
+    def send(self, message: AudioChunk | WindowOpened | Commit) -> None: ...
 
     async def last_report(self) -> DraftReport:
         """Return the figures since the last block."""
@@ -30,17 +29,14 @@ class SessionDraft(Protocol):
 class Pairing(Protocol):
     """Which targets it drafts for; see :class:`Placement`."""
 
-    def choose(self, target: TargetDescription) -> bool:
-        """Return whether it uses a target's vocabulary."""
+    def choose(self, target: TargetDescription) -> bool: ...
 
-    async def done_for(self, target: TargetDescription) -> None:
-        """Wait until it can draft for a target."""
+    async def done_for(self, target: TargetDescription) -> None: ...
 
     def requirements(self, weights_digest: str = "") -> Requirements:
         """Return what a session with drafts requires of a target."""
 
-    def why_not(self, target: TargetDescription) -> str:
-        """Return why it cannot be used with a target."""
+    def why_not(self, target: TargetDescription) -> str: ...
 
 
 class DraftSource(Protocol):
@@ -58,16 +54,13 @@ class DraftSource(Protocol):
         """Mel bins of its features; ``None`` if it does not take Whisper's."""
 
     @property
-    def num_free_slots(self) -> int | None:
-        """Sessions that can still be opened; ``None`` if unlimited or unknown."""
+    def num_free_slots(self) -> int | None: ...
 
     @property
-    def watchdog(self) -> Watchdog:
-        """The watchdog of its time limit."""
+    def watchdog(self) -> Watchdog: ...
 
     @property
-    def placement(self) -> Pairing:
-        """Which targets it drafts for."""
+    def placement(self) -> Pairing: ...
 
     def check_mode(self, mode: Mode) -> None:
         """Raise :class:`UnsupportedOption` for a mode that it cannot draft in."""
@@ -83,8 +76,7 @@ class DraftSource(Protocol):
     ) -> AbstractAsyncContextManager[SessionDraft]:
         """Open a session; ``receive`` is called with its output, in the event loop."""
 
-    async def stop(self) -> None:
-        """End its threads."""
+    async def stop(self) -> None: ...
 
 
 # Loads a draft; what it is called with is to be called when a session's draft fails.

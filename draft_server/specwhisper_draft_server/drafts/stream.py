@@ -49,7 +49,6 @@ class DraftStream:
         self._last: WindowOpened | Commit | None = None
 
     def send(self, message: AudioChunk | WindowOpened | Commit) -> None:
-        """Send audio, or an event of the target."""
         if not isinstance(message, AudioChunk):
             self._last = message
         if self.drafter is not None and not self.has_failed:
@@ -58,7 +57,6 @@ class DraftStream:
             self._send_empty_block()
 
     def receive(self, event: Drafted | Failed) -> None:
-        """Take a block, or the error after which none follows."""
         if self.has_failed:
             return
         if isinstance(event, Drafted):
@@ -72,7 +70,6 @@ class DraftStream:
             self._send_empty_block()
 
     def close(self) -> None:
-        """Free its slot in the engine, as soon as that answers."""
         if self.drafter is not None:
             self._thread.post(partial(self.drafter.close, self._id))
 

@@ -1,20 +1,23 @@
-"""One session on a target over gRPC: requests, responses and heartbeats."""
+"""One session on a target over gRPC.
+
+Its candidates, windows and commits go through a call that all sessions at the target share
+(:mod:`.candidate_channel`). Its own call carries audio, hints and control, its errors and its end.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from time import monotonic_ns
-from typing import Any
 
 import grpc.aio
 
-from specwhisper.errors import GONE, ServerDraining, TargetUnavailable
+from specwhisper.errors import GONE, ServerDraining, SlowReader, TargetUnavailable
 from specwhisper.live import LivePosition
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import (
     NS_PER_S,
@@ -28,16 +31,20 @@ from specwhisper.types import (
     Timing,
     WindowOpened,
 )
-from specwhisper.wire import HEARTBEAT_S, SILENCE_S, codec
-from specwhisper.wire.pacing import PIECE_BYTES, PacedStream, SendWindow
+from specwhisper.wire import HEARTBEAT_S, SILENCE_S, WELCOME_S, codec
+from specwhisper.wire.pacing import PacedStream, SendWindow
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
-from specwhisper_draft_server.link.sharing import Response, SharedSession
+from specwhisper.wire.v1 import verification_pb2_grpc
+from specwhisper_draft_server.link.candidate_channel import CandidateChannel
 from specwhisper_draft_server.metrics import DraftMetrics
 
 logger = logging.getLogger(__name__)
 
-SHARED_PIECE_BYTES = 64 * 1024  # on a fast link, where candidates have another stream
+PIECE_BYTES = 64 * 1024  # of audio in a message on a fast link: candidates have another call
+MAX_UNREAD = 8_192  # responses
+
+Response = pb.VerifyResponse | pb.WindowOpened | pb.Commit
 
 
 class Outbox:
@@ -60,13 +67,7 @@ class Outbox:
         self._is_filled.set()
         self._is_empty.clear()
 
-    @property
-    def has_urgent(self) -> bool:
-        """Whether requests other than audio wait."""
-        return bool(self._urgent)
-
     async def wait_sent(self) -> None:
-        """Wait until all requests are sent."""
         if self._urgent or self._audio:
             await self._is_empty.wait()
 
@@ -91,18 +92,17 @@ class Outbox:
 class GrpcTargetStream:
     """One session on a target over gRPC; see :class:`TargetStream`.
 
+    Creating it sends the hello; :meth:`welcome` returns the target's answer.
+
     Parameters
     ----------
-    address : of the target, as HOST:PORT.
-    outbox : requests of the call.
-    call, responses : the call, and an iterator over its responses.
-    shared : the session's part of a stream that sessions share; ``None`` if it has its own only.
-    target : the target's description.
+    target : the expected target; once it has accepted the session, the one that runs it.
     window : limits the audio on its way over the connection; heartbeats are its marks.
     note_gone : called when the target is lost or stops.
 
     Attributes
     ----------
+    limits : once the target has accepted the session, its limits.
     going_away : set once the target drains; it still serves the session for a while.
     on_answer : called with the timing of each commit.
     """
@@ -110,33 +110,46 @@ class GrpcTargetStream:
     def __init__(
         self,
         address: str,
-        outbox: Outbox,
-        call: Any,
-        responses: AsyncIterator[pb.VerifyResponse],
+        stub: verification_pb2_grpc.VerificationStub,
+        channel: CandidateChannel,
+        hello: pb.Hello,
         target: TargetDescription,
-        limits: Limits,
         *,
-        shared: SharedSession | None,
         window: SendWindow,
         note_gone: Callable[[], None],
         metrics: DraftMetrics,
     ) -> None:
         self.address = address
         self.target = target
-        self._metrics = metrics
-        self.limits = limits
+        self.limits: Limits = target.limits
         self.min_round_trip_ns = 0
-        self._outbox = outbox
-        self._call = call
-        self._responses = responses if shared is None else shared.read(responses)
-        self._shared = shared
-        self._paced = PacedStream(window)
-        self._vocabulary_size = len(target.vocabulary)
-        self._note_gone = note_gone
-        self._is_left = False
-        self._has_switched = False  # candidates go to the shared stream
         self.going_away = asyncio.Event()
         self.on_answer: Callable[[Timing], None] = lambda _: None
+        self._metrics = metrics
+        self._paced = PacedStream(window)
+        self._note_gone = note_gone
+        self._received: asyncio.Queue[Response | BaseException | None] = asyncio.Queue()
+        self._num_open = 2  # calls whose responses have not ended
+        self._has_all_events = False
+        self._channel = channel
+        self._number = hello.share_number = channel.join(self)
+        hello.share_key = channel.key
+        self._outbox = Outbox()
+        self._outbox.put(pb.VerifyRequest(hello=hello))
+        self._call = with_true_status(stub.Verify(self._outbox))
+        self._tasks = [asyncio.create_task(self._read_own())]
+
+    async def welcome(self) -> pb.Welcome:
+        try:
+            first = await self._next(WELCOME_S)
+        except TimeoutError:
+            raise TargetUnavailable(
+                f"Target {self.address} has not accepted a session within {WELCOME_S:g} s; is it overloaded?"
+            ) from None
+        if not isinstance(first, pb.VerifyResponse) or first.WhichOneof("message") != "welcome":
+            raise TargetUnavailable(f"Target {self.address} began a session without `welcome`.")
+        self._tasks.append(asyncio.create_task(self._beat()))
+        return first.welcome
 
     def resume(self, resume: Resume | LivePosition) -> None:
         """Continue an open window, or live audio; call it before any other method."""
@@ -146,26 +159,16 @@ class GrpcTargetStream:
             self._outbox.put(pb.VerifyRequest(resume=codec.resume_to_proto(resume)))
 
     def propose(self, block: Candidates) -> None:
-        """Queue a block, cut to the target's limit; it overtakes audio."""
+        """Queue a block, cut to the target's limit."""
         most = self.limits.max_block_tokens
         if len(block.tokens) > most:
             block = replace(block, tokens=block.tokens[:most])
-        if self._shared is not None and self._shared.has_received:
-            # Once no earlier block waits, which would arrive after this one. Hints need no order.
-            self._has_switched |= not self._outbox.has_urgent
-            if self._has_switched:
-                self._shared.propose(block)
-                return
-        request = pb.VerifyRequest()
-        codec.candidates_to_proto(block, request.candidates)
-        self._outbox.put(request)
+        self._channel.propose(self._number, block)
 
     def hint(self, hint: TimedHint) -> None:
-        """Queue a hint."""
         self._outbox.put(pb.VerifyRequest(hint=codec.hint_to_proto(hint)))
 
     def confirm_every(self, message: ConfirmEvery) -> None:
-        """Queue an interval."""
         self._outbox.put(pb.VerifyRequest(confirm_every=codec.confirm_every_to_proto(message)))
 
     async def send_audio(self, chunk: AudioChunk) -> None:
@@ -184,65 +187,91 @@ class GrpcTargetStream:
 
     @property
     def piece_bytes(self) -> int:
-        """The most audio in a message: candidates may wait for one."""
-        return self._paced.piece_bytes(PIECE_BYTES if self._shared is None else SHARED_PIECE_BYTES)
+        return self._paced.piece_bytes(PIECE_BYTES)
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
-        """Yield the target's windows and commits, until the transcript is complete."""
-        while (response := await self._next()) is not None:
-            match response.WhichOneof("message"):
-                case "window_opened":
-                    yield codec.window_opened_from_proto(
-                        response.window_opened, vocabulary_size=self._vocabulary_size
-                    )
-                case "commit":
-                    commit = codec.commit_from_proto(response.commit, vocabulary_size=self._vocabulary_size)
+        vocabulary_size = len(self.target.vocabulary)
+        while True:
+            try:
+                response = await self._next(SILENCE_S)
+            except TimeoutError:
+                self._metrics.lost_heartbeats.inc()
+                self._note_gone()
+                raise TargetUnavailable(
+                    f"Target {self.address} has sent nothing for {SILENCE_S:g} s, not even a heartbeat."
+                ) from None
+            if response is None:
+                return
+            match response:
+                case pb.WindowOpened():
+                    yield codec.window_opened_from_proto(response, vocabulary_size=vocabulary_size)
+                case pb.Commit():
+                    commit = codec.commit_from_proto(response, vocabulary_size=vocabulary_size)
                     self.on_answer(commit.timing)
                     yield commit
-                case "heartbeat" if isinstance(response, pb.VerifyResponse):
+                case pb.VerifyResponse() if response.HasField("heartbeat"):
                     self._measure(response.heartbeat)
-                case "going_away" if isinstance(response, pb.VerifyResponse):
+                case pb.VerifyResponse() if response.HasField("going_away"):
                     reason, grace_s = response.going_away.reason, response.going_away.grace_s
                     log = {"target": self.address, "reason": reason, "grace_s": grace_s}
                     logger.info("target is stopping", extra=log)
                     self.going_away.set()
 
-    async def _next(self) -> Response | None:
-        """Return the next response; ``None`` after the last."""
-        try:
-            return await self._next_in_time()
-        except GONE:
-            self._note_gone()
-            raise
+    async def _next(self, within_s: float) -> Response | None:
+        """Return the next response of either call; ``None`` after the last."""
+        while self._num_open:
+            async with asyncio.timeout(within_s):
+                item = await self._received.get()
+            if isinstance(item, BaseException):
+                if isinstance(item, GONE):
+                    self._note_gone()
+                raise item
+            if item is not None:
+                return item
+            self._num_open -= 1
+        return None
 
-    async def _next_in_time(self) -> Response | None:
+    def receive(self, event: pb.SharedEvent | Exception) -> None:
+        if self._has_all_events:  # that call may end before the session's own
+            return
+        if isinstance(event, Exception):
+            self._put(event)
+        elif event.is_finished:
+            self._has_all_events = True
+            self._put(None)
+        elif event.WhichOneof("message") is not None:
+            self._put(event.window_opened if event.HasField("window_opened") else event.commit)
+
+    async def _read_own(self) -> None:
         try:
-            with errors_translated(self.address):
-                async with asyncio.timeout(SILENCE_S):
-                    return await anext(self._responses, None)
-        except TimeoutError:
-            self._metrics.lost_heartbeats.inc()
-            raise TargetUnavailable(
-                f"Target {self.address} has sent nothing for {SILENCE_S:g} s, not even a heartbeat."
-            ) from None
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if not self._is_left or (task is not None and task.cancelling()):
-                raise
-            raise ServerDraining(f"Another target has taken the session of target {self.address}.") from None
+            async for response in self._call:
+                self._put(response)
+            self._put(None)
+        except grpc.aio.AioRpcError as failure:
+            error = error_from_rpc(failure, f"target {self.address}")
+            error.__cause__ = failure
+            self._put(error)
+        except Exception as bug:
+            self._put(bug)
+
+    def _put(self, item: Response | BaseException | None) -> None:
+        if self._received.qsize() < MAX_UNREAD:
+            self._received.put_nowait(item)
+        elif self._received.qsize() == MAX_UNREAD:  # further ones are dropped
+            self._received.put_nowait(SlowReader(f"More than {MAX_UNREAD} responses are unread."))
 
     def leave(self) -> None:
-        """End the call after another target has taken the session: :meth:`events` raises."""
-        self._is_left = True
-        self._call.cancel()
+        """End after another target has taken the session: :meth:`events` raises."""
+        self._put(ServerDraining(f"Another target has taken the session of target {self.address}."))
 
     def close(self) -> None:
-        """End the call."""
+        self._channel.leave(self._number)
+        for task in self._tasks:
+            task.cancel()
         self._outbox.close()
         self._call.cancel()
 
-    async def beat(self) -> None:
-        """Send heartbeats, which measure the round trip, until cancelled."""
+    async def _beat(self) -> None:
         while True:
             self._outbox.put(_heartbeat(self._paced.ping()))
             await asyncio.sleep(HEARTBEAT_S)
@@ -257,12 +286,3 @@ class GrpcTargetStream:
 
 def _heartbeat(sent_ns: int) -> pb.VerifyRequest:
     return pb.VerifyRequest(heartbeat=pb.Heartbeat(sent_ns=sent_ns))
-
-
-@contextmanager
-def errors_translated(address: str) -> Iterator[None]:
-    """Raise the project's error for a call to a target that failed."""
-    try:
-        yield
-    except grpc.aio.AioRpcError as error:
-        raise error_from_rpc(error, f"target {address}") from error

@@ -53,29 +53,23 @@ class DelayedTargetStream:
 
     @property
     def piece_bytes(self) -> int:
-        """The most audio in a message now."""
         return self._stream.piece_bytes
 
     @property
     def min_round_trip_ns(self) -> int:
-        """The shortest round trip, with the added latency; 0 if it was not measured."""
         measured_ns = self._stream.min_round_trip_ns
         return measured_ns + self._added_ns if measured_ns else 0
 
     def propose(self, block: Candidates) -> None:
-        """Queue candidates to be sent after the delay."""
         self._up.put_nowait((self._due_s(), block))
 
     def hint(self, hint: TimedHint) -> None:
-        """Queue a text to be sent after the delay."""
         self._up.put_nowait((self._due_s(), hint))
 
     async def send_audio(self, chunk: AudioChunk) -> None:
-        """Queue audio to be sent after the delay."""
         self._up.put_nowait((self._due_s(), chunk))
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
-        """Yield the target's events, each after the delay."""
         tasks = [asyncio.create_task(self._carry_up()), asyncio.create_task(self._carry_down())]
         try:
             while True:

@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from copy import copy
 from functools import partial
+from typing import TypeVar
 
 import grpc.aio
 
 from specwhisper import __version__
-from specwhisper.errors import GONE, PairMismatch, ServerFull, TargetUnavailable
+from specwhisper.errors import (
+    GONE,
+    RETRY_OTHER_TARGET,
+    PairMismatch,
+    ServerFull,
+    SpecWhisperError,
+    TargetUnavailable,
+)
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc.channels import OPEN, Credentials, with_true_status
+from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription, TargetStream
-from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode
-from specwhisper.wire import PROTOCOL_VERSION, WELCOME_S, codec
-from specwhisper.wire.status import refused_handshake
+from specwhisper.wire import PROTOCOL_VERSION, codec
+from specwhisper.wire.status import error_from_rpc, refused_handshake
 from specwhisper.wire.v1 import decoding_pb2, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.versions import check_protocol
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.link.channels import Channels
-from specwhisper_draft_server.link.choosing import TargetOffer
-from specwhisper_draft_server.link.connecting import ANSWER_S, wait_connected
-from specwhisper_draft_server.link.grpc_target_stream import GrpcTargetStream, Outbox, errors_translated
-from specwhisper_draft_server.link.known_targets import KnownTargets
-from specwhisper_draft_server.link.opening import opened_at_one
-from specwhisper_draft_server.link.sharing import SharedStreams
-from specwhisper_draft_server.link.targets import Targets
+from specwhisper_draft_server.link.channels import ANSWER_S, Channels, wait_connected
+from specwhisper_draft_server.link.grpc_target_stream import GrpcTargetStream
+from specwhisper_draft_server.link.targets import TargetOffer, Targets
 from specwhisper_draft_server.metrics import DraftMetrics
 
 REASON_S = 1.0  # to learn why a connection failed: gRPC knows, once it has tried
 UNKNOWN_S = 0.25  # a target that has answered nothing yet is expected to take so long
 MAX_DESCRIPTIONS = 8  # of targets with different weights
+
+Opened = TypeVar("Opened")
+Find = Callable[[Collection[str]], Awaitable[TargetOffer]]
 
 
 class TargetLink:
@@ -48,7 +52,7 @@ class TargetLink:
     addresses : of targets, or of locators that answer ``Locate`` for many.
     credentials : of this server, for targets.
     connect_timeout_s : time that a target may refuse connections, in seconds; an attempt that is in progress
-        has more (:mod:`specwhisper_draft_server.link.connecting`).
+        has more (:func:`wait_connected`).
     """
 
     def __init__(
@@ -62,24 +66,24 @@ class TargetLink:
         self.address = ", ".join(addresses)
         self._targets = Targets(addresses)
         self._channels = Channels(credentials, self._targets.knows)
-        self._shared = SharedStreams()
         self._connect_timeout_s = connect_timeout_s
-        self._known = KnownTargets(addresses)
-        self._vocabulary: Vocabulary | None = None
         self._by_weights: dict[str, TargetDescription] = {}  # described, the newest last
+        # The reports of configured servers over connections that are still open. A target does not change
+        # while it runs, and its successor has other connections.
+        self._described: dict[str, TargetDescription] = {}
+        self._needs_no_lease: set[str] = set()  # servers that open sessions themselves
         self._offer: TargetOffer | None = None  # of the one session that this link opens
 
     async def check_health(self) -> None:
         """Return at once: targets report their own health."""
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._channels.close()
 
     def known(self, requirements: Requirements = ANY) -> TargetDescription | None:
         """Return the description of a target whose connection is still up, if any."""
         for address in self._targets.configured:
-            target = self._known.at(address).description
+            target = self._described.get(address)
             if (
                 target is not None
                 and requirements.are_met_by(target)
@@ -114,7 +118,7 @@ class TargetLink:
         return await self._describe(offer.address, requirements)
 
     async def _describe(self, address: str, requirements: Requirements) -> TargetDescription:
-        held = self._vocabulary
+        held = next((each.vocabulary for each in reversed(self._by_weights.values())), None)
         request = pb.DescribeRequest(vocabulary_digest=held.digest if held else "")
         async with self._asking(address) as stub:
             try:  # the target may be starting
@@ -133,7 +137,7 @@ class TargetLink:
             own=PROTOCOL_VERSION,
         )
         if held is None or reply.HasField("vocabulary"):
-            held = self._vocabulary = codec.vocabulary_from_proto(reply.vocabulary)
+            held = codec.vocabulary_from_proto(reply.vocabulary)
         target = TargetDescription(
             model=reply.model,
             weights_digest=reply.weights_digest,
@@ -141,16 +145,21 @@ class TargetLink:
             num_mel_bins=reply.num_mel_bins,
             limits=codec.limits_from_proto(reply.limits),
         )
-        self._known.note_description(address, target)
-        requirements.check(address, target)
-        self._note_description(target)
-        return target
-
-    def _note_description(self, target: TargetDescription) -> None:
+        self._note(address, target)
         self._by_weights.pop(target.weights_digest, None)
         self._by_weights[target.weights_digest] = target
         while len(self._by_weights) > MAX_DESCRIPTIONS:
             del self._by_weights[next(iter(self._by_weights))]
+        requirements.check(address, target)
+        return target
+
+    def _note(self, address: str, target: TargetDescription) -> None:
+        if address in self._targets.configured:
+            self._described[address] = target
+
+    def _forget(self, address: str) -> None:
+        self._described.pop(address, None)
+        self._needs_no_lease.discard(address)
 
     async def _handshake_failure(
         self, stub: verification_pb2_grpc.VerificationStub, address: str
@@ -180,7 +189,10 @@ class TargetLink:
     ) -> TargetOffer:
         async with self._asking(address) as stub:
             reply = await stub.Locate(request, timeout=ANSWER_S)
-        self._known.note_lease(address, needs_no_lease=not (reply.address or reply.lease))
+        if address in self._targets.configured and not (reply.address or reply.lease):
+            self._needs_no_lease.add(address)
+        else:
+            self._needs_no_lease.discard(address)
         offer = TargetOffer(reply.address or address, reply.lease, reply.free_slots, reply.is_standby)
         if within_s is not None:
             if offer.address in request.avoid or (reply.answer_s or UNKNOWN_S) > within_s:
@@ -205,7 +217,7 @@ class TargetLink:
     def _only_target(self, avoid: str) -> TargetOffer | None:
         """Return the only target, if it is connected and need not be asked for a lease."""
         address, *others = self._targets.configured
-        if others or address == avoid or not self._known.at(address).needs_no_lease:
+        if others or address == avoid or address not in self._needs_no_lease:
             return None
         return TargetOffer(address) if self._channels.is_connected(address) else None
 
@@ -214,15 +226,17 @@ class TargetLink:
         """Yield a target's stub; restore its calls' errors, and forget a lost target."""
         try:
             if not self._channels.is_connected(address):
-                self._known.forget(address)
+                self._forget(address)
             async with self._channels.using(address) as channel:
-                with errors_translated(address):
+                try:
                     yield verification_pb2_grpc.VerificationStub(channel)
+                except grpc.aio.AioRpcError as error:
+                    raise error_from_rpc(error, f"target {address}") from error
         except PairMismatch:
-            self._known.forget(address)
+            self._forget(address)
             raise
         except GONE:
-            self._known.forget(address)
+            self._forget(address)
             self._targets.note_gone(address)
             raise
 
@@ -239,7 +253,6 @@ class TargetLink:
         avoid: str = "",
         within_s: float | None = None,
     ) -> AsyncIterator[TargetStream]:
-        """Open a session on one target; see :class:`Transcriber`."""
         hello = pb.Hello(
             protocol_version=PROTOCOL_VERSION,
             software_version=__version__,
@@ -263,41 +276,28 @@ class TargetLink:
     async def _open_at(
         self, offer: TargetOffer, hello: pb.Hello, target: TargetDescription, requirements: Requirements
     ) -> AsyncIterator[GrpcTargetStream]:
-        outbox = Outbox()
         own_hello = pb.Hello(lease=offer.lease, weights_digest=requirements.weights_digest)
         own_hello.MergeFrom(hello)
         async with self._asking(offer.address) as stub:
-            async with self._shared.session(offer.address, stub) as shared:
-                if shared is not None:
-                    own_hello.shared_key, own_hello.shared_number = shared.key, shared.number
-                outbox.put(pb.VerifyRequest(hello=own_hello))
-                call = with_true_status(stub.Verify(outbox))
-                try:
-                    responses = aiter(call)
-                    with self._targets.opening(offer.address):
-                        welcome = await _read_welcome(offer.address, responses)
-                    weights = welcome.weights_digest
-                    session = GrpcTargetStream(
-                        offer.address,
-                        outbox,
-                        call,
-                        responses,
-                        await self._description(offer.address, weights, target, hello.decoding),
-                        codec.limits_from_proto(welcome.limits),
-                        shared=shared if welcome.is_shared else None,
-                        window=self._channels.window(offer.address),
-                        note_gone=partial(self._targets.note_gone, offer.address),
-                        metrics=self._metrics,
-                    )
-                    beating = asyncio.create_task(session.beat())
-                    try:
-                        yield session
-                    finally:
-                        beating.cancel()
-                        session.close()
-                finally:
-                    outbox.close()
-                    call.cancel()
+            session = GrpcTargetStream(
+                offer.address,
+                stub,
+                self._channels.candidates(offer.address, stub),
+                own_hello,
+                target,
+                window=self._channels.window(offer.address),
+                note_gone=partial(self._targets.note_gone, offer.address),
+                metrics=self._metrics,
+            )
+            try:
+                with self._targets.opening(offer.address):
+                    welcome = await session.welcome()
+                session.limits = codec.limits_from_proto(welcome.limits)
+                weights = welcome.weights_digest
+                session.target = await self._description(offer.address, weights, target, hello.decoding)
+                yield session
+            finally:
+                session.close()
 
     async def _description(
         self,
@@ -306,7 +306,6 @@ class TargetLink:
         expected: TargetDescription,
         options: decoding_pb2.DecodingOptions,
     ) -> TargetDescription:
-        """Return the description of the target that accepted, usually the expected one."""
         is_expected = weights == expected.weights_digest
         described = expected if is_expected else self._by_weights.get(weights)
         if described is None:
@@ -320,19 +319,60 @@ class TargetLink:
             )
         if is_expected:
             return expected
-        self._known.note_description(address, described)
+        self._note(address, described)
         return described
 
 
-async def _read_welcome(address: str, responses: AsyncIterator[pb.VerifyResponse]) -> pb.Welcome:
-    """Return the target's first message, with which it accepts the session."""
+@asynccontextmanager
+async def opened_at_one(
+    find: Find,
+    open_at: Callable[[TargetOffer], AbstractAsyncContextManager[Opened]],
+    *,
+    avoid: str = "",
+    offer: TargetOffer | None = None,
+) -> AsyncIterator[Opened]:
+    """Open a session at the first target that takes it; raise after each was tried.
+
+    This does not wait between tries. If one target was lost and the others refuse, the loss is raised: that
+    target may be back in a moment.
+
+    Parameters
+    ----------
+    find : returns a target with a free slot, at one of the given addresses only if there is no other.
+    open_at : opens the session at a target.
+    avoid : an address that is tried only if there is no other.
+    offer : the target to try first.
+    """
+    tried: set[str] = set()
+    refusal: SpecWhisperError | None = None  # the last one, or the first loss
+    async with AsyncExitStack() as stack:
+        try:
+            while True:
+                offer = offer or await _next_offer(find, avoid, tried, refusal)
+                tried.add(offer.address)
+                try:
+                    opened = await stack.enter_async_context(open_at(offer))
+                    break
+                except RETRY_OTHER_TARGET as error:
+                    refusal = refusal if isinstance(refusal, GONE) else error
+                    offer = None
+        finally:
+            refusal = None  # its traceback refers to this frame: the cycle would keep everything in it alive
+        yield opened
+
+
+async def _next_offer(
+    find: Find, avoid: str, tried: Collection[str], refusal: SpecWhisperError | None
+) -> TargetOffer:
     try:
-        async with asyncio.timeout(WELCOME_S):
-            first = await anext(responses, None)
-    except TimeoutError:
-        raise TargetUnavailable(
-            f"Target {address} has not accepted a session within {WELCOME_S:g} s; is it overloaded?"
-        ) from None
-    if first is None or first.WhichOneof("message") != "welcome":
-        raise TargetUnavailable(f"Target {address} began a session without `welcome`.")
-    return first.welcome
+        offer = await find([address for address in (avoid, *tried) if address])
+    except RETRY_OTHER_TARGET:
+        if isinstance(refusal, GONE):
+            raise refusal from None
+        raise
+    else:
+        if refusal is not None and offer.address in tried:
+            raise refusal
+        return offer
+    finally:
+        refusal = None

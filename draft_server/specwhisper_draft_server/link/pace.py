@@ -42,7 +42,6 @@ class Pace:
         return mean(sorted(self._answers_s)[:-1]) if len(self._answers_s) >= MIN_ANSWERS else 0.0
 
     def begin(self, now_s: float) -> None:
-        """Begin on a target."""
         self._answers_s.clear()
         self._ask_s = now_s + self._stay_s * (1 + self._draw())
 

@@ -8,47 +8,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Protocol
 
 from specwhisper.live import LivePosition
 from specwhisper.transcription.live.windows import LiveWindows
-from specwhisper.transcription.resume_point import ResumePoint
-from specwhisper.types import Candidates, Commit, Resume, VoiceEvent, VoiceMark, WindowOpened
-
-
-class Progress(Protocol):
-    """Where another target continues; see :class:`.ResumeTracker`."""
-
-    is_reopened: bool
-
-    @property
-    def needed_from(self) -> int:
-        """First sample that the next window may hold."""
-
-    @property
-    def audio_from(self) -> int:
-        """First sample of the audio that another target needs."""
-
-    def advances(self, commit: Commit) -> bool:
-        """Return whether the session got further by a commit."""
-
-    def resume(self) -> Resume | LivePosition | None:
-        """Return the message that makes another target continue; ``None`` from the start."""
-
-    def resume_point(self) -> ResumePoint | None:
-        """Return where the session of another client continues, of a recording."""
-
-    def migrate(self) -> None:
-        """Note that another target has taken the session."""
-
-    def propose(self, block: Candidates) -> None:
-        """Count a block that is sent."""
-
-    def observe(self, event: WindowOpened | Commit) -> Sequence[WindowOpened | Commit]:
-        """Return what is new of an event."""
-
-    def pop_pending_block(self) -> Candidates | None:
-        """Return a block that the target waits for and no draft sends."""
+from specwhisper.transcription.resume_point import ResumeTracker
+from specwhisper.types import Candidates, Commit, VoiceEvent, VoiceMark, WindowOpened
 
 
 class KeptMarks:
@@ -63,7 +27,6 @@ class KeptMarks:
         self._marks += [(known_sample, mark) for mark in marks]
 
     def forget_before(self, sample: int) -> None:
-        """Forget the marks of the pieces that end at a position or before."""
         ends = (
             index
             for index, (_, mark) in enumerate(self._marks, start=1)
@@ -74,11 +37,9 @@ class KeptMarks:
             self._num_sent = max(0, self._num_sent - 1)
 
     def restart(self) -> None:
-        """Begin again, for another target."""
         self._num_sent = 0
 
     def take(self, sample: int) -> tuple[VoiceMark, ...]:
-        """Return the marks that are known at a sample and were not sent."""
         new = [mark for known, mark in islice(self._marks, self._num_sent, None) if known <= sample]
         self._num_sent += len(new)
         return tuple(new)
@@ -130,3 +91,6 @@ class LiveProgress:
 
     def pop_pending_block(self) -> None:
         """Return ``None``: a live target does not wait."""
+
+
+Progress = ResumeTracker | LiveProgress

@@ -8,14 +8,29 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
-from functools import partial
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    aclosing,
+    asynccontextmanager,
+    suppress,
+)
+from math import inf
 from time import monotonic
 from typing import Any, Protocol, Self
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.kept import MAX_UNREAD_S, KeptAudio
-from specwhisper.errors import GONE, PairMismatch, ServerFull, SlowReader, SpecWhisperError, TargetUnavailable
+from specwhisper.errors import (
+    GONE,
+    RETRY_ELSEWHERE,
+    PairMismatch,
+    ServerDraining,
+    ServerFull,
+    SlowReader,
+    SpecWhisperError,
+    TargetUnavailable,
+)
 from specwhisper.live import LivePosition
 from specwhisper.observe.tracing import note_event
 from specwhisper.rpc.failover import Failover
@@ -26,17 +41,16 @@ from specwhisper.types import (
     Commit,
     ConfirmEvery,
     EndUtterance,
-    TimedHint,
     WindowOpened,
 )
-from specwhisper_draft_server.link.migration import opened_elsewhere
+from specwhisper_draft_server.link.hints import SessionHints
 from specwhisper_draft_server.link.pace import Pace
-from specwhisper_draft_server.link.paced_hints import PacedHints
 from specwhisper_draft_server.link.progress import KeptMarks, Progress
 from specwhisper_draft_server.metrics import DraftMetrics
 
 logger = logging.getLogger(__name__)
 
+CHECK_S = 1.0  # between two looks at a session's pace
 MAX_OUTAGE_S = 900.0  # for sessions that wait long
 LOST = (*GONE, SlowReader)  # SlowReader: this server stood still for a while; only open sessions end so
 REFUSED = (ServerFull, PairMismatch)  # every target was asked, and none of those that answered takes it
@@ -65,6 +79,7 @@ class ResumingTargetStream:
     ----------
     target : the expected target; once the stream is open, the one that runs it. Others have its weights.
     progress : where another target continues.
+    hints : texts that the audio is believed to say; each target is sent those that it may need.
     resume_timeout_s : how long to look for a target after a loss, until the session fails. The limit restarts
         only when a target has committed something.
     waits_long : whether it looks for up to :data:`MAX_OUTAGE_S` as long as audio may come, and keeps as much.
@@ -79,6 +94,7 @@ class ResumingTargetStream:
         open_once: OpenOnce,
         target: TargetDescription,
         progress: Progress,
+        hints: SessionHints,
         resume_timeout_s: float,
         metrics: DraftMetrics,
         *,
@@ -102,7 +118,7 @@ class ResumingTargetStream:
         self._audio = KeptAudio(progress.audio_from, MAX_UNREAD_S)
         self._marks = KeptMarks()
         self._has_progressed = asyncio.Event()
-        self._hints = PacedHints()
+        self._hints = hints
         self._confirm_every: ConfirmEvery | None = None  # where it is not that of the options
         self._current: TargetStream | None = None
         self._current_tasks = AsyncExitStack()  # closes the current stream and ends its tasks
@@ -128,12 +144,10 @@ class ResumingTargetStream:
 
     @property
     def has_target(self) -> bool:
-        """Whether a target runs the session now."""
         return self._current is not None
 
     @property
     def min_round_trip_ns(self) -> int:
-        """The shortest round trip to the current target, or the last one."""
         if self._current is not None:
             self._min_round_trip_ns = self._current.min_round_trip_ns
         return self._min_round_trip_ns
@@ -146,10 +160,6 @@ class ResumingTargetStream:
         self._progress.propose(block)
         if self._current is not None and self._progress.is_reopened:
             self._current.propose(block)
-
-    def hint(self, hint: TimedHint) -> None:
-        """Send a text that the audio is believed to say, to the next target too."""
-        self._hints.put(hint)
 
     def confirm_every(self, message: ConfirmEvery) -> None:
         """Send how often text of live audio that grows is wanted, to the next target too."""
@@ -169,7 +179,6 @@ class ResumingTargetStream:
             self._audio.finish()
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
-        """Yield the events of one target after another, until the transcript is complete."""
         if self._lost is not None:
             await self._recover(self._lost, on_resumed=lambda: None)
         while self._current is not None:
@@ -195,7 +204,6 @@ class ResumingTargetStream:
         self._has_progressed.set()
 
     async def _continue_elsewhere(self, lost: str, error: SpecWhisperError) -> None:
-        """Continue on another target, or on the same one once it is back."""
         self._failover.lost()
         note_event("target lost", target=lost, error=type(error).__name__)
         logger.warning("target lost", extra={"session": self._id, "target": lost, "error": str(error)})
@@ -211,7 +219,6 @@ class ResumingTargetStream:
     async def _recover(
         self, error: SpecWhisperError, on_resumed: Callable[[], None], avoid: str = ""
     ) -> None:
-        """Find a target after an outage."""
         if self._waits_long:
             self._audio.allow_unread(MAX_OUTAGE_S)
         self._on_change()
@@ -268,7 +275,6 @@ class ResumingTargetStream:
             return stack.pop_all(), stream
 
     async def _run_on(self, stack: AsyncExitStack, stream: TargetStream) -> None:
-        """Begin, or continue, on a target that has taken the session."""
         resume = self._progress.resume()
         if isinstance(resume, LivePosition):
             self._marks.forget_before(resume.next_sample)
@@ -292,11 +298,41 @@ class ResumingTargetStream:
         await stack.enter_async_context(_running(self._migrate(stream)))
 
     async def _migrate(self, stream: TargetStream) -> None:
-        """Move once this target announces that it stops, or once another one is much faster."""
-        self._next = await opened_elsewhere(
-            partial(self._open, stream.address), stream, self._pace, session_id=self._id
-        )
+        log = {"session": self._id, "target": stream.address}
+        while not stream.going_away.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_S):
+                    await stream.going_away.wait()
+            if not stream.going_away.is_set() and self._pace.asks_others(monotonic()):
+                with suppress(SpecWhisperError):  # it stays, and asks again later
+                    self._next = await self._open(stream.address, self._pace.worth_a_move_s)
+                    answer_s = round(self._pace.answer_s, 3)
+                    logger.warning("slow target left", extra=log | {"answer_s": answer_s})
+                    break
+        else:
+            self._next = await self._open_at_once(stream.address, log)
         stream.leave()
+
+    async def _open_at_once(self, left: str, log: dict[str, str]) -> Opened:
+        """Open a stream as soon as another target takes it, for as long as the old one serves the session.
+
+        All sessions of a target that stops migrate at once, so even the first try follows a random delay.
+        """
+        failover, is_logged = Failover(inf), False
+        error: SpecWhisperError = ServerDraining(f"Target {left} is stopping.")
+        while True:
+            await failover.wait(error)
+            try:
+                return await self._open(left)
+            except SpecWhisperError as refusal:
+                error = refusal
+                if not (is_logged or isinstance(refusal, RETRY_ELSEWHERE)):
+                    is_logged = True
+                    reason = f"{type(refusal).__name__}: {refusal}"
+                    logger.warning("cannot migrate", extra=log | {"error": reason})
+            except Exception:
+                logger.exception("cannot migrate", extra=log)
+                raise
 
     async def _close_current(self) -> None:
         self._min_round_trip_ns, self._current = self.min_round_trip_ns, None
@@ -331,7 +367,6 @@ class ResumingTargetStream:
 
 @asynccontextmanager
 async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run a coroutine as a task within the context."""
     task = asyncio.create_task(work)
     try:
         yield

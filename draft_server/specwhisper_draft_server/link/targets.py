@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import inf
 from typing import Any, TypeVar
 
 from specwhisper.errors import GONE, ServerDraining, ServerFull, SpecWhisperError, TargetUnavailable
 from specwhisper.wire.status import was_there
-from specwhisper_draft_server.link.choosing import TargetOffer, choose
 
 MAX_DISCOVERED = 64  # targets that locators have named
 GRACE_S = 0.25  # for slower servers, after the first answer
@@ -19,6 +20,51 @@ STANDBY_GRACE_S = 2.0  # for targets in a long forward pass, before a standby ta
 HEDGE_S = 0.5  # for configured servers; then discovered targets are asked as well
 
 Answer = TypeVar("Answer")
+Draw = Callable[[Sequence[int]], int]  # returns a random index, by weights
+
+
+@dataclass(frozen=True, slots=True)
+class TargetOffer:
+    """A target that has a free slot for a session.
+
+    Attributes
+    ----------
+    address : of the target, as HOST:PORT.
+    lease : to open the session with; empty where the target asks for none.
+    free_slots : sessions that the target can still take.
+    is_standby : whether it is to be taken only if another target is lost.
+    """
+
+    address: str
+    lease: str = ""
+    free_slots: int = 0
+    is_standby: bool = False
+
+
+def draw(weights: Sequence[int]) -> int:
+    return random.choices(range(len(weights)), weights)[0]
+
+
+def choose(
+    offers: Sequence[TargetOffer],
+    opening: Mapping[str, int],
+    avoid: Collection[str] = (),
+    draw: Draw = draw,
+) -> TargetOffer:
+    """Return one of the offers, at random in proportion to free slots.
+
+    Draft servers see equally old numbers. Without chance all would choose the same target.
+
+    Parameters
+    ----------
+    opening : sessions that this server is opening, by address; ``free_slots`` may not count them yet.
+    avoid : addresses to choose only if there is no other.
+    """
+    offers = [offer for offer in offers if offer.address not in avoid] or offers
+    weights = [max(0, offer.free_slots - opening.get(offer.address, 0)) for offer in offers]
+    if not any(weights):  # free_slots may have counted them already, so each is worth a try
+        weights = [max(1, offer.free_slots) for offer in offers]
+    return offers[draw(weights)]
 
 
 class Targets:
@@ -83,7 +129,6 @@ class Targets:
         return [offer for offer in offers if is_lost or not offer.is_standby]
 
     def _silent(self, answers: Collection[str]) -> set[str]:
-        """Return the configured addresses that did not answer in time."""
         return {*self.configured} - {*answers}
 
     @contextmanager
@@ -109,7 +154,6 @@ class Targets:
         raise _most_promising(answers.values())
 
     def knows(self, address: str) -> bool:
-        """Return whether an address may be asked again."""
         return address in self.configured or address in self._discovered
 
     def note_gone(self, address: str) -> None:

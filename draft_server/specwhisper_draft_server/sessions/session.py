@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.engine.draft_session import Drafted
@@ -20,6 +21,7 @@ from specwhisper.observe.window_spans import WindowSpans
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.live.pieces import LivePieces, Piece
 from specwhisper.transcription.live.transcript import LiveTranscript
 from specwhisper.transcription.live.windows import LiveWindows, follow_windows
 from specwhisper.transcription.resume_point import ResumePoint, ResumeTracker, audio_needed_from
@@ -28,7 +30,6 @@ from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import (
     SAMPLE_RATE,
     AudioChunk,
-    Candidates,
     Commit,
     ConfirmEvery,
     EndUtterance,
@@ -39,18 +40,16 @@ from specwhisper.types import (
     WindowOpened,
 )
 from specwhisper.wire.pacing import PIECE_BYTES
-from specwhisper_draft_server.debounce import Debouncer
 from specwhisper_draft_server.drafts.source import DraftSource, SessionDraft
-from specwhisper_draft_server.link.progress import LiveProgress
+from specwhisper_draft_server.link.hints import SessionHints
+from specwhisper_draft_server.link.progress import LiveProgress, Progress
 from specwhisper_draft_server.link.resuming import OpenOnce, ResumingTargetStream
 from specwhisper_draft_server.metrics import DraftMetrics
-from specwhisper_draft_server.sessions.client_ends import ClientEnds
-from specwhisper_draft_server.sessions.session_hints import SessionHints
-from specwhisper_draft_server.sessions.update import SessionUpdate
 from specwhisper_draft_server.voice_activity import VoiceActivity
 
 logger = logging.getLogger(__name__)
 
+INTERVAL_S = 0.05  # draft text changes with every block; more updates than this cannot be read
 UNDRAFTED_STEP_MS = 1_000  # new audio between two texts of the target where no draft shows any
 INTERVAL_SAMPLES = 5 * SAMPLE_RATE  # in silence, a resume point this often bounds the audio that clients keep
 
@@ -71,6 +70,100 @@ class SessionRequest:
     endpointing: EndpointingOptions | None = None
     added_latency_ms: int = 0
     hints: SessionHints = field(default_factory=SessionHints)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionUpdate:
+    """The news since the last update.
+
+    Text that is not final is read from the session's ``builder``.
+
+    Attributes
+    ----------
+    segments : text that has become final.
+    speech_events : utterances of live audio that begin or end.
+    """
+
+    segments: Sequence[Segment] = ()
+    speech_events: Sequence[VoiceMark] = ()
+
+    def __bool__(self) -> bool:
+        """Return whether it has news that must be reported."""
+        return bool(self.segments or self.speech_events)
+
+
+class Debouncer:
+    """Wakes the task that reports a session when other tasks have changed it.
+
+    Urgent changes are reported at once, others together at intervals.
+    """
+
+    def __init__(self) -> None:
+        self._has_changed = asyncio.Event()
+        self._is_urgent = asyncio.Event()
+        self._due_s = 0.0  # when the next change that is not urgent may be reported
+
+    def notify(self, *, urgent: bool = False) -> None:
+        self._has_changed.set()
+        if urgent:
+            self._is_urgent.set()
+
+    async def wait(self) -> None:
+        """Wait until there are changes to report; all changes so far count as reported."""
+        await self._has_changed.wait()
+        try:
+            async with asyncio.timeout_at(self._due_s):
+                await self._is_urgent.wait()
+        except TimeoutError:
+            pass
+        self._has_changed.clear()
+        self._is_urgent.clear()
+        self._due_s = asyncio.get_running_loop().time() + INTERVAL_S
+
+
+class ClientEnd(NamedTuple):
+    """An end that is not answered.
+
+    Attributes
+    ----------
+    last : the last complete piece before it, after whose text it is answered; ``None`` where all was final.
+    sample : at which it came.
+    is_empty : whether nothing was said since the last end, so that no text answers it.
+    """
+
+    last: Piece | None
+    sample: int
+    is_empty: bool
+
+
+class ClientEnds:
+    """The ends of utterances that a client asks for, each of which one final text answers.
+
+    It is empty where nothing was said.
+
+    Attributes
+    ----------
+    num_answered : also by sessions that this one continues.
+    """
+
+    def __init__(self, num_answered: int = 0) -> None:
+        self.num_answered = num_answered
+        self._open: deque[ClientEnd] = deque()
+
+    def add(self, pieces: LivePieces, sample: int, *, is_empty: bool) -> None:
+        """Note an end that the pieces follow already."""
+        complete = [piece for piece in pieces.all if piece.is_complete]
+        self._open.append(ClientEnd(complete[-1] if complete else None, sample, is_empty))
+
+    def take_empty(self, pieces: LivePieces) -> list[ClientEnd]:
+        """Return the ends without text that are due, now that other pieces are final."""
+        waiting = set(pieces.all)
+        empty = []
+        while self._open and self._open[0].last not in waiting:
+            self.num_answered += 1
+            if (end := self._open.popleft()).is_empty:
+                empty.append(end)
+        return empty
 
 
 class Session:
@@ -143,7 +236,7 @@ class Session:
             self.builder.language = request.options.language or self.builder.language
             self._ends = ClientEnds(position.num_ends)
             self._silent_to = position.next_sample  # boundary of the detector before the next piece
-            self._progress: LiveProgress | ResumeTracker = LiveProgress(self._windows)
+            self._progress: Progress = LiveProgress(self._windows)
         else:
             self.builder = TranscriptBuilder(target.vocabulary)
             self._begun_by_other = resume_point if isinstance(resume_point, ResumePoint) else None
@@ -190,7 +283,6 @@ class Session:
             self._stream, self.target = stream, stream.target
             logger.info("session opened", extra=log)
             note_event("session opened", **log)
-            hinting = asyncio.create_task(self._request.hints.send(stream.hint, self._progress.needed_from))
             following = asyncio.create_task(self._follow(stream))
             sending = asyncio.create_task(self._send(stream, audio))
             for task in (following, sending):
@@ -212,14 +304,12 @@ class Session:
                         f"Target {self._transcriber.address} ended the session before its audio."
                     )
             finally:
-                tasks = (following, sending, hinting)
-                for task in tasks:
+                for task in (following, sending):
                     task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await asyncio.gather(following, sending, return_exceptions=True)
                 logger.info("session closed", extra=log)
 
     def _targets(self) -> ResumingTargetStream:
-        """Return the session's stream, to one target after another."""
         open_once: OpenOnce = self._open_target
         if self._request.added_latency_ms:
             from specwhisper_draft_server.link.latency_injection import delayed
@@ -230,6 +320,7 @@ class Session:
             open_once,
             self.target,
             self._progress,
+            self._request.hints,
             self._resume_timeout_s,
             self._metrics,
             waits_long=self._waits_long,
@@ -293,7 +384,6 @@ class Session:
             self._answer_ends()
 
     def _answer_ends(self) -> None:
-        """Answer the ends of the client that no text answers."""
         if isinstance(self._windows, LiveWindows) and self._live is not None:
             utterance = self._windows.position.num_utterances
             for end in self._ends.take_empty(self._windows.pieces):
@@ -326,9 +416,9 @@ class Session:
     # Text
 
     def _on_drafted(self, drafted: Drafted) -> None:
-        """Send a block or a hint to the target, show a hypothesis, and count the work."""
-        if drafted.candidates is not None:
-            self._propose(drafted.candidates)
+        if drafted.candidates is not None and self._stream is not None:
+            self._stream.propose(drafted.candidates)
+            self.builder.observe(drafted.candidates)
         if drafted.hint is not None:
             self._request.hints.put_recognised(drafted.hint)
             if self._live is not None:
@@ -352,17 +442,11 @@ class Session:
         if self._stream is not None:
             self._stream.confirm_every(ConfirmEvery(interval_ms))
 
-    def _propose(self, block: Candidates) -> None:
-        if self._stream is not None:
-            self._stream.propose(block)
-            self.builder.observe(block)
-
     def _send_draft(self, message: AudioChunk | WindowOpened | Commit) -> None:
         if self._draft is not None:
             self._draft.send(message)
 
     async def _follow(self, stream: ResumingTargetStream) -> None:
-        """Take in the targets' events, until the transcript is complete."""
         with closing(WindowSpans()) as spans:
             async for event in stream.events():
                 spans.on_event(event)
@@ -385,7 +469,6 @@ class Session:
         self._answer_ends()
 
     def _on_target_changed(self) -> None:
-        """Show whether the draft's text waits for a target."""
         if self._live is not None and self._stream is not None:
             self._live.is_unverified = not self._stream.has_target
             self._live.lose_target()

@@ -13,7 +13,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from experiments.common.audio.samples import Sample
-from specwhisper.audio.g711 import G711, decode_g711
+from specwhisper.audio.decode import G711, decode_g711
 from specwhisper.audio.vad_filter import find_speech
 from specwhisper.selection import VadOptions
 from specwhisper.types import SAMPLE_RATE
@@ -21,20 +21,17 @@ from specwhisper.types import SAMPLE_RATE
 SOUND = VadOptions(min_silence_duration_ms=200, min_speech_duration_ms=100, speech_pad_ms=0)
 SNR_DB = 10.0
 TELEPHONE_RATE = 8_000
-NUM_TALKERS = 6  # in the babble
+NUM_TALKERS = 6  # talkers in the babble
 Samples = NDArray[np.float64]
 
 
 class Condition(StrEnum):
-    """How recordings sound."""
-
     CLEAN = "clean"
     BABBLE = "10 dB babble"
     TELEPHONE = "telephone"
 
 
 def in_condition(samples: Sequence[Sample], condition: Condition, random: Generator) -> list[Sample]:
-    """Return recordings as they sound in a condition; the talkers of babble are the other recordings."""
     if condition is Condition.CLEAN:
         return list(samples)
     speech = [samples_of(each.pcm) for each in samples]
@@ -62,14 +59,12 @@ def babble(speech: Sequence[Samples], length: int, random: Generator) -> Samples
 
 
 def with_noise(samples: Samples, noise: Samples) -> Samples:
-    """Add noise, 10 dB below the speech."""
     spans = [(round(start_s * SAMPLE_RATE), round(end_s * SAMPLE_RATE)) for start_s, end_s in sound(samples)]
     speech = np.concatenate([samples[start:end] for start, end in spans])
     return samples + noise * float(speech.std() / noise.std() * 10 ** (-SNR_DB / 20))
 
 
 def by_telephone(samples: Samples) -> Samples:
-    """Send audio through a telephone: 8 kHz, mu-law."""
     narrow, coded = soxr.resample(samples, SAMPLE_RATE, TELEPHONE_RATE), BytesIO()
     soundfile.write(
         coded, np.frombuffer(pcm_of(narrow), "<i2"), TELEPHONE_RATE, format="RAW", subtype=G711.MULAW

@@ -18,7 +18,7 @@ from transformers.utils import logging
 from experiments.common.bench.report import Bar, open_console, print_bars, write_json
 from specwhisper.errors import InvalidRequest, SpecWhisperError
 
-SHOWN_LINES = 20  # of what is wrong
+SHOWN_LINES = 20  # most lines about what is wrong
 Options = ParamSpec("Options")
 Value = TypeVar("Value")
 
@@ -54,7 +54,7 @@ class Program:
     Attributes
     ----------
     quick : whether at most two minutes on two cores are there.
-    seed : of all randomness.
+    seed : seed of all randomness.
     folder : for its files; removed at the end.
     """
 

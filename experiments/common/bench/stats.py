@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specwhisper.speculation.comparison import Ratio
+from specwhisper_client.cli.tuning.advice import Ratio
 
 RESAMPLES = 2_000
 

@@ -10,8 +10,6 @@ from specwhisper.model.backend import Encoder, Features
 
 
 class CachingEncoder:
-    """Caches an encoder's outputs by the windows' features."""
-
     max_windows = 1  # encoded one by one, since each may be known
 
     def __init__(self, encoder: Encoder) -> None:

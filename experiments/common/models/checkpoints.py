@@ -81,7 +81,6 @@ def _bpe(words: Words) -> tuple[dict[str, int], list[tuple[str, str]]]:
 
 
 def special_tokens(shape: Shape) -> list[str]:
-    """Return Whisper's special tokens without timestamps."""
     languages = [code for code in LANGUAGES if shape.cantonese or code != "yue"]
     return [f"<|{name}|>" for name in ("endoftext", "startoftranscript", *languages, *TASKS)]
 
@@ -99,7 +98,6 @@ def build_tokenizer(shape: Shape) -> WhisperTokenizer:
 
 
 def build_model(shape: Shape) -> tuple[WhisperForConditionalGeneration, list[str]]:
-    """Build a model with random weights; return it with its token strings."""
     specials = special_tokens(shape)
     vocab, _ = _bpe(shape.words)
     end = len(vocab)

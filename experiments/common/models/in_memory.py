@@ -18,8 +18,6 @@ def weights_in_memory(arrays: Mapping[str, NDArray[Any]]) -> Weights:
 
 @dataclass(frozen=True, slots=True)
 class _InMemory:
-    """A :class:`specwhisper.model.checkpoints.weights.StoredArray`."""
-
     array: NDArray[Any]
 
     @property

@@ -30,6 +30,5 @@ def published_vocabulary(
 
 
 def non_speech(name: Literal["multilingual", "gpt2"]) -> tuple[int, ...]:
-    """Return the text tokens that published checkpoints suppress."""
     published = NON_SPEECH_TOKENS if name == "gpt2" else NON_SPEECH_TOKENS_MULTI
     return tuple(token for token in published if token < NUM_TEXT_TOKENS[name])

@@ -18,9 +18,8 @@ from experiments.common.models.scripted import (
     VOCABULARY,
     ScriptedModel,
 )
-from specwhisper.audio.endpointing import Endpointer
+from specwhisper.audio.endpointing import Endpointer, VoiceMarker
 from specwhisper.audio.recording import Recording
-from specwhisper.audio.voice import VoiceMarker
 from specwhisper.live import EndpointingOptions
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.sampling import Sampling
@@ -84,7 +83,6 @@ class SpeechModel(ScriptedModel):
         self._texts[self._audio[slot]] = words_of(_samples(recording))
 
     def next_token(self, audio: str, prefix: Sequence[int], sampling: Sampling | None = None) -> int:
-        """Continue the clip's words, whatever the times before; after other words, its hash decides."""
         text = self._texts[audio]
         if NO_TIMESTAMPS in prefix:
             text = [token for token in text if token < TIME]
@@ -115,7 +113,6 @@ class SpeechOrNoiseModel(SpeechModel):
             ScriptedModel.encode(self, slot, recording, start_frame)
 
     def next_token(self, audio: str, prefix: Sequence[int], sampling: Sampling | None = None) -> int:
-        """Continue the clip's words, or the hash of prefix and audio."""
         model = super() if audio in self._texts else super(SpeechModel, self)
         return model.next_token(audio, prefix, sampling)
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from experiments.common.replay.trace import Decoding, Trace, window_digest
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest, UnsupportedOption
-from specwhisper.model.checkpoints.tokenizer import Tokenizer
 from specwhisper.model.choosing import ProbeResult, Row, Scores
 from specwhisper.model.model import Model
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -27,7 +26,6 @@ class Replay(ABC):
     forward : a model of any shape with its own vocabulary. It runs everything in full: encoder, decoder,
         logits, rules, choice. ``None`` costs nothing, to load only another model.
     num_slots : number of slots without ``forward``.
-    tokenizer : of the trace's target, for hints; without one they are ignored.
     """
 
     has_word_times = False
@@ -40,7 +38,6 @@ class Replay(ABC):
         forward: Model | None,
         *,
         num_slots: int = 1,
-        tokenizer: Tokenizer | None = None,
     ) -> None:
         if trace.vocabulary_digest != vocabulary.digest:
             raise InvalidRequest(
@@ -57,14 +54,12 @@ class Replay(ABC):
         self.max_positions = vocabulary.max_length
         self.max_windows = 1 if forward is None else forward.max_windows
         self._trace = trace
-        self._tokenizer = tokenizer
         self._forward = forward
         self._ids = [] if forward is None else forward_ids(vocabulary, forward.vocabulary)
         self._audio = [""] * self.num_slots
         self._fed: list[list[int]] = [[] for _ in range(self.num_slots)]
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Encode in full, and look up the window in the trace."""
         digest = window_digest(recording, start_frame)
         if digest not in self._trace.audio and not self._may_guess:
             raise InvalidRequest(
@@ -92,12 +87,9 @@ class Replay(ABC):
         return True
 
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
-        """Return the tokens of a hint. A prompt is of no use: the trace has no window that follows it."""
-        if not text.strip():
-            return ()
-        if self._tokenizer is None:
-            raise UnsupportedOption("This replay takes neither prompt nor hint.")
-        return tuple(self._tokenizer.encode(" " * after_space + text.strip()))
+        if text.strip():
+            raise UnsupportedOption("A replay takes neither prompt nor hint.")
+        return ()
 
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int

@@ -85,7 +85,6 @@ def record_models(
     max_new_tokens: int | None = None,
     max_continuation: int = MAX_CONTINUATION,
 ) -> tuple[Decoding, ...]:
-    """Record two models on recordings; the draft has the target's vocabulary."""
     jobs = [(s, replace(o, log_mel_max=s.log_mel_max)) for s in samples for o in options]
     written: list[tuple[str, WrittenWindow]] = []
     texts: list[TargetText] = []
@@ -189,7 +188,6 @@ class Divergences:
 
 
 def find_divergences(draft: Model, windows: Sequence[TargetText], max_continuation: int) -> list[Divergences]:
-    """Find where the draft diverges in each window, and the next tokens it writes there."""
     return [_divergences(draft, written, max_continuation) for written in windows]
 
 

@@ -24,10 +24,10 @@ class Decoding:
     tokens : the target's tokens, with end-of-text.
     log_probs, margins : per token, as in :class:`specwhisper.model.choosing.Scores`.
     no_speech_prob : probability of no speech.
-    divergences : by position: the tokens that the draft writes from there on, where, given ``tokens`` up
-        to there, it does not choose the target's next token. At every other position it agrees.
-    draft_log_probs, continuation_log_probs : of the draft's choice at each position, and of the tokens of
-        each divergence; empty where they were not recorded: every choice then counts as certain.
+    divergences : the tokens that the draft writes after ``tokens`` up to a position, by position, where its
+        first choice differs from the target's. At every other position it agrees.
+    draft_log_probs, continuation_log_probs : log-probabilities of the draft's choice at each position, and
+        of the tokens of each divergence. Without them every choice counts as certain.
     """
 
     recording: str
@@ -48,7 +48,6 @@ class Decoding:
         return self.audio, self.prompt, self.temperature
 
     def agreed(self, written: Sequence[int]) -> int:
-        """Return the number of tokens of a text before the first that differs from the target's."""
         pairs = zip(written, self.tokens, strict=False)
         end = min(len(written), len(self.tokens))
         return next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), end)
@@ -70,7 +69,6 @@ class Decoding:
     def draft_after_each(
         self, written: Sequence[int], candidates: Sequence[int]
     ) -> tuple[list[int], list[float]]:
-        """Return the draft's token and its log-probability after a text and each prefix of candidates."""
         ends = range(len(candidates) + 1)
         drafted = [self.draft_after([*written, *candidates[:end]]) for end in ends]
         tokens, log_probs = zip(*drafted, strict=True)
@@ -104,5 +102,4 @@ class Trace:
 
 
 def window_digest(recording: Recording, start_frame: int) -> str:
-    """Return a digest of a window's audio, independent of its recording."""
     return hashlib.blake2b(recording.window_samples(start_frame).tobytes(), digest_size=16).hexdigest()

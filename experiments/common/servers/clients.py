@@ -33,7 +33,6 @@ def write_wav(path: Path, pcm: bytes) -> None:
 
 
 async def send_at_pace(stream: StreamingClient, pcm: bytes, speed: float) -> None:
-    """Send audio at ``speed`` times real time, then finish."""
     began_s = monotonic()
     for start in range(0, len(pcm) // 2, PIECE_SAMPLES):
         await asyncio.sleep(max(0.0, began_s + start / SAMPLE_RATE / speed - monotonic()))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from specwhisper_draft_server.link import targets
-from specwhisper_draft_server.link.choosing import choose
+from specwhisper_draft_server.link.targets import choose
 
 
 def most_likely(weights: Sequence[int]) -> int:

@@ -61,11 +61,9 @@ class ForkedServer:
 
     @property
     def exit_status(self) -> int | None:
-        """Exit status, or the negative number of a signal."""
         return self._process.exitcode
 
     async def ready(self) -> str:
-        """Wait until it listens; return its address."""
         self.address = str(await self._receive())
         return self.address
 
@@ -78,7 +76,6 @@ class ForkedServer:
         return facts
 
     async def leak(self, num_blocks: int, block_bytes: int) -> None:
-        """Make it leak blocks of memory."""
         self._connection.send((num_blocks, block_bytes))
         await self._receive()
 
@@ -112,7 +109,6 @@ class ForkedServer:
 
 
 def _run(connection: Connection, serve: Serve, settings: Any, log: Path) -> None:
-    """Serve, in the forked process."""
     os.setsid()  # its children belong to it, and a terminal's Ctrl-C goes to the parent only
     with log.open("a") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())

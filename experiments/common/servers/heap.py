@@ -12,12 +12,10 @@ from specwhisper.errors import UnsupportedOption
 
 LIBRARY = ctypes.CDLL(None)
 MAX_COLLECTIONS = 8  # a working server creates new garbage all the time
-TURNS = 10  # of the event loop, which closes generators in tasks of 100 KiB each
+TURNS = 10  # turns of the event loop, which closes generators in tasks of 100 KiB each
 
 
 class _Mallinfo(ctypes.Structure):
-    """Result of mallinfo2(3)."""
-
     _fields_ = tuple(
         (name, ctypes.c_size_t)
         for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()

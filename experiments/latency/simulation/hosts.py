@@ -60,7 +60,6 @@ class Host(Generic[Event]):
         self.wake()
 
     def wake(self) -> None:
-        """Notify the host that its engine has work."""
         if not self._woken.triggered:
             self._woken.succeed()
 

@@ -115,7 +115,6 @@ class ScriptedModel:
         self._fed[slot] = []
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
-        """Spend the time of a forward pass and return the trace's tokens."""
         self._clock.spend(self._cost.of(sum(len(row.tokens) for row in rows), len(rows)))
         return [self._scored(row) for row in rows]
 

@@ -80,8 +80,6 @@ class Server(Generic[Event]):
 
 
 class Target(Server[FromTarget]):
-    """A target server."""
-
     def __init__(self, world: World, *, num_slots: int) -> None:
         costs = world.costs
         super().__init__(world, costs.target, costs.target_encode_s, num_slots=num_slots, is_draft=False)
@@ -97,8 +95,6 @@ class Target(Server[FromTarget]):
 
 
 class DraftServer(Server[Drafted | Failed]):
-    """A draft server."""
-
     def __init__(self, world: World, *, num_slots: int) -> None:
         costs = world.costs
         super().__init__(world, costs.draft, costs.draft_encode_s, num_slots=num_slots, is_draft=True)
@@ -138,7 +134,6 @@ class World:
         script: Sequence[int],
         options: DecodingOptions = ENGLISH,
     ) -> SessionResult:
-        """Start a session over some windows; return its result."""
         result = SessionResult()
         options = replace(options, initial_prompt=" ".join(map(str, script)))
         verifier, drafter = target.verifier, draft_server.drafter

@@ -27,10 +27,9 @@ from specwhisper_client.file_transcription import FileTranscription
 from specwhisper_gateway.access_log import note_error
 from specwhisper_gateway.audio.replies import diarized, languages
 from specwhisper_gateway.audio.uploads import Upload, errors_about
-from specwhisper_gateway.errors import ClientGone
+from specwhisper_gateway.errors import ClientGone, body_of
 from specwhisper_gateway.metrics import GatewayMetrics
-from specwhisper_gateway.status import body_of
-from specwhisper_gateway.transport.deadline import within_time
+from specwhisper_gateway.state import within_time
 from specwhisper_gateway.transport.sockets import SEND_TIMEOUT_S
 
 
@@ -99,7 +98,7 @@ async def transcript_events(
     ----------
     beside : finds the turns of speakers, if it finds any; then an event for each speaker's part of the text
         comes before the last one.
-    interim_results : whether to yield text that may change, too.
+    interim_results : whether to yield text that may still change as well.
     """
     deltas, shown = Deltas(), TextInterimEvent(verified="", stable="", tentative="")
     with errors_about(upload):
@@ -158,7 +157,6 @@ class EventStream(EventSourceResponse):
         super().__init__(self._written(first), headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events."""
         async with aclosing(self._events):
             try:
                 async with within_time(HTTPConnection(scope)):
@@ -181,7 +179,6 @@ class EventStream(EventSourceResponse):
 
 
 async def _send_last(send: Send, error: SpecWhisperError) -> None:
-    """End a stream with an error; give up if the client does not read it."""
     with suppress(TimeoutError):
         async with asyncio.timeout(SEND_TIMEOUT_S):
             await send({"type": "http.response.body", "body": _failure(error)})

@@ -21,7 +21,7 @@ def samples_by_name(names: Sequence[str], references: Sequence[str]) -> dict[str
 
     Raises
     ------
-    InvalidField : if they do not match, or one is no data URL.
+    InvalidField : if they do not match, or one is not a data URL.
     """
     if len(names) != len(references):
         raise _invalid(
@@ -38,11 +38,11 @@ def samples_by_name(names: Sequence[str], references: Sequence[str]) -> dict[str
 def _file_in(reference: str, name: str) -> bytes:
     head, _, data = reference.partition(",")
     if not (head.startswith("data:") and head.endswith(";base64")):
-        raise _invalid(REFERENCES, f"that of {name!r} is no data URL; send data:audio/wav;base64,....")
+        raise _invalid(REFERENCES, f"the one for {name!r} is not a data URL; send data:audio/wav;base64,....")
     try:
         return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        raise _invalid(REFERENCES, f"that of {name!r} is not base64.") from None
+        raise _invalid(REFERENCES, f"the one for {name!r} is not base64.") from None
 
 
 def _invalid(field: str, reason: str) -> InvalidField:

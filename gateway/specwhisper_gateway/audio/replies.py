@@ -60,11 +60,10 @@ async def reply(fields: AudioFields, transcript: Transcription) -> Response:
             return _json(_dumped(diarized(transcript)))
         case "json":
             return _json(_dumped(plain(fields, transcript)))
-    raise ValueError(f"{fields.response_format} is no format of a reply.")
+    raise ValueError(f"{fields.response_format} isn't a format of a reply.")
 
 
 def plain(fields: AudioFields, transcript: Transcription) -> TranscriptionReply | Translation:
-    """Return the text; for a transcription also language and length of the audio."""
     if not isinstance(fields, TranscriptionFields):
         return Translation(text=transcript.text)
     return TranscriptionReply(
@@ -75,7 +74,6 @@ def plain(fields: AudioFields, transcript: Transcription) -> TranscriptionReply 
 
 
 def diarized(transcript: Transcription) -> TranscriptionDiarized:
-    """Return the text, and a segment for each speaker's part of it."""
     document = to_diarized_json(
         transcript.segments, duration_s=transcript.duration_s, task=transcript.options.task
     )
@@ -84,7 +82,6 @@ def diarized(transcript: Transcription) -> TranscriptionDiarized:
 
 
 def languages(transcript: Transcription) -> list[TranscriptionLanguage]:
-    """Return the languages of the transcript, in their order."""
     codes = (segment.language for segment in transcript.segments)
     found = dict.fromkeys(code for code in (*codes, transcript.language) if code)
     return [TranscriptionLanguage(code=code) for code in found]
@@ -125,7 +122,6 @@ def _segment(number: int, segment: Segment, *, has_language: bool) -> Transcript
 
 
 def _listed(name: str, items: Iterable[BaseModel]) -> Iterator[str]:
-    """Yield a list as a further member of an object."""
     yield f',"{name}":['
     for at, item in enumerate(items):
         yield f"{',' if at else ''}{_dumped(item)}"

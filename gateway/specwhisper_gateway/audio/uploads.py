@@ -21,7 +21,7 @@ from starlette.types import Message, Receive
 from specwhisper.errors import InvalidAudio, InvalidRequest, MessageTooLarge
 from specwhisper.options import MAX_HINT_BYTES
 from specwhisper_gateway.errors import IdleTimeout, InvalidField, InvalidUpload, StorageFull
-from specwhisper_gateway.transport.deadline import within_time
+from specwhisper_gateway.state import within_time
 
 FILE, FORM = "file", "multipart/form-data"
 MAX_FIELDS = 200  # keywords[] is a list
@@ -30,7 +30,7 @@ MAX_FIELD_BYTES = 64 * 1024  # a prompt has some hundred bytes
 MAX_SAMPLE_BYTES = 3 * 1024 * 1024
 MAX_BYTES_OF = {"hint": MAX_HINT_BYTES, "known_speaker_references": MAX_SAMPLE_BYTES}
 IDLE_TIMEOUT_S = 30.0  # for a client that stops in the middle: it counts as a session
-MIN_BYTES_PER_S = 4_000  # less than any network that audio is sent over; slower ones are idle, too
+MIN_BYTES_PER_S = 4_000  # less than any network that audio is sent over; slower clients count as idle
 TEMPORARY_PREFIX = "specwhisper-upload-"
 SUFFIX = re.compile(r"\.[a-zA-Z0-9]{1,8}\Z")
 
@@ -91,7 +91,6 @@ async def receive_upload(request: Request, max_bytes: int) -> AsyncIterator[Uplo
 
 @contextmanager
 def errors_about(upload: Upload) -> Iterator[None]:
-    """Raise a recording's errors without its path on this machine."""
     try:
         yield
     except InvalidAudio as error:
@@ -100,7 +99,6 @@ def errors_about(upload: Upload) -> Iterator[None]:
 
 @contextmanager
 def _full_disk_as_error() -> Iterator[None]:
-    """Raise :class:`StorageFull` if the disk has no room for a file."""
     try:
         yield
     except OSError as error:

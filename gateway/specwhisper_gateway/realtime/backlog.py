@@ -24,7 +24,6 @@ class Backlog:
         self._has_room.set()
 
     async def has_room(self) -> None:
-        """Wait while there is more than may wait."""
         await self._has_room.wait()
 
     def add(self, num_bytes: int) -> None:
@@ -46,22 +45,18 @@ class TurnAudio:
         backlog.add(TURN_BYTES)
 
     def put(self, piece: Piece) -> None:
-        """Append a piece."""
         self._count(_size(piece))
         self._pieces.put_nowait(piece)
 
     def finish(self) -> None:
-        """Note that no more follows."""
         self._pieces.put_nowait(None)
 
     async def taken(self) -> AsyncGenerator[Piece]:
-        """Yield the pieces as they come, to the end."""
         while (piece := await self._pieces.get()) is not None:
             yield piece
             self._count(-_size(piece))
 
     def discard(self) -> None:
-        """Discard what waits."""
         while not self._pieces.empty():
             if (piece := self._pieces.get_nowait()) is not None:
                 self._count(-_size(piece))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
 from typing import Any
 
 from specwhisper.errors import InvalidRequest
@@ -13,40 +12,6 @@ from specwhisper.types import TimedHint
 from specwhisper_gateway.errors import InvalidEvent
 from specwhisper_gateway.transport.messages import SHOWN_CHARS, read_object
 
-
-@dataclass(frozen=True, slots=True)
-class UpdateSession:
-    """Change the session's settings; ``is_flat`` for the format of the beta."""
-
-    session: dict[str, Any]
-    is_flat: bool = False
-    event_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Append:
-    """Append audio in the session's format."""
-
-    audio: bytes
-    ends_utterance: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class CommitAudio:
-    """Complete the open utterance."""
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """End the audio; Riva's."""
-
-
-@dataclass(frozen=True, slots=True)
-class Clear:
-    """Discard the audio since the last commit."""
-
-
-Command = UpdateSession | Append | CommitAudio | Done | Clear | TimedHint  # hints are not in OpenAI's API
 KNOWN = (
     "session.update",
     "transcription_session.update",
@@ -58,13 +23,11 @@ KNOWN = (
 
 
 def event_id_of(event: dict[str, Any]) -> str | None:
-    """Return the id that a client gave its event, for the answer."""
     event_id = event.get("event_id")
     return event_id if isinstance(event_id, str) else None
 
 
 async def read_event(frame: str | bytes) -> dict[str, Any]:
-    """Parse an event; raise :class:`InvalidEvent` if it is not valid JSON."""
     if isinstance(frame, bytes):
         raise InvalidEvent(
             "Events are JSON in text messages, and this is a binary one: send audio in base64 with "
@@ -74,35 +37,28 @@ async def read_event(frame: str | bytes) -> dict[str, Any]:
     return await read_object(frame, audio="audio")
 
 
-def command_of(event: dict[str, Any]) -> Command:
-    """Return an event's command; raise :class:`InvalidEvent` if it is invalid."""
-    kind = event.get("type")
-    match kind:
-        case "session.update" | "transcription_session.update":
-            session = event.get("session")
-            if not isinstance(session, dict):
-                raise InvalidEvent(f"{kind} needs an object 'session'.", "session")
-            return UpdateSession(
-                session, is_flat=kind == "transcription_session.update", event_id=event_id_of(event)
-            )
-        case "input_audio_buffer.append":
-            riva = event.get("runtime_config")  # of its client
-            ends_utterance = isinstance(riva, dict) and riva.get("force_eou") == "true"
-            return Append(_bytes(event.get("audio")), ends_utterance)
-        case "input_audio_buffer.commit":
-            return CommitAudio()
-        case "input_audio_buffer.done":
-            return Done()
-        case "input_audio_buffer.clear":
-            return Clear()
-        case "input_audio_buffer.hint":
-            return _hint(event.get("text"), event.get("audio_start_ms"))
-    raise InvalidEvent(
+def unknown_event(kind: Any) -> InvalidEvent:
+    return InvalidEvent(
         f"Invalid value: {str(kind)[:SHOWN_CHARS]!r}. Supported events are: {', '.join(KNOWN)}.", "type"
     )
 
 
-def _hint(text: Any, audio_start_ms: Any) -> TimedHint:
+def session_of(event: dict[str, Any]) -> dict[str, Any]:
+    session = event.get("session")
+    if not isinstance(session, dict):
+        raise InvalidEvent(f"{event['type']} needs an object 'session'.", "session")
+    return session
+
+
+def ends_utterance(event: dict[str, Any]) -> bool:
+    """Return whether Riva's client ends an utterance with this audio."""
+    riva = event.get("runtime_config")
+    return isinstance(riva, dict) and riva.get("force_eou") == "true"
+
+
+def hint_of(event: dict[str, Any]) -> TimedHint:
+    text: Any = event.get("text")
+    audio_start_ms: Any = event.get("audio_start_ms")
     if not isinstance(text, str):
         raise InvalidEvent("input_audio_buffer.hint needs 'text': what the audio may say.", "text")
     is_number = isinstance(audio_start_ms, int | float) and not isinstance(audio_start_ms, bool)
@@ -118,7 +74,8 @@ def _hint(text: Any, audio_start_ms: Any) -> TimedHint:
         raise InvalidEvent(str(error), "text") from error
 
 
-def _bytes(audio: Any) -> bytes:
+def audio_of(event: dict[str, Any]) -> bytes:
+    audio = event.get("audio")
     if not isinstance(audio, str):
         raise InvalidEvent("input_audio_buffer.append needs 'audio', samples in base64.", "audio")
     try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.audio.g711 import G711, decode_g711
+from specwhisper.audio.decode import G711, decode_g711
 
 PCM_RATE = 24_000  # of OpenAI's pcm16, in Hz
 G711_RATE = 8_000
@@ -28,7 +28,6 @@ class AudioFormat:
     rate: int = PCM_RATE
 
     def decode(self, audio: bytes) -> tuple[bytes, bytes]:
-        """Return 16-bit samples, and the bytes of one that is incomplete."""
         if self.name in LAWS:
             return decode_g711(audio, LAWS[self.name]), b""
         end = len(audio) - len(audio) % BYTES_PER_SAMPLE
@@ -40,5 +39,4 @@ class AudioFormat:
 
     @property
     def beta_name(self) -> str:
-        """The name in OpenAI's beta."""
         return next(name for name, today in BETA_NAMES.items() if today == self.name)

@@ -29,7 +29,6 @@ OWN = frozenset({"input_audio_params", "speaker_diarization", "word_boosting", "
 
 
 def created_event() -> dict[str, Any]:
-    """Return the first event of a session."""
     conversation = {"id": new_id("conv"), "object": "realtime.conversation"}
     return {"type": "conversation.created", "event_id": new_id("event"), "conversation": conversation}
 
@@ -104,7 +103,6 @@ class WavPieces:
         return samples
 
     def finish(self) -> None:
-        """End the audio; other audio may follow."""
         self._num_left = None
 
 

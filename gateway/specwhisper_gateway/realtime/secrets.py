@@ -22,7 +22,7 @@ class ClientSecret:
     Attributes
     ----------
     caller : name of the key with which it was requested; limits count its sessions as that caller's.
-    settings : of the session.
+    settings : the settings its sessions start with.
     expires_s : Unix time until which it opens sessions; an open session continues.
     """
 
@@ -54,7 +54,6 @@ class ClientSecrets:
         return value, secret
 
     def find(self, value: str) -> ClientSecret | None:
-        """Return a secret that has not expired."""
         secret = self._secrets.get(_digest(value))
         return secret if secret is not None and secret.expires_s > self._clock() else None
 

@@ -6,39 +6,48 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import APIRouter, Depends, WebSocket
 from openai.types.realtime import InputAudioBufferClearedEvent
 from pydantic import BaseModel
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.errors import InvalidRequest
+from specwhisper.rpc.tokens import SCHEME
+from specwhisper.tasks import running
 from specwhisper.transcription.hints.feed import HintFeed
 from specwhisper.types import SAMPLE_RATE, TimedHint
 from specwhisper_client.streaming import StreamingClient
-from specwhisper_gateway.errors import InvalidEvent
+from specwhisper_gateway.errors import InvalidEvent, InvalidField
 from specwhisper_gateway.realtime import riva
 from specwhisper_gateway.realtime.backlog import Backlog, TurnAudio
 from specwhisper_gateway.realtime.commands import (
-    Append,
-    Clear,
-    Command,
-    CommitAudio,
-    Done,
-    UpdateSession,
-    command_of,
+    audio_of,
+    ends_utterance,
     event_id_of,
+    hint_of,
     read_event,
+    session_of,
+    unknown_event,
 )
 from specwhisper_gateway.realtime.settings import RealtimeSettings, check_language, known_part, nested
-from specwhisper_gateway.realtime.turn import Items, RealtimeTurn
-from specwhisper_gateway.state import Gateway, TakeSession
+from specwhisper_gateway.realtime.turn import Items, RealtimeTurn, event
+from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of, within_time
+from specwhisper_gateway.transport.access import authorization
 from specwhisper_gateway.transport.messages import error_event, new_id, warning_event
-from specwhisper_gateway.transport.sockets import Peer, stall_timeout
+from specwhisper_gateway.transport.sockets import (
+    RIVA_SUBPROTOCOL,
+    Peer,
+    check_origin_without_keys,
+    close_on_error,
+    stall_timeout,
+    subprotocol_of,
+)
 
 
 @dataclass(slots=True)
-class _Running:
+class _Run:
     """A turn and its transcription.
 
     Attributes
@@ -54,14 +63,13 @@ class _Running:
     audio: TurnAudio
     num_samples: int = 0
     is_cleared: bool = False
-    work: asyncio.Task[None] | None = None
+    work: asyncio.Future[None] | None = None
 
     @property
     def length_s(self) -> float:
         return self.num_samples / self.settings.audio_format.rate
 
     def clear(self) -> None:
-        """Discard the turn."""
         self.is_cleared = True
         self.audio.discard()
         if self.work is not None:
@@ -99,85 +107,80 @@ class RealtimeConnection:
         self._rest = b""  # of a sample that the next piece of audio completes
         self._previous_s = 0.0  # audio of the turns before the open one
         self._hints = HintFeed()
-        self._open: _Running | None = None  # the turn that receives audio
+        self._open: _Run | None = None  # the turn that receives audio
         self._backlog = Backlog()
-        self._waiting: asyncio.Queue[_Running | None] = asyncio.Queue()  # None: no more audio
+        self._waiting: asyncio.Queue[_Run | None] = asyncio.Queue()  # None: no more audio
 
     async def run(self) -> None:
-        """Answer until the client disconnects or the session fails."""
         if self._is_riva:
             await self._peer.send(riva.created_event())
         else:
             await self._send_session("created", is_flat=self._items.is_beta)
-        tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._transcribe())]
-        try:
+        async with running(self._read(), self._transcribe()) as tasks:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def report_error(self, error: BaseException, event_id: str | None = None) -> None:
-        """Send an error, with the id of the client's event that caused it."""
         await self._peer.send(error_event(error, event_id))
 
     async def _read(self) -> None:
         async for frame in self._peer.frames():
-            event: dict[str, Any] = {}
+            received: dict[str, Any] = {}
             try:
-                event = await read_event(frame)
-                await self._follow(command_of(event))
+                received = await read_event(frame)
+                await self._follow(received)
             except InvalidRequest as error:
-                await self.report_error(error, event_id_of(event))
+                await self.report_error(error, event_id_of(received))
             await self._backlog.has_room()
 
-    async def _follow(self, command: Command) -> None:
-        match command:
-            case Append(audio, ends_utterance):
+    async def _follow(self, received: dict[str, Any]) -> None:
+        match received.get("type"):
+            case "input_audio_buffer.append":
+                audio = audio_of(received)
                 if self._is_riva:
                     audio = self._pieces.samples_of(audio)
                 samples, self._rest = self._settings.audio_format.decode(self._rest + audio)
                 self._append(samples)
-                if ends_utterance:
+                if ends_utterance(received):
                     self._pieces.finish()
                     await self._end_turn()
-            case CommitAudio() if self._is_riva:
-                pass  # the client commits every piece
-            case Done():
-                if not self._is_riva:
-                    raise InvalidEvent("input_audio_buffer.done is an event of Riva's client.", "type")
-                await self._end_turn()
-                self._waiting.put_nowait(None)
-            case CommitAudio():
+            case "input_audio_buffer.commit":
+                if self._is_riva:
+                    return  # the client commits every piece
                 if self._open is None:
                     raise InvalidEvent(
                         "Error committing input audio buffer: it is empty.",
                         code="input_audio_buffer_commit_empty",
                     )
                 await self._end_turn()
-            case Clear():
+            case "input_audio_buffer.clear":
                 self._clear()
-                await self._send(
-                    InputAudioBufferClearedEvent(type="input_audio_buffer.cleared", event_id=new_id("event"))
-                )
-            case TimedHint():
-                self._hints.put(command)
+                await self._send(event(InputAudioBufferClearedEvent))
+            case "input_audio_buffer.hint":
+                self._hints.put(hint_of(received))
                 self._send_hints()
-            case UpdateSession():
-                await self._update(command)
+            case "input_audio_buffer.done":
+                if not self._is_riva:
+                    raise InvalidEvent("input_audio_buffer.done is an event of Riva's client.", "type")
+                await self._end_turn()
+                self._waiting.put_nowait(None)
+            case "session.update" | "transcription_session.update" as kind:
+                is_flat = kind == "transcription_session.update"
+                await self._update(session_of(received), event_id_of(received), is_flat=is_flat)
+            case kind:
+                raise unknown_event(kind)
 
     def _append(self, pcm: bytes) -> None:
         if not pcm:
             return
-        running = self._open or self._begin_turn()
+        run = self._open or self._begin_turn()
         # One second at a time: other clients wait while a piece is resampled.
-        for piece in _pieces(pcm, running.settings.audio_format.rate * BYTES_PER_SAMPLE):
-            running.audio.put(piece)
-            running.num_samples += len(piece) // BYTES_PER_SAMPLE
+        for piece in _pieces(pcm, run.settings.audio_format.rate * BYTES_PER_SAMPLE):
+            run.audio.put(piece)
+            run.num_samples += len(piece) // BYTES_PER_SAMPLE
 
-    def _begin_turn(self) -> _Running:
+    def _begin_turn(self) -> _Run:
         self._take_session()
         settings = self._settings
         turn = RealtimeTurn(
@@ -186,11 +189,11 @@ class RealtimeConnection:
             detects_speech=settings.endpointing is not None,
             interim_results=settings.interim_results,
         )
-        self._open = running = _Running(turn, settings, TurnAudio(self._backlog))
-        self._waiting.put_nowait(running)
+        self._open = run = _Run(turn, settings, TurnAudio(self._backlog))
+        self._waiting.put_nowait(run)
         self._hints.restart()
         self._send_hints()
-        return running
+        return run
 
     def _send_hints(self) -> None:
         """Send the open turn new hints, whose times count the audio before the turn too."""
@@ -200,34 +203,32 @@ class RealtimeConnection:
                 self._open.audio.put(replace(hint, start_sample=start_sample))
 
     async def _end_turn(self) -> None:
-        """Complete the open turn; further audio begins another one."""
         self._rest = b""
-        if (running := self._open) is None:
+        if (run := self._open) is None:
             return
-        self._close_turn(running)
-        await self._send(*running.turn.commit(running.length_s))
+        self._close_turn(run)
+        await self._send(*run.turn.commit(run.length_s))
 
     def _clear(self) -> None:
         """Discard audio that is not committed; what is committed is still completed."""
         self._rest = b""
-        if (running := self._open) is None:
+        if (run := self._open) is None:
             return
-        self._close_turn(running)
-        if not running.turn.discard():
-            running.clear()
+        self._close_turn(run)
+        if not run.turn.discard():
+            run.clear()
 
-    def _close_turn(self, running: _Running) -> None:
-        """Let further audio begin another turn."""
-        running.audio.finish()
+    def _close_turn(self, run: _Run) -> None:
+        run.audio.finish()
         self._open = None
-        self._previous_s += running.length_s
+        self._previous_s += run.length_s
 
-    async def _update(self, command: UpdateSession) -> None:
+    async def _update(self, update: dict[str, Any], event_id: str | None, *, is_flat: bool) -> None:
         ignored: list[InvalidEvent] = []
         if self._is_riva:
-            settings = riva.updated(self._settings, command.session)
+            settings = riva.updated(self._settings, update)
         else:
-            session, ignored = known_part(nested(command.session) if command.is_flat else command.session)
+            session, ignored = known_part(nested(update) if is_flat else update)
             settings = self._settings.updated(session)
         if settings.model != self._settings.model:
             name = await self._gateway.model_names.resolve(settings.model)
@@ -238,8 +239,8 @@ class RealtimeConnection:
             await self._end_turn()  # a running transcription keeps its settings
         self._settings = settings
         if ignored:
-            await self._peer.send(warning_event(ignored, command.event_id))
-        await self._send_session("updated", is_flat=command.is_flat)
+            await self._peer.send(warning_event(ignored, event_id))
+        await self._send_session("updated", is_flat=is_flat)
 
     async def _transcribe(self) -> None:
         """Run the turns one by one.
@@ -247,28 +248,23 @@ class RealtimeConnection:
         A client has one session on the draft server, however it commits.
         """
         while True:
-            running = await self._waiting.get()
-            if running is None:
+            run = await self._waiting.get()
+            if run is None:
                 await self._peer.send(riva.last_event(self._items.transcript))
                 continue
-            if not running.is_cleared:
-                await self._run(running)
-            running.audio.forget()
+            if not run.is_cleared:
+                await self._run(run)
+            run.audio.forget()
 
-    async def _run(self, running: _Running) -> None:
+    async def _run(self, run: _Run) -> None:
         """Send a turn's audio and read its text, until the text is final or the turn is cleared."""
-        async with self._stream(running.settings) as stream:
-            feeding = asyncio.create_task(_feed(stream, running.audio))
-            work = running.work = asyncio.create_task(self._read_text(stream, running))
-            try:
+        async with self._stream(run.settings) as stream:
+            async with running(_feed(stream, run.audio), self._read_text(stream, run)) as (feeding, work):
+                run.work = work
                 await asyncio.wait((feeding, work), return_when=asyncio.FIRST_COMPLETED)
                 if feeding.done():
                     feeding.result()
                     await asyncio.wait((work,))
-            finally:
-                for task in (feeding, work):
-                    task.cancel()
-                await asyncio.gather(feeding, work, return_exceptions=True)
             if not work.cancelled():
                 work.result()
 
@@ -282,20 +278,20 @@ class RealtimeConnection:
             servers=self._gateway.client.servers,
         )
 
-    async def _read_text(self, stream: StreamingClient, running: _Running) -> None:
-        turn = running.turn
+    async def _read_text(self, stream: StreamingClient, run: _Run) -> None:
+        turn = run.turn
         try:
             async with aclosing(aiter(stream)) as updates:
                 async for update in updates:
                     await self._send(*turn.on_update(update))
-            await self._send(*turn.end(running.length_s))
+            await self._send(*turn.end(run.length_s))
         except InvalidRequest as error:
             await self._send(*turn.fail(error))
             await self.report_error(error)
-            if self._open is running:
-                self._close_turn(running)
+            if self._open is run:
+                self._close_turn(run)
         finally:
-            self._gateway.metrics.count(stream.statistics, running.length_s)
+            self._gateway.metrics.count(stream.statistics, run.length_s)
 
     async def _send_session(self, what: str, *, is_flat: bool) -> None:
         facts = {"id": self._id, "object": "realtime.transcription_session"}
@@ -324,3 +320,35 @@ async def _feed(stream: StreamingClient, audio: TurnAudio) -> None:
             await asyncio.sleep(0)
     async with stall_timeout():
         await stream.finish()
+
+
+router = APIRouter(prefix="/v1/realtime")
+RIVA_DEFAULTS = {"input_audio_params": {"sample_rate_hz": riva.SAMPLE_RATE, "num_channels": 1}}
+BETA_HEADER, BETA_SUBPROTOCOL = "realtime=v1", "openai-beta.realtime-v1"
+
+
+@router.websocket("", dependencies=[Depends(check_origin_without_keys)])
+async def realtime(socket: WebSocket, take_session: Annotated[TakeSession, Depends(admit_later)]) -> None:
+    """Transcribe live audio; an invalid request is answered with an event."""
+    gateway = gateway_of(socket)
+    if socket.query_params.get("intent", "transcription") != "transcription":
+        raise InvalidField(
+            "Only transcription sessions are offered: connect with ?intent=transcription.", "intent"
+        )
+    model = await gateway.model_names.resolve(socket.query_params.get("model", ""))
+    await gateway.client.get_model()  # fails here if no target answers
+    await socket.accept(subprotocol_of(socket))
+    peer = Peer(socket)
+    is_beta = BETA_HEADER in socket.headers.get("openai-beta", "") or (
+        BETA_SUBPROTOCOL in socket.scope["subprotocols"]
+    )
+    is_riva = any(name.startswith(RIVA_SUBPROTOCOL) for name in socket.scope["subprotocols"])
+    secret = gateway.secrets.find((authorization(socket) or "")[len(SCHEME) :].strip())
+    settings = RealtimeSettings() if secret is None else secret.settings
+    if not settings.model or "model" in socket.query_params:
+        settings = settings.with_model(model)
+    if is_riva:
+        settings = riva.updated(settings, RIVA_DEFAULTS)
+    session = RealtimeConnection(gateway, peer, settings, take_session, is_beta=is_beta, is_riva=is_riva)
+    async with close_on_error(socket, peer, session.report_error), within_time(socket):
+        await session.run()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, TypeVar, get_args
 
 from openai.types.realtime import (
     ConversationItemAdded,
@@ -29,10 +29,17 @@ from specwhisper.errors import SpecWhisperError
 from specwhisper.types import Segment, VoiceEvent
 from specwhisper_client.updates import Update
 from specwhisper_gateway.audio.events import Deltas
-from specwhisper_gateway.status import body_of
+from specwhisper_gateway.errors import body_of
 from specwhisper_gateway.transport.messages import new_id
 
 Events = Iterator[BaseModel]
+E = TypeVar("E", bound=BaseModel)
+
+
+def event(kind: type[E], **facts: Any) -> E:
+    """Return an event of this kind; the kind has its type's only name."""
+    (name,) = get_args(kind.model_fields["type"].annotation)
+    return kind(type=name, event_id=new_id("event"), **facts)
 
 
 class InterimEvent(BaseModel):
@@ -81,7 +88,7 @@ class _Item:
     is_committed: bool = False
     id: str = field(default_factory=lambda: new_id("item"))
     deltas: Deltas = field(default_factory=Deltas)
-    interim: tuple[str, ...] = ("", "", "")  # as the client has it
+    interim: tuple[str, ...] = ("", "", "")  # last sent to the client
 
 
 class RealtimeTurn:
@@ -93,7 +100,7 @@ class RealtimeTurn:
     ----------
     start_s : audio of the session before the turn, in seconds.
     detects_speech : whether the server finds where utterances begin and end.
-    interim_results : whether to yield text that may change, too.
+    interim_results : whether to yield text that may still change as well.
     """
 
     def __init__(
@@ -115,7 +122,6 @@ class RealtimeTurn:
         return bool(self._open)
 
     def on_update(self, update: Update) -> Events:
-        """Yield the events of an update."""
         if update.speech is not None and self._detects_speech and self._takes_items:
             yield from self._on_speech(update.speech, update.speech_at_s)
         for segment in update.segments:
@@ -140,60 +146,40 @@ class RealtimeTurn:
             yield from self._complete(end_s)
 
     def fail(self, error: SpecWhisperError) -> Events:
-        """Yield a failure for each committed item."""
         details = body_of(error)["error"]
         for item in self._open:
             if item.is_committed:
-                yield ConversationItemInputAudioTranscriptionFailedEvent(
-                    type="conversation.item.input_audio_transcription.failed",
-                    event_id=new_id("event"),
+                yield event(
+                    ConversationItemInputAudioTranscriptionFailedEvent,
                     item_id=item.id,
                     content_index=0,
                     error=Error(**details),
                 )
 
-    def _on_speech(self, event: VoiceEvent, at_s: float) -> Events:
+    def _on_speech(self, speech: VoiceEvent, at_s: float) -> Events:
         if at_s <= self._reported_s:
             return
         self._reported_s = at_s
         current = self._open[-1] if self._open and self._open[-1].end_s is None else None
-        if event is VoiceEvent.BEGIN and current is None:
+        if speech is VoiceEvent.BEGIN and current is None:
             yield from self._begin(at_s)
-        if event is VoiceEvent.END and current is not None:
+        if speech is VoiceEvent.END and current is not None:
             yield from self._stop(current, at_s)
 
     def _begin(self, at_s: float) -> Events:
         item = _Item(at_s)
         self._open.append(item)
-        yield InputAudioBufferSpeechStartedEvent(
-            type="input_audio_buffer.speech_started",
-            event_id=new_id("event"),
-            item_id=item.id,
-            audio_start_ms=self._ms(at_s),
-        )
+        yield event(InputAudioBufferSpeechStartedEvent, item_id=item.id, audio_start_ms=self._ms(at_s))
 
     def _stop(self, item: _Item, at_s: float) -> Events:
-        yield InputAudioBufferSpeechStoppedEvent(
-            type="input_audio_buffer.speech_stopped",
-            event_id=new_id("event"),
-            item_id=item.id,
-            audio_end_ms=self._ms(at_s),
-        )
+        yield event(InputAudioBufferSpeechStoppedEvent, item_id=item.id, audio_end_ms=self._ms(at_s))
         yield from self._commit(item, at_s)
 
     def _commit(self, item: _Item, end_s: float) -> Events:
         previous, self._items.last_id = self._items.last_id, item.id
         item.end_s, item.is_committed = end_s, True
         self._has_unanswered_commit = False
-        yield InputAudioBufferCommittedEvent(
-            type="input_audio_buffer.committed",
-            event_id=new_id("event"),
-            item_id=item.id,
-            previous_item_id=previous,
-        )
-        yield from self._announce(item, previous)
-
-    def _announce(self, item: _Item, previous: str | None) -> Events:
+        yield event(InputAudioBufferCommittedEvent, item_id=item.id, previous_item_id=previous)
         message = RealtimeConversationItemUserMessage(
             id=item.id,
             object="realtime.item",
@@ -202,26 +188,9 @@ class RealtimeTurn:
             status="completed",
             content=[Content(type="input_audio", transcript=None)],
         )
-        if self._items.is_beta:
-            yield ConversationItemCreatedEvent(
-                type="conversation.item.created",
-                event_id=new_id("event"),
-                item=message,
-                previous_item_id=previous,
-            )
-            return
-        yield ConversationItemAdded(
-            type="conversation.item.added",
-            event_id=new_id("event"),
-            item=message,
-            previous_item_id=previous,
-        )
-        yield ConversationItemDone(
-            type="conversation.item.done",
-            event_id=new_id("event"),
-            item=message,
-            previous_item_id=previous,
-        )
+        today = (ConversationItemAdded, ConversationItemDone)
+        for kind in (ConversationItemCreatedEvent,) if self._items.is_beta else today:
+            yield event(kind, item=message, previous_item_id=previous)
 
     def _write(self, segment: Segment) -> Events:
         if not self._open and not self._takes_items:
@@ -230,9 +199,8 @@ class RealtimeTurn:
             yield from self._begin(segment.start_s)  # the stream was lost before the speech event
         item = self._current(0.0)
         if delta := item.deltas.add([segment])[1]:
-            yield ConversationItemInputAudioTranscriptionDeltaEvent(
-                type="conversation.item.input_audio_transcription.delta",
-                event_id=new_id("event"),
+            yield event(
+                ConversationItemInputAudioTranscriptionDeltaEvent,
                 item_id=item.id,
                 content_index=0,
                 delta=delta,
@@ -250,9 +218,8 @@ class RealtimeTurn:
         if interim != item.interim:
             item.interim = interim
             verified, stable, tentative = interim
-            yield InterimEvent(
-                type="conversation.item.input_audio_transcription.interim",
-                event_id=new_id("event"),
+            yield event(
+                InterimEvent,
                 item_id=item.id,
                 content_index=0,
                 verified=verified,
@@ -271,9 +238,8 @@ class RealtimeTurn:
         if self._items.keeps_transcript:
             self._items.transcript = " ".join(filter(None, (self._items.transcript, item.deltas.sent)))
         seconds = max(0.0, (item.end_s or end_s) - item.begin_s)
-        yield ConversationItemInputAudioTranscriptionCompletedEvent(
-            type="conversation.item.input_audio_transcription.completed",
-            event_id=new_id("event"),
+        yield event(
+            ConversationItemInputAudioTranscriptionCompletedEvent,
             item_id=item.id,
             content_index=0,
             transcript=item.deltas.sent,

@@ -40,7 +40,6 @@ class Access:
         self._secrets = secrets
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request or a WebSocket on, or refuse it before its body is read."""
         if scope["type"] in ("http", "websocket"):
             try:
                 note_caller(scope, self._name_of(HTTPConnection(scope)))

@@ -11,8 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError, from_json
 
-from specwhisper_gateway.errors import InvalidEvent
-from specwhisper_gateway.status import body_of
+from specwhisper_gateway.errors import InvalidEvent, body_of
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # of any message; larger ones close the connection
 MAX_CONTROL_BYTES = 64 * 1024  # of a message without its audio
@@ -60,12 +59,10 @@ class Problem:
 
     @property
     def name(self) -> str:
-        """The path with dots."""
         return ".".join(self.path)
 
 
 def first_problem(error: ValidationError) -> Problem:
-    """Return the first error that a :class:`StrictModel` was refused with."""
     first = error.errors(include_url=False)[0]
     path = [str(part) for part in first["loc"]]
     if first["type"] == UNKNOWN:
@@ -75,7 +72,6 @@ def first_problem(error: ValidationError) -> Problem:
 
 
 def new_id(prefix: str) -> str:
-    """Return a new id in OpenAI's format."""
     return f"{prefix}_{uuid.uuid4().hex[:24]}"
 
 
@@ -84,7 +80,7 @@ def error_event(error: BaseException, event_id: str | None = None) -> dict[str, 
 
     Parameters
     ----------
-    event_id : of the client's event that caused it.
+    event_id : the client's event that caused it.
     """
     details = body_of(error)["error"] | {"event_id": event_id}
     return {"type": "error", "event_id": new_id("event"), "error": details}
@@ -130,7 +126,6 @@ def _parse(frame: str) -> dict[str, Any]:
 
 
 def _check_shape(message: dict[str, Any]) -> None:
-    """Raise :class:`InvalidEvent` for a message with too many values or levels."""
     containers: list[Any] = [message]
     num_values = 0
     for _ in range(MAX_DEPTH):

@@ -23,9 +23,8 @@ from specwhisper.errors import (
 )
 from specwhisper.rpc.addresses import is_loopback
 from specwhisper_gateway.access_log import note_error
-from specwhisper_gateway.errors import ClientGone, ForeignPage, IdleTimeout, WrongApiKey
+from specwhisper_gateway.errors import ClientGone, ForeignPage, IdleTimeout, WrongApiKey, answer_to
 from specwhisper_gateway.state import gateway_of
-from specwhisper_gateway.status import answer_to
 from specwhisper_gateway.transport.messages import error_event
 
 logger = logging.getLogger(__name__)
@@ -104,7 +103,7 @@ class SocketRefusal:
     """An application that accepts a WebSocket to send it an error, and closes it.
 
     Of a refused handshake most clients show no more than its status, and browsers nothing. An accepted socket
-    costs no more than a connection that sends nothing: it is no session, its messages are discarded, it
+    costs no more than a connection that sends nothing: it takes no session, its messages are discarded, it
     counts towards ``--max-connections``, and it is cut after some seconds if the client does not close it.
     """
 
@@ -112,7 +111,6 @@ class SocketRefusal:
         self._error = error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse a WebSocket."""
         socket = WebSocket(scope, receive, send)
         try:
             await socket.accept(subprotocol_of(socket))
@@ -127,7 +125,6 @@ class SocketRefusal:
 async def close_on_error(
     socket: WebSocket, peer: Peer, report: Callable[[BaseException], Awaitable[None]]
 ) -> AsyncGenerator[None]:
-    """Send a client the error that ended its session, and close with its code."""
     try:
         yield
     except Exception as error:
@@ -180,7 +177,6 @@ class Peer:
         self._idle: asyncio.Timeout | None = None  # runs while the client sends nothing
 
     async def send(self, *events: dict[str, Any]) -> None:
-        """Send events; raise :class:`ClientGone` if the client does not read them."""
         try:
             async with self._sending, asyncio.timeout(self._send_timeout_s):
                 for event in events:
@@ -192,7 +188,6 @@ class Peer:
             self._idle.reschedule(self._idle_at())
 
     async def frames(self) -> AsyncGenerator[str | bytes]:
-        """Yield the client's messages until it disconnects."""
         while True:
             try:
                 async with asyncio.timeout_at(self._idle_at()) as self._idle:

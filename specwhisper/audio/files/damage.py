@@ -23,9 +23,7 @@ def ignore(_warning: str) -> None:
 class Warnings:
     """Collects the warnings about a recording, each once however often it is decoded.
 
-    Attributes
-    ----------
-    is_strict : whether a recording of which something is missing is refused instead.
+    ``is_strict``: whether a recording of which something is missing is refused instead.
     """
 
     def __init__(self, *, is_strict: bool = False) -> None:
@@ -33,7 +31,6 @@ class Warnings:
         self.is_strict = is_strict
 
     def __call__(self, sentence: str) -> None:
-        """Add a warning, or raise :class:`InvalidAudio`."""
         if self.is_strict:
             raise InvalidAudio(f"{sentence} Without strict, the rest is transcribed.")
         if sentence not in self._sentences:
@@ -41,16 +38,13 @@ class Warnings:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """All warnings so far."""
         return tuple(self._sentences)
 
 
 class Damage:
     """Notes what a recording lacks while it is decoded.
 
-    Attributes
-    ----------
-    decoded_s : length of what was decoded so far.
+    ``decoded_s``: length of what was decoded so far.
     """
 
     def __init__(self, name: str, warn: Warn) -> None:
@@ -75,7 +69,6 @@ class Damage:
         return 0.0
 
     def lose(self, lost_s: float) -> None:
-        """Note that seconds are missing here."""
         if self._lost and self.decoded_s - self._lost[-1][0] < NEAR_S:
             at_s, before_s = self._lost.pop()
             self._lost.append((at_s, before_s + lost_s))
@@ -83,7 +76,6 @@ class Damage:
             self._lost.append((self.decoded_s, lost_s))
 
     def jump(self, jump_s: float) -> None:
-        """Note that a clock jumps, so that seconds may be missing here."""
         self._sentences.append(
             f"{self._name} has times that jump by {jump_s:.1f} s at {self.decoded_s:.1f} s: audio may be "
             "missing."
@@ -101,7 +93,6 @@ class Damage:
         return np.where(is_number, frames, np.float32(0))
 
     def fall_short(self, decoded_s: float, stated_s: float) -> None:
-        """Note that a link is shorter than its container states."""
         digits = 1 if stated_s - decoded_s >= 0.1 else 4
         self._sentences.append(
             f"{self._name} is cut off or damaged: its container states {stated_s:.{digits}f} s, and "
@@ -109,7 +100,6 @@ class Damage:
         )
 
     def stop(self, what: str = "what follows") -> None:
-        """Note that the rest of a link cannot be read."""
         self._sentences.append(
             f"{self._name} is damaged at {self.decoded_s:.1f} s: {what} cannot be decoded."
         )
@@ -117,7 +107,7 @@ class Damage:
     def report(self) -> None:
         """Warn of what was noted, at the recording's end.
 
-        Raises :class:`InvalidAudio` if none of its samples is a number.
+        Raises :class:`InvalidAudio` if no sample is a number.
         """
         if self._num_samples and self._num_no_numbers == self._num_samples:
             raise InvalidAudio(f"{self._name} holds no samples that are finite numbers.")

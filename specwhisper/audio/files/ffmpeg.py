@@ -14,9 +14,78 @@ from numpy.typing import NDArray
 
 from specwhisper.audio.channels import Weights
 from specwhisper.audio.files.damage import Damage
-from specwhisper.audio.files.timeline import Timeline
 from specwhisper.errors import InvalidAudio
 from specwhisper.selection import Selection
+
+MIN_LOSS_S = 0.01
+MIN_PAUSE_S = 0.1  # times in whole milliseconds, and encoders' delays, are below it
+MAX_CLOCK_JUMP_S = 10.0  # more is another clock, where a container may change it; FFmpeg has the same limit
+MAX_BACK_S = 1.0
+
+
+class Timeline:
+    """The times of a track's frames.
+
+    Parameters
+    ----------
+    start_s : where the container begins.
+    is_gapless : whether its times continue without a gap, so that a jump is audio that is missing. Elsewhere
+        it is a pause of the recorder, or packets that were never sent.
+    may_jump : whether it may change its clock.
+
+    Attributes
+    ----------
+    begin_s, end_s : where the frames so far begin and end; ``None`` where the container has no times.
+    lost_s : what is missing in all.
+    has_jumped : whether the clock has changed, so that the container's length means nothing.
+    """
+
+    def __init__(self, start_s: float | None, damage: Damage, *, is_gapless: bool, may_jump: bool) -> None:
+        self.begin_s: float | None = None
+        self.end_s: float | None = None
+        self.lost_s = 0.0
+        self.has_jumped = False
+        self._start_s = start_s
+        self._damage = damage
+        self._is_gapless = is_gapless
+        self._may_jump = may_jump
+        self._pending_s = self._short_s = 0.0  # silence to write, and what is too little for any so far
+
+    def lose(self, lost_s: float) -> None:
+        self._damage.lose(lost_s)
+        self.lost_s += lost_s
+        self._pending_s += lost_s
+        if self.end_s is not None:
+            self.end_s += lost_s
+
+    def silence_before(self, begin_s: float | None, frame_s: float) -> float:
+        begin_s = self.end_s if begin_s is None else begin_s
+        if begin_s is not None:
+            self._add(begin_s, frame_s)
+            self.end_s = begin_s + frame_s
+        pending_s, self._pending_s = self._pending_s, 0.0
+        return pending_s
+
+    def _add(self, begin_s: float, frame_s: float) -> None:
+        is_first = self.end_s is None
+        if self.end_s is None:
+            self.begin_s = begin_s
+            self.end_s = begin_s if self._start_s is None else max(0.0, self._start_s)
+        jump_s = begin_s - self.end_s
+        if jump_s < -MAX_BACK_S or (self._may_jump and jump_s > MAX_CLOCK_JUMP_S):
+            self._short_s, self.has_jumped = 0.0, True
+            if jump_s > 0 and not is_first:
+                self._damage.jump(jump_s)
+        elif self._is_gapless and not is_first:
+            if jump_s > MIN_LOSS_S:
+                self.lose(jump_s)
+        else:
+            self._short_s += jump_s
+            # Clocks that drift jump by less than a frame.
+            if self._short_s > MIN_PAUSE_S and jump_s > frame_s / 2:
+                self._pending_s += self._short_s
+                self._short_s = 0.0
+
 
 HAS_FFMPEG = find_spec("av") is not None
 # Samples per second, samples [frames, channels], and the channels' weights.
@@ -48,13 +117,7 @@ def decode_with_ffmpeg(
 ) -> Iterator[Block]:
     """Decode an audio track of a file.
 
-    Parameters
-    ----------
-    is_known : whether libsndfile opened it, and found no samples.
-
-    Raises
-    ------
-    InvalidAudio : for a file of no known format, or without the audio track.
+    ``is_known``: whether libsndfile opened it, and found no samples.
     """
     if not HAS_FFMPEG:
         if is_known:
@@ -82,7 +145,6 @@ def decode_with_ffmpeg(
 
 
 def check_track(selection: Selection, num_tracks: int, name: str) -> None:
-    """Raise :class:`InvalidAudio` for a track that a file does not have."""
     if (selection.audio_track or 1) > num_tracks:
         raise InvalidAudio(
             f"{name} has no audio track {selection.audio_track}: its number of audio tracks is {num_tracks}."
@@ -100,7 +162,6 @@ def _track(tracks: Sequence[Any], name: str, selection: Selection) -> Any:
 
 
 def layout_of(source: BinaryIO) -> str:
-    """Return FFmpeg's name of a file's channel layout; empty if it is not known."""
     if not HAS_FFMPEG:
         return ""
     import av
@@ -168,7 +229,6 @@ def containers() -> dict[str, str]:
 def _decode_track(
     source: BinaryIO, container: Any, track: Any, damage: Damage, selection: Selection
 ) -> Iterator[Block]:
-    """Decode a track, and note what is missing."""
     import av
 
     stated_s, base_s = _stated_s(source, container, track)
@@ -184,7 +244,7 @@ def _decode_track(
     packed, form = av.AudioResampler(format="flt"), None
     weights = None
     decoded_s = junk_s = 0.0
-    num_bytes, first_byte = 0, b""  # of packets that could be decoded
+    num_bytes, first_byte = 0, b""  # in packets that could be decoded
     for packet in _packets(container, track, damage):
         try:
             frames = packet.decode()
@@ -196,7 +256,7 @@ def _decode_track(
             if head.startswith(TAGS):
                 continue
             if is_elementary and head[:1] != first_byte:
-                junk_s += packet_s  # after the last frame it is no damage
+                junk_s += packet_s  # after the last frame it isn't damage
                 continue
             timeline.lose(packet_s)
             continue
@@ -232,7 +292,6 @@ def _decode_track(
 
 
 def _packets(container: Any, track: Any, damage: Damage) -> Iterator[Any]:
-    """Yield a track's packets; leave out what cannot be read."""
     import av
 
     num_failures = 0

@@ -17,7 +17,7 @@ from specwhisper.errors import InvalidAudio
 
 BLOCK_BYTES = 1 << 20
 MAX_MARK_BYTES = 128
-MAX_LINKS = 1_000  # of a day of songs; opening each takes milliseconds, however short it is
+MAX_LINKS = 1_000  # a day of songs; opening each takes milliseconds, however short it is
 
 # By what a file begins with: the beginning of a link. Decoders of MP3 find it themselves.
 _EBML = rb"\x1aE\xdf\xa3.{1,60}?\x42\x82.(?:matroska|webm)"
@@ -40,7 +40,7 @@ MARKS = {
     b"ftyp": re.compile(_MP4, re.DOTALL),
 }
 BEGINS_STREAM = 2  # flag of an Ogg page
-TS_BYTES = 188  # of an MPEG-TS packet
+TS_BYTES = 188  # an MPEG-TS packet's
 # A packet that begins the table of all programs, or that of one's tracks: its number, and the table.
 TABLE = re.compile(rb"G([\x40-\x5f].)[\x10-\x1f]\x00([\x00\x02]\xb0.{32})", re.DOTALL)
 ALL_PROGRAMS = b"\x40\x00"
@@ -80,7 +80,7 @@ def _starts(source: BinaryIO) -> Iterator[int]:
 def _table_changes(source: BinaryIO) -> Iterator[int]:
     """Yield where the tables of an MPEG-TS name other tracks."""
     tables: dict[bytes, bytes] = {}  # by the number of their packets
-    first_at = 0  # of the packets of tables, which come together
+    first_at = 0  # where the packets of tables begin, which come together
     yield 0
     for at, found in _found(source, TABLE):
         if at % TS_BYTES == 0:
@@ -92,7 +92,6 @@ def _table_changes(source: BinaryIO) -> Iterator[int]:
 
 
 def _found(source: BinaryIO, mark: re.Pattern[bytes]) -> Iterator[tuple[int, re.Match[bytes]]]:
-    """Yield each mark with its position."""
     source.seek(0)
     data = b""  # what was read last
     end = done = 0  # positions: up to which was read, and up to which marks were found
@@ -106,8 +105,6 @@ def _found(source: BinaryIO, mark: re.Pattern[bytes]) -> Iterator[tuple[int, re.
 
 
 class _Part(io.RawIOBase):
-    """A part of a file, from one position to another."""
-
     def __init__(self, source: BinaryIO, start: int, end: int) -> None:
         self._source = source
         self._start = start

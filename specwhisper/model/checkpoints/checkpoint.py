@@ -30,7 +30,7 @@ class Checkpoint:
 
     Attributes
     ----------
-    name : as the user wrote it; of a path only the last part, since servers' clients see it.
+    name : what the user wrote; only the last part of a path, since servers' clients see it.
     weights : read when they are asked for; :meth:`Weights.close` frees them.
     weights_digest : SHA-256 of the weight files, and of what else changes the text, such as another dtype
         than float32. No session migrates between targets with different digests.
@@ -108,5 +108,4 @@ def load_checkpoint(
 
 
 def digest_in(weights_digest: str, setting: str) -> str:
-    """Return the digest of weights in a setting that changes their text."""
     return hashlib.sha256(f"{weights_digest} in {setting}".encode()).hexdigest()

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specwhisper.errors import CheckpointError
-from specwhisper.model.checkpoints.fields import FieldReader
 from specwhisper.model.checkpoints.files import MODEL_BIN, ModelFiles
 from specwhisper.model.checkpoints.generation import Generation
 from specwhisper.model.checkpoints.published import generation_of
@@ -28,17 +27,18 @@ from specwhisper.model.checkpoints.weights import (
     EMBEDDING,
     ENCODER,
     PROJECTION,
+    FieldReader,
     Weights,
     WeightsFile,
 )
 
 SPEC = "WhisperSpec"
-FILE_VERSION = 6  # of every Whisper model
+FILE_VERSION = 6  # every Whisper model's
 # CTranslate2's numbers of types; uint16 are the bits of bfloat16.
 NUMBER_TYPES = ("<f4", "|i1", "<i2", "<i4", "<f2", "<u2")
 QUANTISED = ("|i1", "<i2")
 MAX_RANK = 4
-HEAD_WIDTH = 64  # of every published model
+HEAD_WIDTH = 64  # every published model's
 NORM = {"weight": "gamma", "bias": "beta"}
 LINEAR = {"weight": "weight", "bias": "bias"}
 # Parts of an attention layer: the variable, and the parts that its rows are.
@@ -60,17 +60,14 @@ class CTranslate2Model:
 
     @property
     def is_quantised(self) -> bool:
-        """Whether matrices are integers."""
         return any(variable.scale is not None for variable in self._variables.values())
 
     @cached_property
     def sizes(self) -> ModelSizes:
-        """The sizes, which are the variables' shapes."""
         return read_sizes(self._files.name, config_of(self._variables), source=MODEL_BIN)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer in its files."""
         tokenizer = read_tokenizer(self._files)
         if tokenizer is None:
             raise CheckpointError(
@@ -91,13 +88,10 @@ class CTranslate2Model:
         return generation_of(self._files.name, self.sizes, self.tokenizer, stated)
 
     def weights(self) -> tuple[Weights, list[Path]]:
-        """Return the weights by transformers' names, and their file."""
         return weights_of(self._variables), [self._path]
 
 
 class _Variable:
-    """Rows of a variable in a file."""
-
     def __init__(self, file: WeightsFile, start: int, number_type: str, shape: tuple[int, ...]) -> None:
         self.shape = shape
         self.number_type = number_type
@@ -116,7 +110,6 @@ class _Variable:
         return floats
 
     def part(self, index: int, num_parts: int) -> _Variable:
-        """Return one of equal parts of the rows."""
         if num_parts == 1:
             return self
         if not self.shape or self.shape[0] % num_parts:
@@ -136,12 +129,7 @@ def _string(reader: FieldReader) -> str:
 
 
 def read_variables(path: Path) -> dict[str, _Variable]:
-    """Return the variables of a file by name.
-
-    Raises
-    ------
-    ValueError : for a file that is cut off, damaged, or no Whisper model's.
-    """
+    """Return the variables of a file by name."""
     reader = FieldReader(path)
     version, spec = reader.number(), _string(reader)
     if spec != SPEC or version != FILE_VERSION:
@@ -190,8 +178,6 @@ def _scaled(variables: dict[str, _Variable]) -> dict[str, _Variable]:
 
 
 def config_of(variables: Mapping[str, _Variable]) -> dict[str, int]:
-    """Return the sizes of a model, as a config.json has them."""
-
     def length(name: str, axis: int) -> int:
         if name not in variables or axis >= len(variables[name].shape):
             raise ValueError(f"{MODEL_BIN} has no '{name}' of a Whisper model")

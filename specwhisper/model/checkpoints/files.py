@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from specwhisper.errors import CheckpointError, MissingExtra
-from specwhisper.model.checkpoints.compat import is_known_to_lack
 from specwhisper.model.checkpoints.names import resolve
 
 CONFIG, WEIGHTS, WEIGHTS_INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -31,7 +30,7 @@ class ModelFiles:
 
     Parameters
     ----------
-    name : as the user wrote it; see :func:`specwhisper.model.checkpoints.names.resolve`.
+    name : what the user wrote; see :func:`specwhisper.model.checkpoints.names.resolve`.
     revision : branch, tag or commit on the hub.
 
     Attributes
@@ -50,7 +49,6 @@ class ModelFiles:
             self._check_folder(Path(self._source))
 
     def find(self, file: str) -> Path | None:
-        """Return the path of a file; ``None`` if the model has none of that name."""
         if self.file is not None:
             return None
         if self._is_folder:
@@ -63,7 +61,6 @@ class ModelFiles:
         return cached
 
     def read(self, file: str) -> dict[str, Any] | None:
-        """Return the content of a JSON file; ``None`` if there is none."""
         path = self.find(file)
         if path is None:
             return None
@@ -136,9 +133,7 @@ class ModelFiles:
     def no_weights(self, message: str | None = None) -> CheckpointError:
         """Return the error for weights that are not found.
 
-        Parameters
-        ----------
-        message : used unless the hub could not be asked for them.
+        ``message``: used unless the hub could not be asked for them.
         """
         if self._may_lack:
             return CheckpointError(
@@ -173,7 +168,6 @@ def _snapshot_in(source: str, revision: str) -> str:
 
 
 def digest_of(paths: list[Path]) -> str:
-    """Return the SHA-256 of files, one after the other, in hexadecimal."""
     digest = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:
@@ -187,9 +181,7 @@ def _fetch(repository: str, file: str, revision: str, *, asks: bool) -> tuple[Pa
 
     The second value is whether the hub may have a file that is not returned, since it could not be asked.
 
-    Parameters
-    ----------
-    asks : whether to ask the hub for a file that the cache lacks.
+    ``asks``: whether to ask the hub for a file that the cache lacks.
     """
     # Models in folders do not need it.
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
@@ -235,6 +227,19 @@ def _answers(repository: str, file: str, revision: str) -> bool:
         get_hf_file_metadata(hf_hub_url(repository, file, revision=revision), timeout=HF_HUB_ETAG_TIMEOUT)
     except HfHubHTTPError:
         return True
-    except Exception:  # of the library below, which has changed before
+    except Exception:  # from the library below, which has changed before
         return False
     return True
+
+
+HUGGINGFACE_HUB = "2.4"  # the last release that it was tried with
+
+
+def is_known_to_lack(cached: object) -> bool:
+    """Return whether the hub has no such file.
+
+    ``cached``: what ``try_to_load_from_cache`` returned.
+    """
+    from huggingface_hub import _CACHED_NO_EXIST
+
+    return cached is _CACHED_NO_EXIST

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
+from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -10,13 +13,76 @@ from specwhisper.errors import CheckpointError
 from specwhisper.extras import needs_extra
 from specwhisper.model.checkpoints.ctranslate2 import CTranslate2Model
 from specwhisper.model.checkpoints.files import CONFIG, MODEL_BIN, ModelFiles
-from specwhisper.model.checkpoints.generation import Generation
+from specwhisper.model.checkpoints.generation import FILE, Generation, read_generation
 from specwhisper.model.checkpoints.ggml import GgmlModel
-from specwhisper.model.checkpoints.magic import FileFormat, format_of
-from specwhisper.model.checkpoints.sizes import ModelSizes
-from specwhisper.model.checkpoints.tokenizer import Tokenizer
-from specwhisper.model.checkpoints.transformers_files import TransformersModel
-from specwhisper.model.checkpoints.weights import Weights
+from specwhisper.model.checkpoints.onnx_weights import weights_in_onnx
+from specwhisper.model.checkpoints.sizes import ModelSizes, read_sizes
+from specwhisper.model.checkpoints.tokenizer import Tokenizer, read_tokenizer
+from specwhisper.model.checkpoints.weights import Weights, weights_in_files
+
+
+class TransformersModel:
+    is_quantised = False
+
+    def __init__(self, files: ModelFiles, config: Mapping[str, Any]) -> None:
+        self._files = files
+        self._config = config
+
+    @cached_property
+    def sizes(self) -> ModelSizes:
+        return read_sizes(self._files.name, self._config)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer | None:
+        return read_tokenizer(self._files)
+
+    @property
+    def generation(self) -> Generation:
+        return read_generation(self._files.read(FILE), self._config)
+
+    def weights(self) -> tuple[Weights, list[Path]]:
+        paths = self._files.weights()
+        if paths[0].suffix == ".onnx":
+            return weights_in_onnx(paths[0], paths[1]), paths
+        return weights_in_files(paths), paths
+
+
+class FileFormat(StrEnum):
+    """Formats of files that hold a model, whether they can be read or not."""
+
+    CTRANSLATE2 = "CTranslate2"
+    GGML = "ggml"
+    GGUF = "GGUF"
+    PYTORCH = "PyTorch"
+    OLD_PYTORCH = "old PyTorch"
+    SAFETENSORS = "safetensors"
+    GIT_LFS = "Git LFS"
+
+
+BEGINNINGS = {
+    b"lmgg": FileFormat.GGML,
+    b"GGUF": FileFormat.GGUF,
+    b"PK\x03\x04": FileFormat.PYTORCH,  # a zip archive
+    b"\x80\x02": FileFormat.OLD_PYTORCH,  # a pickle
+    b"version https://git-lfs": FileFormat.GIT_LFS,
+}
+MAX_SPEC_VERSION = 12  # of the files that CTranslate2 has written; Whisper models have 6
+
+
+def format_of(path: Path) -> FileFormat | None:
+    with path.open("rb") as file:
+        first = file.read(64)
+    for beginning, found in BEGINNINGS.items():
+        if first.startswith(beginning):
+            return found
+    if first[8:9] == b"{":  # after the length of a header
+        return FileFormat.SAFETENSORS
+    if len(first) > 6:
+        version, num_bytes = struct.unpack_from("<IH", first)
+        if 0 < version <= MAX_SPEC_VERSION and first[6 : 6 + num_bytes].endswith(b"Spec\0"):
+            return FileFormat.CTRANSLATE2
+    return None
+
 
 NO_MODEL = "is no model's file: name whisper.cpp's ggml-*.bin, OpenAI's .pt, a folder or a hub id"
 NO_CTRANSLATE2 = (
@@ -42,12 +108,10 @@ class StoredModel(Protocol):
         """Whether matrices were rounded to integers: they are other weights now."""
 
     @property
-    def sizes(self) -> ModelSizes:
-        """The model's sizes."""
+    def sizes(self) -> ModelSizes: ...
 
     @property
-    def tokenizer(self) -> Tokenizer | None:
-        """Its tokenizer; ``None`` if it has none."""
+    def tokenizer(self) -> Tokenizer | None: ...
 
     @property
     def generation(self) -> Generation:
@@ -58,13 +122,7 @@ class StoredModel(Protocol):
 
 
 def open_model(files: ModelFiles) -> StoredModel:
-    """Return the model in files.
-
-    Raises
-    ------
-    CheckpointError : for files of another format.
-    OSError : without a config.json.
-    """
+    """Return the model in files."""
     if files.file is not None:
         return _open_file(files.name, files.file)
     config = files.read(CONFIG)
@@ -85,7 +143,6 @@ def open_model(files: ModelFiles) -> StoredModel:
 
 
 def _ctranslate2(files: ModelFiles, config: Mapping[str, Any]) -> Path | None:
-    """Return the weights of a CTranslate2 model; ``None`` for another."""
     path = files.find(MODEL_BIN)
     if path is None:
         if config.keys().isdisjoint(CTRANSLATE2_FIELDS) and not any(map(files.find, VOCABULARIES)):
@@ -101,7 +158,6 @@ def _ctranslate2(files: ModelFiles, config: Mapping[str, Any]) -> Path | None:
 
 
 def _open_file(name: str, path: Path) -> StoredModel:
-    """Return the model in a single file."""
     found = format_of(path)
     if found is FileFormat.GGML:
         return GgmlModel(name, path)

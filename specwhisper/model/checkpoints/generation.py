@@ -30,7 +30,7 @@ CALLER_OPTIONS = {
     "no_speech_threshold": None,
     "condition_on_prev_tokens": False,
 }
-# Of a model without generation_config.json, transformers takes these from config.json, and no others.
+# Without generation_config.json, transformers takes these from config.json, and no others.
 FROM_CONFIG = (
     *("decoder_start_token_id", "eos_token_id", "suppress_tokens", "begin_suppress_tokens"),
     *("max_length", "max_new_tokens", "num_beams", "do_sample", *REFUSED),
@@ -43,7 +43,7 @@ class Generation:
 
     Attributes
     ----------
-    values : of generation_config.json, or of config.json without one.
+    values : those in generation_config.json, or in config.json without one.
     forced : an old config's forced tokens, by position: 1 language, 2 task.
     has_own_file : whether there is a generation_config.json.
     """
@@ -54,7 +54,6 @@ class Generation:
 
     @property
     def max_new_tokens(self) -> TokenLimit:
-        """The model's own limit per window."""
         limit, length = self.values.get("max_new_tokens"), self.values.get("max_length")
         if limit is not None:
             return int(limit)
@@ -63,8 +62,7 @@ class Generation:
     def alignment_heads(self, sizes: ModelSizes) -> tuple[tuple[int, int], ...]:
         """Return the (layer, head) whose cross-attention follows the speech.
 
-        It is empty if they are unknown: also if some are of another model, as where a distilled model has
-        those of its teacher.
+        It is empty if they are unknown, or if the model lacks some: a distilled model may name its teacher's.
         """
         heads = tuple((int(layer), int(head)) for layer, head in self.values.get("alignment_heads") or ())
         layers, of_layer = range(sizes.decoder_layers), range(sizes.decoder_attention_heads)
@@ -90,7 +88,6 @@ class Generation:
 
 
 def read_generation(own: Mapping[str, Any] | None, config: Mapping[str, Any]) -> Generation:
-    """Return the values of generation_config.json (``own``) and config.json."""
     values = own if own is not None else {key: config[key] for key in FROM_CONFIG if key in config}
     forced = values.get("forced_decoder_ids")
     if forced is None:
@@ -160,9 +157,7 @@ def build_vocabulary(
 ) -> Vocabulary:
     """Build the vocabulary of model ``name``.
 
-    Parameters
-    ----------
-    tokens : strings in id order; missing ones are made up.
+    ``tokens``: strings in id order; missing ones are made up.
     """
     values, ids = generation.values, _Ids(name, generation, sizes.vocab_size)
     no_timestamps = ids.one("no_timestamps_token_id")
@@ -201,7 +196,6 @@ class _Ids:
         self._ids = range(num_tokens)
 
     def one(self, key: str) -> int | None:
-        """Return an id; ``None`` if there is none."""
         value = self._generation.values.get(key)
         ids = value if isinstance(value, list) else [value]
         if len(ids) != 1:
@@ -210,14 +204,12 @@ class _Ids:
         return None if value is None else self._checked(key, ids)[0]
 
     def needed(self, key: str) -> int:
-        """Return an id that every model needs."""
         value = self.one(key)
         if value is None:
             raise _unusable(self._name, self._generation, f"has no {key}")
         return value
 
     def named(self, key: str) -> dict[str, int]:
-        """Return ids by name."""
         values = dict(self._generation.values.get(key) or {})
         self._checked(key, values.values())
         return values

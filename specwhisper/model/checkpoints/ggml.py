@@ -7,7 +7,7 @@ and so another target.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,62 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specwhisper.model.checkpoints.fields import FieldReader
 from specwhisper.model.checkpoints.generation import Generation
-from specwhisper.model.checkpoints.openai_names import config_of, transformers_name
 from specwhisper.model.checkpoints.published import generation_of, special_tokens
 from specwhisper.model.checkpoints.sizes import ModelSizes, read_sizes
 from specwhisper.model.checkpoints.tokenizer import Tokenizer, tokenizer_of
-from specwhisper.model.checkpoints.weights import Weights, WeightsFile
+from specwhisper.model.checkpoints.weights import FieldReader, Weights, WeightsFile
+
+NAMES = {
+    "blocks": "layers",
+    "attn": "self_attn",
+    "attn_ln": "self_attn_layer_norm",
+    "cross_attn": "encoder_attn",
+    "cross_attn_ln": "encoder_attn_layer_norm",
+    "query": "q_proj",
+    "key": "k_proj",
+    "value": "v_proj",
+    "out": "out_proj",
+    "mlp_ln": "final_layer_norm",
+    "ln": "layer_norm",
+    "ln_post": "layer_norm",
+    "token_embedding": "embed_tokens",
+    "positional_embedding": "embed_positions.weight",
+}
+SIZES = {
+    "n_vocab": "vocab_size",
+    "n_audio_ctx": "max_source_positions",
+    "n_audio_state": "d_model",
+    "n_audio_head": "encoder_attention_heads",
+    "n_audio_layer": "encoder_layers",
+    "n_text_ctx": "max_target_positions",
+    "n_text_head": "decoder_attention_heads",
+    "n_text_layer": "decoder_layers",
+    "n_mels": "num_mel_bins",
+}
+FFN_FACTOR = 4  # width of the feed-forward layers over that of the model
+
+
+def transformers_name(name: str) -> str:
+    parts = name.replace(".mlp.0.", ".fc1.").replace(".mlp.2.", ".fc2.").split(".")
+    return ".".join(["model", *(NAMES.get(part, part) for part in parts)])
+
+
+def config_of(dimensions: Mapping[str, Any], num_weights: int) -> dict[str, int]:
+    """Return sizes as a config.json has them.
+
+    ``num_weights``: in the model's files; it has more of them than layers.
+    """
+    for name in (*SIZES, "n_text_state"):
+        if not isinstance(dimensions.get(name), int):
+            raise ValueError(f"it has no number as {name}")
+    config = {theirs: dimensions[name] for name, theirs in SIZES.items()}
+    if dimensions["n_text_state"] != config["d_model"]:
+        raise ValueError("its encoder and its decoder differ in width")
+    if (layers := max(config["encoder_layers"], config["decoder_layers"])) > num_weights:
+        raise ValueError(f"it has fewer weights ({num_weights}) than layers ({layers})")
+    return config | dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), FFN_FACTOR * config["d_model"])
+
 
 MAGIC_BYTES = 4
 DIMENSIONS = (
@@ -43,12 +92,7 @@ BLOCKS: dict[int, np.dtype[Any]] = {
 
 
 class GgmlModel:
-    """A file of whisper.cpp.
-
-    Raises
-    ------
-    ValueError : for a file that is cut off or damaged, or has tensors of another type.
-    """
+    """A file of whisper.cpp."""
 
     def __init__(self, name: str, path: Path) -> None:
         reader = FieldReader(path)
@@ -62,12 +106,10 @@ class GgmlModel:
 
     @property
     def is_quantised(self) -> bool:
-        """Whether tensors have blocks of integers."""
         return any(tensor.number_type in BLOCKS.values() for tensor in self._tensors.values())
 
     @cached_property
     def sizes(self) -> ModelSizes:
-        """The sizes in the file's header."""
         return read_sizes(self._name, config_of(self._dimensions, len(self._tensors)), source="header")
 
     @cached_property
@@ -81,18 +123,14 @@ class GgmlModel:
 
     @property
     def generation(self) -> Generation:
-        """The values of generation, of which the file states none."""
         return generation_of(self._name, self.sizes, self.tokenizer)
 
     def weights(self) -> tuple[Weights, list[Path]]:
-        """Return the weights by transformers' names, and their file."""
         tensors = {transformers_name(name): tensor for name, tensor in self._tensors.items()}
         return Weights(tensors), [self._path]
 
 
 class _Tensor:
-    """A place in a file."""
-
     def __init__(
         self, file: WeightsFile, start: int, number_type: np.dtype[Any], shape: tuple[int, ...]
     ) -> None:
@@ -103,7 +141,6 @@ class _Tensor:
 
     @property
     def num_bytes(self) -> int:
-        """Length in the file."""
         num_numbers = math.prod(self.shape) // (1 if self.number_type in FLOATS.values() else BLOCK)
         return num_numbers * self.number_type.itemsize
 

@@ -16,7 +16,7 @@ OPENAI_MODELS = (
 )
 # Names of openai/whisper and faster-whisper; on the hub "whisper-large" is the first version.
 OTHER_NAMES = {"large": "large-v3", "turbo": "large-v3-turbo"}
-FILE_SUFFIXES = (".bin", ".pt")  # of models in one file
+FILE_SUFFIXES = (".bin", ".pt")  # a model in one file ends so
 CACHED = "models--"  # begins the name of a model's folder in the cache of huggingface_hub
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
@@ -30,9 +30,7 @@ def fetched_folder(name: str) -> Path:
 def resolve(name: str, revision: str | None = None) -> str:
     """Return the hub id, folder or file of a model's name.
 
-    Parameters
-    ----------
-    revision : of the hub; without it, a model that was fetched before is taken.
+    ``revision``: the hub's; without it, a model that was fetched before is taken.
     """
     if name in DEMO_MODELS:
         folder = DEMO_FOLDER / name.removeprefix("demo-")

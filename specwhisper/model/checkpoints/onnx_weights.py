@@ -57,12 +57,7 @@ class _Tensor:
 
 
 def _place_of(tensor: TensorProto, folder: Path) -> tuple[Path, int]:
-    """Return the file and the offset of a tensor's numbers.
-
-    Raises
-    ------
-    CheckpointError : if the file is missing or too short.
-    """
+    """Return the file and the offset of a tensor's numbers."""
     named = {each.key: each.value for each in tensor.external_data}
     name, offset = named.get("location", ""), int(named.get("offset", 0))
     path = folder / name
@@ -77,14 +72,7 @@ def _place_of(tensor: TensorProto, folder: Path) -> tuple[Path, int]:
 def weights_in_onnx(encoder: Path, decoder: Path) -> Weights:
     """Open the weights of an encoder's and a decoder's file.
 
-    Parameters
-    ----------
-    decoder : with or without a past, or both merged.
-
-    Raises
-    ------
-    CheckpointError : for files that hold no matrices of floats, as quantised ones.
-    MissingExtra : without the package onnx.
+    ``decoder``: with or without a past, or both merged.
     """
     with needs_extra("a model in ONNX files", "draft"):
         import onnx

@@ -55,12 +55,7 @@ MISCELLANEOUS = "♩♪♫♬♭♮♯"
 
 
 def special_tokens(num_tokens: int) -> list[str]:
-    """Return the special tokens of a vocabulary, in their order.
-
-    Raises
-    ------
-    ValueError : if no published vocabulary is of that size.
-    """
+    """Return the special tokens of a vocabulary, in their order."""
     if num_tokens not in NUM_LANGUAGES:
         known = ", ".join(map(str, NUM_LANGUAGES))
         raise ValueError(f"it has {num_tokens} tokens, not {known} as published models have")
@@ -74,13 +69,7 @@ def generation_of(
 ) -> Generation:
     """Return what a generation_config.json would hold.
 
-    Parameters
-    ----------
-    stated : those of its values that the model's files state; ``None`` stands for a missing one.
-
-    Raises
-    ------
-    ValueError : if the tokenizer is none of Whisper's.
+    ``stated``: the values that the model's files state; ``None`` stands for a missing one.
     """
     tokens = tokenizer.tokens()
     ids = {token: i for i, token in enumerate(tokens)}
@@ -112,7 +101,6 @@ def generation_of(
 
 
 def _suppressed(tokenizer: Tokenizer, ids: Mapping[str, int]) -> list[int]:
-    """Return what openai-whisper suppresses by default."""
     found = {tokenizer.encode(" -")[0], tokenizer.encode(" '")[0]}  # at the beginning of a word only
     for symbol in (*SYMBOLS, *MISCELLANEOUS):
         for tokens in map(tokenizer.encode, (symbol, f" {symbol}")):

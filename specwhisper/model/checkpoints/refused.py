@@ -36,13 +36,7 @@ def refuse(
 ) -> None:
     """Raise an error for the fields of a file that would change the text.
 
-    Parameters
-    ----------
-    name, file : of the model, and of the file that holds the values.
-
-    Raises
-    ------
-    CheckpointError : if there are such fields; it names all of them.
+    ``file``: the name of the file that holds the values.
     """
     set_fields = list(_with_effect(values, refused))
     if set_fields:

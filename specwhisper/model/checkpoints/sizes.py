@@ -9,7 +9,7 @@ from typing import Any
 from specwhisper.errors import CheckpointError
 from specwhisper.types import FRAMES_PER_TIMESTAMP, WINDOW_FRAMES
 
-POSITIONS = WINDOW_FRAMES // FRAMES_PER_TIMESTAMP  # of a window of 30 s
+POSITIONS = WINDOW_FRAMES // FRAMES_PER_TIMESTAMP  # in a window of 30 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,7 @@ class ModelSizes:
 def read_sizes(name: str, config: Mapping[str, Any], *, source: str = "config.json") -> ModelSizes:
     """Read the sizes of model ``name`` from its config.
 
-    Parameters
-    ----------
-    source : what holds the sizes, for errors.
-
-    Raises
-    ------
-    CheckpointError
-        for a value that is missing, or that no model can have.
+    ``source``: what holds the sizes, for errors.
     """
     values: dict[str, Any] = {}
     for field in fields(ModelSizes):

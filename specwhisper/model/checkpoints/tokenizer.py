@@ -26,8 +26,6 @@ NAMED_TOKENS = {
 
 
 class Tokenizer:
-    """A tokenizer of the library of that name."""
-
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
         self._backend = backend
 
@@ -43,7 +41,6 @@ class Tokenizer:
 
 
 def read_tokenizer(files: ModelFiles) -> Tokenizer | None:
-    """Read a model's tokenizer; return ``None`` if it has no file of one."""
     whole, settings = files.read("tokenizer.json"), files.read("tokenizer_config.json") or {}
     if whole is not None:
         vocab, merges = whole["model"]["vocab"], [_pair(merge) for merge in whole["model"]["merges"]]
@@ -70,13 +67,7 @@ def read_tokenizer(files: ModelFiles) -> Tokenizer | None:
 def tokenizer_of(tokens: Sequence[bytes], special: Sequence[str]) -> Tokenizer:
     """Make a tokenizer of the bytes of its text tokens, in the order of merges.
 
-    Parameters
-    ----------
-    special : tokens after them.
-
-    Raises
-    ------
-    ValueError : if a token is there twice.
+    ``special``: tokens after them.
     """
     strings = ["".join(CHARACTER_OF_BYTE[byte] for byte in token) for token in tokens]
     vocab = {token: i for i, token in enumerate(strings)}
@@ -117,7 +108,7 @@ def _older_added_tokens(
 
     Parameters
     ----------
-    ids : of added_tokens.json.
+    ids : the content of added_tokens.json.
     whole : tokenizer.json, whose tokens take precedence.
     """
     special = set(_special_tokens(settings))
@@ -131,7 +122,6 @@ def _older_added_tokens(
 
 
 def _special_tokens(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the special tokens that settings name."""
     named = NAMED_TOKENS | {key: value for key, value in settings.items() if key.endswith("_token")}
     more = settings.get("extra_special_tokens") or settings.get("additional_special_tokens") or ()
     for token in (*named.values(), *(more.values() if isinstance(more, Mapping) else more)):

@@ -24,15 +24,13 @@ from specwhisper.model.checkpoints.sizes import ModelSizes
 
 # safetensors' names of number types. NumPy has no bfloat16: it stands for the upper half of a float32.
 NUMBER_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-MAX_HEADER_BYTES = 100_000_000  # as safetensors has it
+MAX_HEADER_BYTES = 100_000_000  # safetensors' own limit
 CACHE_LINE = 64  # bytes; torch's own arrays begin at such a boundary too
 ENCODER, DECODER = "model.encoder", "model.decoder"  # how names of their weights begin
 EMBEDDING, PROJECTION = f"{DECODER}.embed_tokens.weight", "proj_out.weight"
 
 
 class StoredArray(Protocol):
-    """An array in a file or in memory."""
-
     shape: tuple[int, ...]
 
     def read(self) -> NDArray[Any]:
@@ -70,11 +68,9 @@ class Weights(Mapping[str, NDArray[np.float32]]):
         return self._arrays[name].read()
 
     def is_same(self, name: str, other: str) -> bool:
-        """Return whether two names stand for equal weights."""
         return self._arrays[name] is self._arrays[other] or np.array_equal(self[name], self[other])
 
     def of_encoder(self) -> list[str]:
-        """Return the names of the encoder's weights."""
         return [name for name in self if name.startswith(f"{ENCODER}.")]
 
     def of_decoder(self) -> list[str]:
@@ -84,9 +80,7 @@ class Weights(Mapping[str, NDArray[np.float32]]):
     def reordered(self, ids: Sequence[int | None]) -> Weights:
         """Return the weights with embedding and projection in another vocabulary's order.
 
-        Parameters
-        ----------
-        ids : this model's id of each token of that vocabulary; a token that it lacks has the row of id 0.
+        ``ids``: this model's id of each token of that vocabulary; a token that it lacks has the row of id 0.
         """
         rows = [0 if i is None else i for i in ids]
         arrays = {name: self._arrays[name] for name in self if name not in (EMBEDDING, PROJECTION)}
@@ -96,7 +90,6 @@ class Weights(Mapping[str, NDArray[np.float32]]):
         return Weights(arrays | {EMBEDDING: embedding, PROJECTION: projection})
 
     def close(self) -> None:
-        """Free what the weights hold: none can be read from now on."""
         self._arrays.clear()
 
 
@@ -104,11 +97,6 @@ def weights_in_files(paths: Iterable[Path]) -> Weights:
     """Open the weights of safetensors files.
 
     They are those of the files as they are now, even if others take their names.
-
-    Raises
-    ------
-    ValueError
-        for a file that is cut off, or no safetensors file.
     """
     return Weights({name: array for path in paths for name, array in _Safetensors(path).arrays()})
 
@@ -118,11 +106,6 @@ def complete_weights(name: str, weights: Weights, sizes: ModelSizes) -> Weights:
 
     Names may lack ``model.`` in front, as the base model's do. Embedding and projection may stand for each
     other in a tied model. Others are left out.
-
-    Raises
-    ------
-    CheckpointError
-        if weights are missing, or have another shape.
     """
     given = weights._arrays
     known = weight_shapes(sizes)
@@ -148,7 +131,6 @@ def _check(keys: list[str], name: str, of_one: str, of_several: str) -> None:
 
 
 def weight_shapes(sizes: ModelSizes) -> dict[str, tuple[int, ...]]:
-    """Return the names and shapes of all weights of a Whisper model."""
     width, shapes = sizes.d_model, dict[str, tuple[int, ...]]()
 
     def linear(name: str, inputs: int, outputs: int, *, has_bias: bool = True) -> None:
@@ -201,13 +183,11 @@ class _Rows:
 
 
 class WeightsFile:
-    """An open file of weights."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = path.open("rb", buffering=0)
         self.size = os.fstat(self._file.fileno()).st_size
-        self._lock = Lock()  # of the position in the file
+        self._lock = Lock()  # guards the position in the file
         weakref.finalize(self, self._file.close)
 
     def read(self, start: int, num_bytes: int) -> NDArray[np.uint8]:
@@ -232,7 +212,6 @@ class _Safetensors(WeightsFile):
     """An open safetensors file: the length of a header, the header, the numbers."""
 
     def arrays(self) -> Iterator[tuple[str, _InFile]]:
-        """Yield every array's name and place."""
         size = self.size
         try:
             (num_header_bytes,) = struct.unpack("<Q", self.read(0, min(size, 8)).data)
@@ -250,8 +229,6 @@ class _Safetensors(WeightsFile):
 
 
 class _InFile:
-    """An array's place in a file."""
-
     def __init__(self, file: _Safetensors, start_of_data: int, entry: Mapping[str, Any]) -> None:
         begin, end = (int(offset) for offset in entry["data_offsets"])
         self.shape = tuple(int(length) for length in entry["shape"])
@@ -273,3 +250,45 @@ class _InFile:
                 "float16 or bfloat16."
             )
         return self._file.read(self.start, self.num_bytes).view(known).reshape(self.shape)
+
+
+BLOCK_BYTES = 1 << 16  # read at a time: many fields are short
+
+
+class FieldReader:
+    """A place in a file, which moves on with each field.
+
+    Raises
+    ------
+    ValueError : by every method, if the file ends before the field does.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.file = WeightsFile(path)
+        self.position = 0
+        self._block, self._block_start = b"", 0
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.position >= self.file.size
+
+    def skip(self, num_bytes: int) -> int:
+        """Return where the next bytes are, and pass over them."""
+        start = self.position
+        if start + num_bytes > self.file.size:
+            raise ValueError(f"{self.file.path.name} is cut off")
+        self.position += num_bytes
+        return start
+
+    def take(self, num_bytes: int) -> bytes:
+        offset = self.skip(num_bytes) - self._block_start
+        if offset < 0 or offset + num_bytes > len(self._block):
+            self._block_start += offset
+            length = min(max(num_bytes, BLOCK_BYTES), self.file.size - self._block_start)
+            self._block, offset = bytes(self.file.read(self._block_start, length)), 0
+        return self._block[offset : offset + num_bytes]
+
+    def number(self, code: str = "I") -> int:
+        """Read a number of one of struct's types; the default is unsigned."""
+        value: int = struct.unpack(f"<{code}", self.take(struct.calcsize(f"<{code}")))[0]
+        return value

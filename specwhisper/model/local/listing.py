@@ -11,14 +11,13 @@ from typing import Any
 
 from specwhisper.errors import CheckpointError, MissingExtra
 from specwhisper.model.checkpoints.files import ModelFiles
-from specwhisper.model.checkpoints.formats import open_model
-from specwhisper.model.checkpoints.magic import format_of
+from specwhisper.model.checkpoints.formats import format_of, open_model
 from specwhisper.model.checkpoints.names import DEMO_MODELS, fetched_folder, resolve
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.checkpoints.weights import PROJECTION, weight_shapes
 from specwhisper.model.local.fetching import SOURCES
 
-ENGLISH_TOKENS = 51_864  # of the published English-only models; multilingual ones have one or two more
+ENGLISH_TOKENS = 51_864  # in published English-only models; multilingual ones have one or two more
 SHAPE = ("parameters", "encoder_layers", "decoder_layers", "width", "tokens", "english_only")
 
 
@@ -45,7 +44,6 @@ def _may_help(draft: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
 
 
 def _places() -> Iterator[tuple[str, str]]:
-    """Yield the names of what may be models, and where they are."""
     for name in DEMO_MODELS:
         with suppress(CheckpointError):  # an installed package has none
             yield name, resolve(name)
@@ -56,7 +54,6 @@ def _places() -> Iterator[tuple[str, str]]:
 
 
 def _cached() -> Iterator[tuple[str, str]]:
-    """Yield the hub's models in its cache."""
     from huggingface_hub import scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
@@ -67,7 +64,6 @@ def _cached() -> Iterator[tuple[str, str]]:
 
 
 def _facts(name: str, place: str) -> dict[str, Any] | None:
-    """Return facts of a model; ``None`` if it is no whole Whisper model."""
     sizes, is_quantised = None, False
     try:
         files = ModelFiles(place)

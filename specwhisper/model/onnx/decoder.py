@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from specwhisper.model.backend import wanted_tokens
+from specwhisper.model.backend import Encoder, Features, wanted_tokens
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.checkpoints.weights import DECODER
 from specwhisper.model.onnx.decoder_graph import SPARE_POSITIONS, DecoderGraph
@@ -24,8 +25,8 @@ from specwhisper.model.onnx.graph import Graph, bind
 from specwhisper.model.onnx.indices import MIN_QUERIES, BatchShape, Indices, without_lone_row
 from specwhisper.model.onnx.layers import Layers
 
-MAX_ROWS = 16  # of one forward pass; more rows are appended in several
-MAX_BINDINGS = 64  # that are kept: those of the shapes that return
+MAX_ROWS = 16  # in one forward pass; more rows take several
+MAX_BINDINGS = 64  # kept for shapes that return
 
 Floats = NDArray[np.float32]
 
@@ -47,18 +48,22 @@ class BoundArrays:
 
 
 class SlotDecoder:
-    """A decoder with its slots.
+    """A :class:`specwhisper.model.backend.Backend`: a decoder with its slots, and an encoder.
 
     Parameters
     ----------
-    weights : of transformers' names; those of the embedding in this model's order of ids.
+    weights : by transformers' names; the embedding has this model's order of ids.
     is_int8 : round the weights to int8, activations too; keys and values stay float32.
     queried_layers : layers whose cross-attention can be returned.
+    encoder : the checkpoint's; without it, nothing can be encoded.
 
     Attributes
     ----------
     lengths : tokens in each slot; :meth:`append` adds to them, :meth:`rollback` takes from them.
     """
+
+    max_windows = 1  # threads of the runtime encode a window together
+    device = None
 
     def __init__(
         self,
@@ -69,8 +74,9 @@ class SlotDecoder:
         is_int8: bool,
         num_threads: int,
         queried_layers: Collection[int] = (),
+        encoder: Encoder | None = None,
     ) -> None:
-        self.num_slots = num_slots
+        self._encoder = encoder
         self.lengths = [0] * num_slots
         self._sizes = sizes
         self._num_rows = min(num_slots, MAX_ROWS)
@@ -92,18 +98,30 @@ class SlotDecoder:
         self._bound_arrays: OrderedDict[object, BoundArrays] = OrderedDict()
         self._results: dict[str, Floats] = {}  # logits, and queries of layers
 
+    def warm_up(self) -> None:
+        """Do nothing: no shape needs preparation."""
+
+    def inference(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def encode(self, windows: Sequence[tuple[int, Features]]) -> None:
+        assert self._encoder is not None
+        for slot, features in windows:
+            (encoded,) = self._encoder([features])
+            self.prefill_audio(slot, encoded)
+
+    def length(self, slot: int) -> int:
+        return self.lengths[slot]
+
     @property
     def bytes_per_slot(self) -> int:
-        """Memory of one slot in all layers."""
         caches = (*self._self_keys, *self._self_values, *self._cross_keys, *self._cross_values)
         return sum(cache[0].nbytes for cache in caches)
 
     def prefill_audio(self, slot: int, encoded: Floats) -> None:
         """Empty a slot and write its cross-attention cache.
 
-        Parameters
-        ----------
-        encoded : the encoder's output, positions x d_model; at most as many positions as the model has.
+        ``encoded``: the encoder's output, positions x d_model; at most as many positions as the model has.
         """
         self._window_lengths[slot] = len(encoded)
         binding = self._window_session.io_binding()
@@ -112,7 +130,6 @@ class SlotDecoder:
         self.lengths[slot] = 0
 
     def rollback(self, slot: int, length: int) -> None:
-        """Remove all but the first ``length`` tokens of a slot."""
         self.lengths[slot] = min(self.lengths[slot], length)
 
     def append(
@@ -122,7 +139,6 @@ class SlotDecoder:
         num_scored: Sequence[int],
         probes: Sequence[tuple[int, int]] = (),
     ) -> Floats:
-        """Append rows of tokens, as :meth:`specwhisper.model.backend.Backend.append`."""
         wanted = wanted_tokens(tokens, num_scored, probes)
         order = sorted(range(len(slots)), key=slots.__getitem__)
         size = self._rows_together(slots, max(map(len, tokens)))
@@ -142,18 +158,7 @@ class SlotDecoder:
         return self._num_rows if all(self.lengths[slot] <= room for slot in slots) else 1
 
     def cross_attention(self, slot: int, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> Floats:
-        """Run tokens through an emptied slot; return cross-attention weights of heads.
-
-        The slot is empty afterwards.
-
-        Parameters
-        ----------
-        heads : as (layer, head), of the layers that were named at the start.
-
-        Returns
-        -------
-        float32 weights, heads x tokens x window positions, each row summing to 1.
-        """
+        """Return cross-attention weights of heads in the layers that were named at the start."""
         self.rollback(slot, 0)
         try:
             outputs = self._run([slot], [tokens], [0], [(0, 0)], layers=tuple({layer for layer, _ in heads}))

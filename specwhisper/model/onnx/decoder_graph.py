@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.checkpoints.weights import DECODER, EMBEDDING, PROJECTION
 from specwhisper.model.onnx.graph import Graph
-from specwhisper.model.onnx.layers import Layers
-from specwhisper.model.onnx.rounding import round_rows
+from specwhisper.model.onnx.layers import Layers, round_rows
 
 # Positions of a slot after the last one of the model: a lone token is fed as two, the second is overwritten.
 SPARE_POSITIONS = 2
@@ -27,7 +26,7 @@ class DecoderGraph:
 
     Inputs
     ------
-    ids, positions : of all tokens: tokens.
+    ids, positions : every token's id and its position in its slot: tokens.
     padded : the tokens as self-attention takes them: slots x queries.
     unpadded : where each token's result is among those, flattened: tokens.
     last, num_queries, total : for each slot the last position that it holds after this pass, and its queries;
@@ -75,7 +74,6 @@ class DecoderGraph:
         return graph
 
     def _declare_inputs(self) -> None:
-        """Declare all inputs but the slots."""
         graph, rows = self._graph, range(self._num_rows)
         for name in ("ids", "positions", "unpadded", "gathered"):
             graph.input(name, np.int64, ("tokens",))
@@ -90,7 +88,6 @@ class DecoderGraph:
         self._has_row = [graph.node("Greater", "num_rows", graph.constant([row])) for row in rows]
 
     def _embedded(self) -> str:
-        """Return the embeddings of the tokens: tokens x d_model."""
         graph, table = self._graph, self._embedding
         if self._is_int8:
             rounded, scales = round_rows(table)

@@ -28,7 +28,6 @@ class Names:
     num_names: int = 0
 
     def new(self, prefix: str) -> str:
-        """Return a name that no value of the graph has yet."""
         self.num_names += 1
         return f"{prefix}_{self.num_names}"
 
@@ -36,9 +35,7 @@ class Names:
 class Graph:
     """Nodes in the order of their calls; a method returns its value's name.
 
-    Parameters
-    ----------
-    outer : the graph in which this one is a branch; a branch sees the values of its outer graph.
+    ``outer``: the graph in which this one is a branch; a branch sees the values of its outer graph.
     """
 
     def __init__(self, outer: Graph | None = None) -> None:
@@ -96,11 +93,9 @@ class Graph:
         return self.node("Reshape", value, self.constant(shape))
 
     def cast(self, value: str, dtype: type[np.generic]) -> str:
-        """Convert the numbers of a value to another type."""
         return self.node("Cast", value, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def transpose(self, value: str, *order: int) -> str:
-        """Reorder the axes of a value."""
         return self.node("Transpose", value, perm=order)
 
     def split(self, value: str, num_parts: int) -> list[str]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 # The runtime multiplies by up to this many queries in one way; more would change the order of its sums.
 MAX_QUERIES = 16
 MIN_QUERIES = 2  # for a single one it has another way
-ROWS_OF_A_BLOCK = 128  # of a product on a CPU: a single row after the last full one has another sum
+ROWS_OF_A_BLOCK = 128  # a product's: a single row after the last full block has another sum
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specwhisper.model.onnx.graph import Graph
-from specwhisper.model.onnx.rounding import LARGEST, ZERO_POINT, round_rows, rounded_activations
 
-EPSILON = 1e-5  # of every norm
+ZERO_POINT = 128  # the byte of 0 in activations: signed ones are 6 to 16 times slower
+LARGEST = 127
+SMALLEST_SCALE = 1e-12
+
+
+def round_rows(weight: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Round each row of a matrix to int8; return the integers, a scale a row."""
+    scales = np.maximum(np.abs(weight).max(axis=1), SMALLEST_SCALE) / LARGEST
+    return np.rint(weight / scales[:, None]).astype(np.int8), scales.astype(np.float32)
+
+
+def rounded_activations(graph: Graph, value: str) -> tuple[str, str]:
+    """Return rows as bytes, and the largest magnitude of each.
+
+    The byte of 0 is :data:`ZERO_POINT`.
+    """
+    largest = graph.node("ReduceMax", graph.node("Abs", value), graph.constant([-1]), keepdims=1)
+    largest = graph.node("Max", largest, graph.constant(SMALLEST_SCALE, np.float32))
+    scaled = graph.node("Mul", graph.node("Div", value, largest), graph.constant(LARGEST, np.float32))
+    # A cast cuts off towards zero, so a half is added to round.
+    shifted = graph.node("Add", scaled, graph.constant(ZERO_POINT + 0.5, np.float32))
+    return graph.cast(shifted, np.uint8), largest
+
+
+@cache
+def sums_bytes_exactly() -> bool:
+    """Return whether products of bytes are exact; older x86 CPUs overflow."""
+    graph = Graph()
+    graph.input("bytes", np.uint8, ("rows", 64))
+    weight = graph.weight(np.full((64, 16), LARGEST, np.int8))
+    product = graph.node("MatMulInteger", "bytes", weight)
+    graph.output("sums", product, np.int32, ("rows", 16))
+    (sums,) = graph.open(1).run(None, {"bytes": np.full((4, 64), 255, np.uint8)})
+    return bool((sums == 64 * 255 * LARGEST).all())
+
+
+EPSILON = 1e-5  # every norm's
 
 
 class Layers:
@@ -31,16 +67,13 @@ class Layers:
         self._is_int8 = is_int8
 
     def weight(self, name: str) -> str:
-        """Add a weight as it is."""
         return self._graph.weight(self._weights[name])
 
     def norm(self, value: str, name: str) -> str:
-        """Normalise rows."""
         weight, bias = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
         return self._graph.node("LayerNormalization", value, weight, bias, axis=-1, epsilon=EPSILON)
 
     def linear(self, value: str, name: str) -> str:
-        """Multiply rows by a weight, and add its bias if it has one."""
         return self._product(value, self._weights[f"{name}.weight"], self._weights.get(f"{name}.bias"))
 
     def projected(self, value: str, name: str, parts: str, *, scale: float = 1.0) -> str:
@@ -49,7 +82,7 @@ class Layers:
         Parameters
         ----------
         parts : letters of ``q``, ``k`` and ``v``.
-        scale : of the result.
+        scale : what the result is multiplied by.
         """
         names = [f"{name}.{part}_proj" for part in parts]
         weight, bias = self._joined(names)

@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 DTYPES = ("float32", "int8")
 ONNXRUNTIME, ONNX = "1.32", "1.23"  # the last releases that were tried
 RUNTIME = (1, 32)  # the first release whose attention takes rows of different lengths
-HEAD_SIZE_MULTIPLE = 8  # of its attention
+HEAD_SIZE_MULTIPLE = 8  # its attention takes no other
 
 
 def unsupported(checkpoint: Checkpoint) -> str | None:
@@ -49,6 +49,6 @@ def log_untried() -> None:
 
 
 def _sums_bytes_exactly() -> bool:
-    from specwhisper.model.onnx.rounding import sums_bytes_exactly  # loads the runtime
+    from specwhisper.model.onnx.layers import sums_bytes_exactly  # loads the runtime
 
     return sums_bytes_exactly()

@@ -22,12 +22,7 @@ TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_toke
 
 
 def empty_encoder(checkpoint: Checkpoint) -> WhisperEncoder:
-    """Make transformers' encoder without weights.
-
-    Raises
-    ------
-    CheckpointError : for an activation that transformers does not have; the decoder has the same one.
-    """
+    """Make transformers' encoder without weights."""
     if (activation := checkpoint.sizes.activation_function) not in ACT2FN:
         raise CheckpointError(
             f"The config.json of model '{checkpoint.name}' has activation_function={activation!r}, which "
@@ -42,7 +37,6 @@ def empty_encoder(checkpoint: Checkpoint) -> WhisperEncoder:
 
 
 def load_encoder(checkpoint: Checkpoint, device: str | torch.device = "cpu") -> WhisperEncoder:
-    """Load transformers' encoder onto a device, in the checkpoint's dtype."""
     encoder = empty_encoder(checkpoint)
     encoder.load_state_dict({name: w.to(device) for name, w in encoder_weights(checkpoint)}, assign=True)
     return encoder.requires_grad_(False)
@@ -55,7 +49,6 @@ def encoder_weights(checkpoint: Checkpoint) -> Iterator[tuple[str, Tensor]]:
 
 
 def read_tensor(checkpoint: Checkpoint, name: str) -> Tensor:
-    """Read a weight in the checkpoint's dtype."""
     stored = checkpoint.weights.stored(name)
     if stored.dtype == np.uint16:
         tensor = torch.from_numpy(stored.view(np.int16)).view(torch.bfloat16)
@@ -69,9 +62,7 @@ class DecoderWeights(Mapping[str, Tensor]):
 
     The projection to logits is among them.
 
-    Attributes
-    ----------
-    is_tied : whether embedding and projection are equal.
+    ``is_tied``: whether embedding and projection are equal.
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:

@@ -63,9 +63,7 @@ class DecoderLayer(nn.Module):
 class CachedDecoder(nn.Module):
     """A Whisper decoder with its slots.
 
-    Attributes
-    ----------
-    lengths : tokens in each slot; :meth:`append` adds to them, :meth:`rollback` takes from them.
+    ``lengths``: tokens in each slot; :meth:`append` adds to them, :meth:`rollback` takes from them.
     """
 
     def __init__(self, sizes: ModelSizes, num_slots: int) -> None:
@@ -84,15 +82,13 @@ class CachedDecoder(nn.Module):
         self._logits: Tensor
 
     def tie(self) -> None:
-        """Use the embedding's weight for the projection to logits too."""
         self.unembed.weight = cast(nn.Embedding, self.embed_tokens).weight
 
     def allocate(self, *, has_static_shapes: bool = False) -> None:
         """Allocate each layer's cache on the layer's device, once weights are placed.
 
-        Parameters
-        ----------
-        has_static_shapes : pad batches to a few shapes, as GPUs need it; all weights are on one device then.
+        ``has_static_shapes``: pad batches to a few shapes, as GPUs need it; all weights are on one device
+        then.
         """
         sizes, dtype = self.sizes, self.unembed.weight.dtype
         num_slots = self.num_slots + has_static_shapes  # the last one is for padding
@@ -125,16 +121,13 @@ class CachedDecoder(nn.Module):
 
     @property
     def bytes_per_slot(self) -> int:
-        """Memory of one slot in all layers."""
         return sum(cache.bytes_per_slot for cache in self._caches)
 
     @torch.inference_mode()
     def prefill_audio(self, slots: Sequence[int], encoded: Tensor) -> None:
         """Empty slots and write their cross-attention caches.
 
-        Parameters
-        ----------
-        encoded : the encoder's outputs, windows x positions x d_model.
+        ``encoded``: the encoder's outputs, windows x positions x d_model.
         """
         on_device: dict[torch.device, Tensor] = {}
         for layer, cache in zip(self.layers, self._caches, strict=True):
@@ -146,7 +139,6 @@ class CachedDecoder(nn.Module):
             self.lengths[slot] = 0
 
     def rollback(self, slot: int, length: int) -> None:
-        """Remove all but the first ``length`` tokens of a slot."""
         self.lengths[slot] = min(self.lengths[slot], length)
 
     @torch.inference_mode()
@@ -234,17 +226,14 @@ class CachedDecoder(nn.Module):
 
 
 def load_decoder_weights(decoder: CachedDecoder, state: Mapping[str, Tensor]) -> None:
-    """Load a transformers state dict and fuse its projections."""
     decoder.load_state_dict(dict(decoder_weights(decoder, state)), assign=True)
 
 
 def decoder_weights(decoder: CachedDecoder, state: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
     """Yield a decoder's weights, fused, from a transformers state dict.
 
-    Parameters
-    ----------
-    state : its keys begin with ``model.decoder.``, except for ``proj_out.weight``; each weight is read when
-        its turn comes.
+    ``state``: its keys begin with ``model.decoder.``, except for ``proj_out.weight``; each weight is read
+    when its turn comes.
     """
 
     def fused(prefix: str, names: str) -> dict[str, Tensor]:

@@ -29,15 +29,15 @@ except ImportError:
     triton = tl = None
 
 LOG2_E = math.log2(math.e)  # the hardware computes exponents to the base 2
-CACHE_BYTES = 128  # of each channel in one read of keys or values: 64 positions of 16 bits
+CACHE_BYTES = 128  # of each channel that one read of keys or values takes: 64 positions of 16 bits
 # One session has few heads and a GPU many processors, so cross-attention's positions are split over programs
 # (flash-decoding): for large-v3 20 heads x 8 splits, on 132 processors. Most slots hold one or two blocks of
 # text, so self-attention has no splits.
 SPLIT_POSITIONS = 192
-MAX_FUSED_TOKENS = 128  # of a layer's projections; with more, torch's products win
-WEIGHT_BYTES = 256  # of each output's weights in one read: 128 of 16 bits, 64 of 32
+MAX_FUSED_TOKENS = 128  # in a layer's projections; with more, torch's products win
+WEIGHT_BYTES = 256  # of each output's weights that one read takes: 128 of 16 bits, 64 of 32
 MAX_BLOCK_TOKENS = 64  # programs of further tokens run beside each other, and share the weights they read
-# That a program reads ahead. For 1,280 outputs there are fewer programs than processors, so each must have
+# Read ahead by a program. For 1,280 outputs there are fewer programs than processors, so each must have
 # more under way to use the memory's speed: 32 KiB of weights every 0.7 us, on 80 processors, are 3.7 TB/s.
 STAGED_BYTES = 64 * 1024
 
@@ -65,16 +65,13 @@ def reason_against(device: torch.device, head_size: int) -> str | None:
 
 
 def num_splits(num_positions: int) -> int:
-    """Return the splits of cross-attention's positions."""
     return -(-num_positions // SPLIT_POSITIONS)
 
 
 class FusedOperations(PlainOperations):
     """:class:`PlainOperations` as kernels.
 
-    Parameters
-    ----------
-    num_blocks : most blocks of tokens in a pass.
+    ``num_blocks``: most blocks of tokens in a pass.
     """
 
     def __init__(self, sizes: ModelSizes, device: torch.device, *, num_blocks: int = BLOCKS[-1]) -> None:
@@ -216,7 +213,7 @@ def norm_linear_kernel(
     # The norm reads inputs once: means and squares of their parts are joined as by Chan et al. (1983). The
     # loop is unrolled, so that no read waits for another.
     mean = tl.zeros([BLOCK_TOKENS], tl.float32)
-    squares = tl.zeros([BLOCK_TOKENS], tl.float32)  # of the deviations from the mean
+    squares = tl.zeros([BLOCK_TOKENS], tl.float32)  # sums of squared deviations from the mean
     for first in tl.static_range(0, NUM_INPUTS, BLOCK_INPUTS):
         count = BLOCK_INPUTS if first + BLOCK_INPUTS <= NUM_INPUTS else NUM_INPUTS - first
         channel = first + tl.arange(0, BLOCK_INPUTS)
@@ -289,7 +286,7 @@ def _attend_positions(
     queries: tl.tensor,
     keys: tl.tensor,
     values: tl.tensor,
-    last_seen: tl.tensor,  # of each query; None: every position
+    last_seen: tl.tensor,  # each query's last visible position; None: all are
     first: tl.tensor,
     end: tl.tensor,
     position_stride: tl.tensor,

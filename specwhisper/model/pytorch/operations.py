@@ -82,7 +82,7 @@ class PlainOperations:
         Parameters
         ----------
         query : tokens x heads x head_size, contiguous.
-        cache : as for :meth:`attend_self`.
+        cache : see :meth:`attend_self`.
 
         Returns
         -------
@@ -97,8 +97,8 @@ def _attend(query: Tensor, cache: Tensor, places: Places, is_seen: Tensor | None
     by_block = _by_block(query, places).transpose(1, 2)
     attended = F.scaled_dot_product_attention(by_block, key, value, attn_mask=is_seen)
     num_tokens, number = len(query), torch.arange(BLOCK_TOKENS, device=query.device)
-    is_token = number < places.counts[:, None]
-    tokens = (places.firsts[:, None] + number).where(is_token, num_tokens)  # the others go into a spare row
+    tokens = places.firsts[:, None] + number
+    tokens = tokens.masked_fill(number >= places.counts[:, None], num_tokens)  # padding goes into a spare row
     output = attended.new_zeros(num_tokens + 1, query.shape[1] * query.shape[2])
     output[tokens.flatten()] = attended.transpose(1, 2).flatten(2).flatten(0, 1)
     return output[:num_tokens]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate
 from threading import RLock
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -40,7 +40,6 @@ class Bucket(NamedTuple):
 
 
 def num_blocks(width: int) -> int:
-    """Return the blocks of a row."""
     return -(-width // BLOCK_TOKENS)
 
 
@@ -154,7 +153,7 @@ class CudaGraphs:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._pool: object = None
+        self._pool: Any = None
         self._can_capture = True
 
     def __call__(self, run: Run) -> Run:
@@ -239,14 +238,12 @@ class PackedRunner:
             yield part, run()
 
     def inputs(self, row: BatchRow) -> PackedInputs:
-        """Return the inputs of one row alone, for a pass that is not captured."""
         bucket = bucket_for([len(row.tokens)])
         inputs = PackedInputs(bucket, self._device, spare_slot=self._spare_slot)
         inputs.fill([row])
         return inputs
 
     def warm_up(self, num_rows: int, width: int) -> None:
-        """Capture every bucket that rows of up to ``width`` tokens can need."""
         for bucket in buckets_up_to(num_rows, width):
             self._bucket(bucket)
 

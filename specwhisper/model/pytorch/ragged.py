@@ -38,9 +38,7 @@ class Group:
 class RaggedBatch:
     """Rows of tokens, ordered by slot; a :class:`specwhisper.model.pytorch.cache.ForwardBatch`.
 
-    Attributes
-    ----------
-    groups : the same rows, as attention takes them.
+    ``groups``: the same rows, as attention takes them.
     """
 
     rows: Sequence[BatchRow]
@@ -85,9 +83,7 @@ def _attend(query: Tensor, key_value: Tensor, group: Group, *, is_causal: bool =
 class RaggedRunner:
     """Runs rows of any lengths through layers.
 
-    Parameters
-    ----------
-    layers : returns the hidden states of a batch, tokens x d_model, after all layers or the first ones.
+    ``layers``: returns the hidden states of a batch, tokens x d_model, after all layers or the first ones.
     """
 
     def __init__(
@@ -100,7 +96,7 @@ class RaggedRunner:
     ) -> None:
         self._layers = layers
         self._device = device
-        # What each position adds to the scores: 0, or -inf for later positions.
+        # Added to the scores of each position: 0, or -inf for later positions.
         self._causal = torch.full(
             (num_positions, num_positions), -torch.inf, dtype=dtype, device=device
         ).triu(1)

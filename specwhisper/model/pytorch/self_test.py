@@ -30,9 +30,7 @@ NUM_SLOTS = 4  # the last one is for padding
 class Check(NamedTuple):
     """A kernel, and PyTorch's operation that it must agree with.
 
-    Attributes
-    ----------
-    bound : the largest difference that is allowed, relative to the largest number of the plain result.
+    ``bound``: the largest difference that is allowed, relative to the largest number of the plain result.
     """
 
     name: str
@@ -147,7 +145,8 @@ def checks(
     def linear(num_inputs: int, num_outputs: int, *, has_bias: bool = True) -> nn.Linear:
         made = nn.Linear(num_inputs, num_outputs, bias=has_bias, device="meta").requires_grad_(False)
         made.weight = nn.Parameter(normal(num_outputs, num_inputs) / num_inputs**0.5, requires_grad=False)
-        made.bias = nn.Parameter(normal(num_outputs), requires_grad=False) if has_bias else None
+        if has_bias:
+            made.bias = nn.Parameter(normal(num_outputs), requires_grad=False)
         return made
 
     norm = nn.LayerNorm(width, device="meta")
@@ -181,5 +180,4 @@ def checks(
 
 
 def _of_rows(attended: Tensor) -> Tensor:
-    """Return the rows that are no padding."""
     return attended[: sum(tokens for _, _, tokens in ROWS)]

@@ -19,19 +19,14 @@ FORWARD_SESSIONS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 
 
 class Slotted(Protocol):
-    """An engine whose sessions take slots."""
+    @property
+    def num_slots(self) -> int: ...
 
     @property
-    def num_slots(self) -> int:
-        """Slots in all."""
+    def num_free_slots(self) -> int: ...
 
     @property
-    def num_free_slots(self) -> int:
-        """Slots without a session."""
-
-    @property
-    def held_audio_bytes(self) -> int:
-        """Audio of all sessions in memory."""
+    def held_audio_bytes(self) -> int: ...
 
 
 class EngineMetrics:
@@ -58,14 +53,12 @@ class EngineMetrics:
         self._encode_s = registry.histogram("encode_seconds", "Time to encode a window.", ENCODE_SECONDS)
 
     def watch(self, engine: Slotted) -> None:
-        """Export an engine's slots from now on."""
         gauge = self._registry.gauge
         gauge("slots", "Slots of the model; a session takes one.", lambda: engine.num_slots)
         gauge("slots_in_use", "Slots that sessions take.", lambda: engine.num_slots - engine.num_free_slots)
         gauge("held_audio_bytes", "Audio in memory that windows still need.", lambda: engine.held_audio_bytes)
 
     def on_message(self, message: object) -> None:
-        """Count a message that a session received."""
         if isinstance(message, AudioChunk):
             self._audio_s.inc(len(message.pcm) / (BYTES_PER_SAMPLE * SAMPLE_RATE))
         elif isinstance(message, Candidates):

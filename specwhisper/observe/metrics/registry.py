@@ -23,7 +23,6 @@ class Registry:
         self.collected = collected or CollectorRegistry()
 
     def counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        """Make a counter; its name ends in ``_total``."""
         return Counter(f"{self._prefix}_{name}", meaning, labels, registry=self.collected)
 
     def gauge(self, name: str, meaning: str, read: Callable[[], float] | None = None) -> Gauge:
@@ -34,11 +33,9 @@ class Registry:
         return gauge
 
     def histogram(self, name: str, meaning: str, buckets: Sequence[float], *labels: str) -> Histogram:
-        """Make a histogram."""
         return Histogram(f"{self._prefix}_{name}", meaning, labels, registry=self.collected, buckets=buckets)
 
     def export_build(self, model: str, dtype: str, device: str) -> None:
-        """Export version, model, dtype and device as the labels of a metric."""
         build = Info(
             f"{self._prefix}_build",
             "Version and model of this server.",

@@ -21,7 +21,7 @@ class ServerMetrics(Registry):
     Parameters
     ----------
     prefix : prefix of every name.
-    model, dtype, device : of the model that the server runs.
+    model, dtype, device : the model that the server runs.
     """
 
     def __init__(self, prefix: str, *, model: str, dtype: str, device: str) -> None:
@@ -43,7 +43,6 @@ class ServerMetrics(Registry):
 
     @contextmanager
     def session(self, mode: Mode) -> Iterator[None]:
-        """Count a session while the body runs."""
         self._active.inc()
         ended_by = None
         try:
@@ -56,15 +55,12 @@ class ServerMetrics(Registry):
             self.count_session(mode, ended_by)
 
     def count_session(self, mode: Mode, ended_by: BaseException | None) -> None:
-        """Count a session that has ended, or that never began."""
         outcome = COMPLETE if ended_by is None else outcome_of(ended_by)
         self._sessions.labels(mode, outcome).inc()
 
     def count_error(self, error: BaseException) -> None:
-        """Count a call that ended with an error."""
         is_ours = isinstance(error, SpecWhisperError)
         self._errors.labels(type(error).__name__ if is_ours else INTERNAL).inc()
 
     def watch_draining(self, read: Callable[[], bool]) -> None:
-        """Export whether the server is stopping."""
         self._draining.set_function(read)

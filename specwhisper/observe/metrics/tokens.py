@@ -21,12 +21,15 @@ COUNTED = {
     "hinted_tokens": ("num_hinted", "Candidates from hints that the target verified."),
     "hinted_accepted_tokens": ("num_hinted_accepted", "Candidates from hints that the target accepted."),
     "self_decoded_tokens": ("num_self_decoded", "Tokens that the target decoded without a candidate."),
-    "committed_tokens": ("num_committed", "Tokens that the target wrote, also where they become no text."),
+    "committed_tokens": (
+        "num_committed",
+        "Tokens that the target wrote, including those that did not become text.",
+    ),
     "session_forward_passes": ("num_forwards", "Forward passes, counted once for each session in them."),
     "align_forward_passes": ("num_align_forwards", "Further forward passes, which only find word times."),
     "candidate_blocks": ("num_blocks", "Blocks of candidates sent."),
 }
-OF_DRAFTS_NS = {
+DRAFT_TIMES_NS = {
     "draft_seconds": ("draft_ns", "Time in the draft's steps."),
     "network_seconds": ("network_ns", "Network time of blocks and their answers."),
 }
@@ -41,7 +44,7 @@ class TokenCounters:
     """
 
     def __init__(self, registry: Registry, *, drafts: bool) -> None:
-        times = OF_DRAFTS_NS if drafts else {}
+        times = DRAFT_TIMES_NS if drafts else {}
         self.counters = [
             (registry.counter(name, meaning), field, unit)
             for fields, unit in ((COUNTED, 1), (times, NS_PER_S))
@@ -63,7 +66,6 @@ class Tally:
         self._kept: list[int] = []
 
     def count(self, statistics: SpeculationStatistics) -> None:
-        """Count what the totals have grown by since the last call."""
         for index, (counter, field, unit) in enumerate(self._counters.counters):
             before, now = self._totals[index], getattr(statistics, field)
             if now > before:

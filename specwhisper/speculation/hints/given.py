@@ -19,19 +19,18 @@ from itertools import pairwise
 from math import floor
 from typing import NamedTuple
 
-from specwhisper.speculation.hints.alignment import NUM_MATCHED
-from specwhisper.speculation.hints.hint import Hint
+from specwhisper.speculation.hints.hint import NUM_MATCHED, Hint
 
 CHUNK_CHARACTERS = 1_000  # tokenized at once, in a millisecond
 GIVEN_RATE = 0.9
 FIRST_BALANCE, MOST_BALANCE = 0.4, 12.0  # forward passes that wrong tokens may cost
-INCOME = 0.01  # of a forward pass, with each committed token
+INCOME = 0.01  # forward passes that each committed token adds
 MIN_AHEAD = 512  # tokens after the position: more than a window has
-MAX_TOKENS = 65_536  # of a hint; further ones are dropped
+MAX_TOKENS = 65_536  # in a hint; further ones are dropped
 MAX_OLD = 2_048  # tokens of pieces before the window, which are dropped then
 TOLERANCE_SAMPLES = 8_000  # half a second, by which the time of a piece may be late
 MIN_UPPER_WORDS = 3  # fewer words in capitals may be abbreviations
-MAX_LOWER = 0.1  # of the letters of a text in capitals: "McDONALD"
+MAX_LOWER = 0.1  # share of small letters in a text in capitals: "McDONALD"
 # Scripts without spaces between words, as `unicodedata` names their characters.
 UNSPACED_SCRIPTS = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "MYANMAR", "IDEOGRAPHIC", "FULLWIDTH")
 SENTENCE_START = re.compile(r"(?:^|(?<=[.!?]\s))\w")
@@ -43,7 +42,7 @@ Tokenize = Callable[[str], Sequence[int]]
 class GivenHint(Hint):
     """A text from outside, and its position in the open window.
 
-    Windows are decoded again, whole or from a time on: the hint goes back to where the next window begins.
+    Windows are decoded again, whole or in part: the hint goes back to where the next window begins.
 
     A hint must not cost more than it saves, whatever its text: it has a balance in forward passes. Accepted
     tokens add to it, verified ones cost their time, and it offers no more than it can pay; its first token it
@@ -55,8 +54,8 @@ class GivenHint(Hint):
         self._window_rates = self.rates  # at its start
         self._balance, self._token_share = FIRST_BALANCE, 0.0
         self._is_tried = False
-        self._committed: list[int] = []  # of the open window
-        self._starts: list[int | None] = [0]  # position after so many of them
+        self._committed: list[int] = []  # in the open window
+        self._starts: list[int | None] = [0]  # position after each number of them
         self._num_right = 0  # words of the window that followed another one
         self._begins_elsewhere = False  # not where it was believed to begin, and not found yet
 
@@ -66,7 +65,7 @@ class GivenHint(Hint):
         Parameters
         ----------
         num_kept : tokens of the last window whose audio is not decoded again.
-        start_sample : of the window.
+        start_sample : where the window begins.
         """
         self._window_rates = self.rates
         self._begin(None if self._begins_elsewhere else self._starts[min(num_kept, len(self._starts) - 1)])
@@ -86,7 +85,6 @@ class GivenHint(Hint):
         self._balance = min(max(0.0, self._balance - cost) + num_accepted, MOST_BALANCE)
 
     def follow(self, token: int) -> None:
-        """Take the next committed token of the window."""
         self._balance = min(self._balance + INCOME, MOST_BALANCE)
         was_following, num_found = self.is_following, self._num_found
         super().follow(token)
@@ -140,7 +138,6 @@ class ScriptHint(GivenHint):
         self.open_window(len(previous))
 
     def follow(self, token: int) -> None:
-        """Take the next committed token of the window."""
         super().follow(token)
         if self.has_ended:
             self._extend_to(len(self) + 1)
@@ -164,8 +161,8 @@ class Piece(NamedTuple):
 
     Attributes
     ----------
-    start_sample : of the audio that says it, about.
-    position : of its first token.
+    start_sample : roughly where it is said.
+    position : index of its first token.
     """
 
     start_sample: int
@@ -187,13 +184,12 @@ class LiveHint(GivenHint):
         self._window_start = 0  # sample
 
     def open_window(self, num_kept: int, start_sample: int = 0) -> None:
-        """See :meth:`GivenHint.open_window`."""
         self._window_start = start_sample
         super().open_window(num_kept, start_sample)
         self._drop_old()
 
     def replace(self, start_sample: int, text: str) -> None:
-        """Replace all text from a time on.
+        """Replace all text that begins at a given time or later.
 
         A recogniser sends each version of an utterance so, with the time at which the utterance begins; the
         empty text takes it back.

@@ -21,14 +21,196 @@ between any two decodings. A word in other tokens is a substitution and an inser
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-from specwhisper.speculation.hints.alignment import Alignment
-from specwhisper.speculation.hints.run_index import MAX_COMPARED, NUM_SEARCHED, RunIndex
-from specwhisper.speculation.worthwhile import num_worthwhile
+NUM_SEARCHED = 3  # words in a row that find a lost place
+MAX_COMPARED = 8  # words, where several places have these
+MAX_PLACES = 64  # that are compared, the nearest
 
+
+class RunIndex:
+    """Where each run of :data:`NUM_SEARCHED` words of a hint ends.
+
+    Words are indexed when they are first needed. Empty ones are skipped.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, ...], list[int]] = {}  # positions after a run
+        self._runs: list[tuple[tuple[str, ...], int]] = []  # the same, in order
+        self._num_indexed = 0
+        self._last: deque[str] = deque(maxlen=NUM_SEARCHED)  # words before those that are not indexed
+
+    def find(self, recent: Sequence[str], words: Sequence[str], position: int) -> int | None:
+        """Return the place after the last :data:`NUM_SEARCHED` of the recent words.
+
+        Of several places, that which has most of the words before them too; then the nearest to a position.
+        ``None`` if the words lack the run.
+        """
+        self._extend(words)
+        places = self._places.get(tuple(recent[-NUM_SEARCHED:]), ())
+        if len(places) < 2:
+            return places[0] if places else None
+        middle = bisect_left(places, position)
+        near = places[max(0, middle - MAX_PLACES // 2) : middle + MAX_PLACES // 2]
+        return min(
+            near, key=lambda place: (-_num_shared(recent, words, place), abs(place - position), -place)
+        )
+
+    def truncate(self, words: Sequence[str]) -> None:
+        """Forget all but these first words."""
+        if self._num_indexed <= len(words):
+            return
+        while self._runs and self._runs[-1][1] > len(words):
+            run, _ = self._runs.pop()
+            self._places[run].pop()
+            if not self._places[run]:
+                del self._places[run]
+        last = self._runs[-1][0] if self._runs else [word for word in words if word]
+        self._last = deque(last, maxlen=NUM_SEARCHED)
+        self._num_indexed = len(words)
+
+    def _extend(self, words: Sequence[str]) -> None:
+        for position in range(self._num_indexed, len(words)):
+            if not (word := words[position]):
+                continue
+            self._last.append(word)
+            if len(self._last) == NUM_SEARCHED:
+                run = tuple(self._last)
+                self._places.setdefault(run, []).append(position + 1)
+                self._runs.append((run, position + 1))
+        self._num_indexed = len(words)
+
+
+def _num_shared(recent: Sequence[str], words: Sequence[str], place: int) -> int:
+    """Count the last words that are the same before a place, without empty ones."""
+    num = 0
+    while place and num < len(recent):
+        place -= 1
+        if not words[place]:
+            continue
+        if words[place] != recent[-1 - num]:
+            break
+        num += 1
+    return num
+
+
+MAX_DELETED = 12  # tokens of the hint that the committed text may leave out
+NUM_MATCHED = 2  # words in a row that end a realignment
+MATCH = -1.0  # cost of a word that both texts have; 1 is that of a word that only one has
+SAME_WORD = 0.1  # more for another case of a word, of other punctuation, or of another time
+LIGHT = 0.2  # cost of punctuation or a time that only one text has
+
+
+class Alignment:
+    """The cheapest alignment of the committed tokens since a difference with a hint.
+
+    Mostly a word has replaced another one, and the text continues after it. Then nothing is aligned. Tokens
+    that nothing left of the hint can match are not aligned either, until one is.
+
+    Parameters
+    ----------
+    tokens, words : the hint's, which may grow.
+    origin : index in the hint of the first token after the common text.
+
+    Attributes
+    ----------
+    position : index of the hint's token that should come next.
+    since : tokens since the difference, with their words.
+    has_matched : whether words match again.
+    """
+
+    def __init__(self, tokens: Sequence[int], words: Sequence[str], origin: int) -> None:
+        self.origin = self.position = origin
+        self.since: list[tuple[int, str]] = []
+        self.has_matched = False
+        self._tokens, self._words = tokens, words
+        self._costs = [0.0]  # cheapest alignments that end at ``origin`` + index
+        self._num_aligned = self._num_matched = 0
+        self._waiting: list[tuple[int, str]] = []  # the last of these, which are not aligned
+        self._is_replacement = True  # nothing but one replaced word so far
+        self._needs_more = False  # it has reached the hint's end
+
+    def is_changed_by(self, words: Sequence[str]) -> bool:
+        """Return whether it may differ with these words after the hint's end."""
+        return self._needs_more and not {word for _, word in self.since if word}.isdisjoint(words)
+
+    def add(self, token: int, word: str) -> list[int]:
+        """Take the next committed token.
+
+        Returns the tokens after the match, if words match again: the last ones, which were not aligned.
+        """
+        num = len(self.since)
+        self.since.append((token, word))
+        self._waiting.append((token, word))
+        if self._is_replacement and self._replaces(self.origin + num, token, word):
+            self.position = self.origin + num + 1
+            self.has_matched = num >= NUM_MATCHED  # all but the first
+            return []
+        if self.position >= len(self._tokens) and not self._may_match(word):
+            self._is_replacement, self._needs_more = False, True
+            return []
+        self._is_replacement = False
+        if not self._num_aligned:
+            self.position = self.origin
+        while self._waiting and not self.has_matched:
+            self._align(*self._waiting.pop(0))
+        return [token for token, _ in self._waiting]
+
+    def _may_match(self, word: str) -> bool:
+        return bool(word) and word in self._words[self.origin :]
+
+    def _replaces(self, place: int, token: int, word: str) -> bool:
+        """Return whether this token agrees with one replaced word.
+
+        The word at the difference was replaced, and the hint's tokens after it were committed.
+        """
+        if not word or place >= len(self._tokens) or not self._words[place]:
+            return False
+        if place == self.origin:
+            return word not in self._words[place : place + MAX_DELETED + 1]
+        return self._tokens[place] == token
+
+    def _align(self, token: int, word: str) -> None:
+        old, tokens, words, origin = self._costs, self._tokens, self._words, self.origin
+        num_left, num_needed = len(tokens) - origin, MAX_DELETED + self._num_aligned + 1
+        last, self._needs_more = min(num_needed, num_left), num_left < num_needed
+        for position in range(origin + len(old) - 1, origin + last):
+            old.append(old[-1] + (1.0 if words[position] else LIGHT))
+        added = 1.0 if word else LIGHT
+        new = [old[0] + added]
+        best, best_cost, matched = 0, new[0], False
+        for index, position in enumerate(range(origin, origin + len(old) - 1), start=1):
+            theirs = words[position]
+            is_match = theirs == word != ""
+            if is_match:
+                replaced = MATCH if tokens[position] == token else MATCH + SAME_WORD
+            elif theirs and word:
+                replaced = 1.0
+            else:
+                replaced = SAME_WORD if theirs == word else 1.0 + LIGHT
+            replaced += old[index - 1]
+            cost = min(replaced, new[-1] + (1.0 if theirs else LIGHT), old[index] + added)
+            new.append(cost)
+            # Of equal costs, an end at a match wins; then a substitution, which most errors are.
+            if cost < best_cost or (cost == best_cost == replaced and not matched):
+                best, best_cost, matched = index, cost, is_match and cost == replaced
+        self._costs = new
+        self._num_aligned += 1
+        follows_on = origin + best == self.position + 1
+        self.position = origin + best
+        if matched:
+            self._num_matched = (self._num_matched if follows_on else 0) + 1
+        elif word:
+            self._num_matched = 0
+        self.has_matched = self._num_matched >= NUM_MATCHED
+
+
+MAX_REACH = 64  # tokens of a hint in a forward pass
+MIN_CHANCE = 0.1  # that the last of them is right
 MIN_RATE = 0.1  # below it none is worth it, until words match again
 FIRST_RATE = 0.75
 LATELY, FOR_LONGER = 0.25, 0.07  # weight of the last word in the rates
@@ -54,11 +236,9 @@ class PlainTokens:
     """Tokens that each are a word."""
 
     def word_of(self, token: int) -> str:
-        """Return the id."""
         return str(token)
 
     def fit(self, committed: Sequence[int], tokens: Sequence[int]) -> Sequence[int]:
-        """Return the tokens as they are."""
         return tokens
 
 
@@ -115,7 +295,7 @@ class Hint:
         self._num_found = 0  # how often a lost place was found
         self._waiting: deque[int] = deque()  # committed tokens after the hint's end, while it waits
         self._recent: list[str] = []  # the last committed words
-        self._index: RunIndex | None = None  # of its words, once it is lost
+        self._index: RunIndex | None = None  # its words, once it is lost
         self.extend(tokens)
 
     def __len__(self) -> int:
@@ -143,7 +323,6 @@ class Hint:
         return next((i for i in range(end) if self._tokens[position + i] != tokens[i]), end)
 
     def extend(self, tokens: Iterable[int]) -> None:
-        """Append tokens to the hint."""
         start = len(self._tokens)
         for token in tokens:
             self._tokens.append(token)
@@ -172,7 +351,6 @@ class Hint:
 
     @property
     def rates(self) -> Rates:
-        """How often its tokens were right."""
         return Rates(self._lately, self._for_longer, self._survival, self._num_missed)
 
     @rates.setter
@@ -220,7 +398,6 @@ class Hint:
         self._recent = []
 
     def follow(self, token: int) -> None:
-        """Take the next committed token."""
         self._follow(token)
 
     def _follow(self, token: int) -> None:
@@ -280,7 +457,6 @@ class Hint:
         return None
 
     def _realign(self, alignment: Alignment, token: int, word: str) -> None:
-        """Follow a token after a difference."""
         after = alignment.add(token, word)
         self._position = alignment.position
         if alignment.has_matched:
@@ -302,7 +478,6 @@ class Hint:
                 self._realign(self._alignment, token, word)
 
     def _search(self, word: str) -> None:
-        """Find the last committed words in the hint."""
         if not word or len(self._recent) < NUM_SEARCHED:
             return
         if self._index is None:
@@ -312,3 +487,22 @@ class Hint:
             self._position = place
             self._is_lost = False
             self._num_found += 1
+
+
+@lru_cache(maxsize=4096)
+def num_worthwhile(first: float, later: float, token_share: float) -> int:
+    """Return how many candidates make the time of a token shortest.
+
+    Parameters
+    ----------
+    first, later : how often the first one is right, and how often each later one is if those before it are.
+    token_share : time of a token, over the time of a forward pass without tokens.
+    """
+    chance, num_expected = first, 1.0
+    for num in range(MAX_REACH):
+        time_so_far = 1 + token_share * (1 + num)  # one token is the session's own
+        if chance < MIN_CHANCE or chance * time_so_far < token_share * num_expected:
+            return num
+        num_expected += chance
+        chance *= later
+    return MAX_REACH

@@ -20,7 +20,7 @@ class HintFeed:
 
     def __init__(self) -> None:
         self._kept: list[TimedHint] = []  # in order of their times
-        self._num_taken = 0  # of the first ones
+        self._num_taken = 0  # the first of them
         self._num_bytes = 0
 
     def put(self, hint: TimedHint) -> None:
@@ -40,17 +40,17 @@ class HintFeed:
         return new
 
     def restart(self, start_sample: int = 0) -> None:
-        """Begin again, for another server, with all that may be said from a time on."""
+        """Begin again, for another server, with all that may be said after a given sample."""
         later = bisect_right(self._kept, start_sample, key=lambda kept: kept.start_sample)
         self._num_taken = max(0, later - 1)
 
 
 def _size(hint: TimedHint) -> int:
-    return len(hint.text.encode()) + 16  # of its time
+    return len(hint.text.encode()) + 16  # the time
 
 
 def hint_at(start_s: float, text: str) -> TimedHint:
-    """Return a hint for the audio from a time on, in seconds.
+    """Return a hint for the audio that begins at ``start_s``.
 
     Raises
     ------

@@ -2,14 +2,132 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from glob import escape
 from pathlib import Path
+from xml.etree.ElementTree import ParseError, XMLParser
+
+import pysubs2
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.options import MAX_HINT_BYTES
-from specwhisper.transcription.hints.captions import SUFFIXES, TIMING, text_of_captions
+
+XML_SUFFIXES = (".ttml", ".dfxp")  # TTML; files that end in .xml are mostly something else
+SUFFIXES = (".srt", ".vtt", ".ass", ".ssa", *XML_SUFFIXES)
+# None of these patterns begins twice in one stretch of text, or looks far: their time is linear.
+TIMING = re.compile(r"\d:\d\d(?:[.,]\d{1,9})?[ \t]{0,9}-->[ \t]{0,9}\d")  # a caption's, in SRT and WebVTT
+# The parser takes these for text of WebVTT: comments, names of captions, and times of words.
+NOTE = re.compile(r"(?<=\n\n)NOTE(?:[ \t].*)?(?:\n(?:.+(?:\n|\Z))*|\Z)")
+NAME = re.compile(r"(?m)^(?!.*-->).+\n(?=.*-->)")
+TAG = re.compile(r"<[^<>\n]*>")
+SRT_TAG = re.compile(r"< {0,9}/? {0,9}[a-zA-Z][^<>]*>")  # another "<" is text
+OVERRIDE = re.compile(r"\{[^{}]*\}")  # ASS's, which SRT may have too
+DRAWING = re.compile(r"\\p[1-9]")  # in an override: what follows are lines, no text
+BLANK_LINES = re.compile(r"\n{3,}")
+MIN_REPEATED_WORDS = 2  # fewer are more likely said again
+MAX_REPEATED_LINES = 8  # more than rolling captions show
+MAX_ERROR_CHARS = 100  # a parser's, which may quote a whole file
+
+
+def text_of_captions(content: str, suffix: str) -> str:
+    """Return the text of captions, line by line.
+
+    It is in the order of their times; that of TTML in the order of the file.
+
+    Parameters
+    ----------
+    suffix : one of :data:`SUFFIXES`, which names the format.
+
+    Raises
+    ------
+    ValueError : if the content is not such a file; empty content is.
+    """
+    if suffix in XML_SUFFIXES:
+        captions: Iterable[str] = _ttml(content)
+    else:
+        captions = _timed(content, suffix)
+    return "\n".join(_once([line.strip() for line in caption.split("\n")] for caption in captions))
+
+
+def _timed(content: str, suffix: str) -> list[str]:
+    content = BLANK_LINES.sub("\n\n", content)
+    if suffix == ".vtt":
+        content = TAG.sub("", NAME.sub("", NOTE.sub("", content)))
+    elif suffix == ".srt":
+        content = SRT_TAG.sub("", content)
+    try:  # the parser's own patterns for tags are quadratic
+        captions = pysubs2.SSAFile.from_string(content, format_=suffix.lstrip("."), keep_html_tags=True)
+    except Exception as error:  # whatever a parser makes of a broken file
+        raise ValueError(str(error)[:MAX_ERROR_CHARS]) from error
+    captions.sort()
+    if content.strip() and not captions:
+        raise ValueError("there are none")
+    return [html.unescape(_plain(each.text)) for each in captions if not each.is_comment]
+
+
+def _plain(text: str) -> str:
+    """Return the text of a caption in ASS, to which all are converted; none of a drawing."""
+    if any(DRAWING.search(override) for override in OVERRIDE.findall(text)):
+        return ""
+    return OVERRIDE.sub("", text).replace(r"\h", " ").replace(r"\n", "\n").replace(r"\N", "\n")
+
+
+class _Paragraphs:
+    """Collects the paragraphs of TTML from a parser, however deep elements are nested."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._parts: list[str] = []
+        self._depth = 0  # how many paragraphs are open: an inner one is part of the outer one
+
+    def start(self, tag: str, _attributes: object) -> None:
+        name = tag.rpartition("}")[2]
+        self._depth += name == "p"
+        if name == "br" and self._depth:
+            self._parts.append("\0")
+
+    def data(self, text: str) -> None:
+        if self._depth:
+            self._parts.append(text)
+
+    def end(self, tag: str) -> None:
+        if tag.rpartition("}")[2] == "p":
+            self._depth -= 1
+            if not self._depth:
+                text = " ".join("".join(self._parts).split())  # line breaks of the file are none of the text
+                self.texts.append(text.replace("\0", "\n"))  # those of the caption are; XML has no NUL
+                self._parts = []
+
+
+def _ttml(content: str) -> list[str]:
+    # pysubs2 refuses times in frames and ticks, which the text does not need.
+    if not content.strip():
+        return []
+    paragraphs = _Paragraphs()
+    parser = XMLParser(target=paragraphs)
+    try:
+        parser.feed(content)
+        parser.close()
+    except ParseError as error:
+        raise ValueError(str(error)) from error
+    return paragraphs.texts
+
+
+def _once(captions: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield lines, without those with which rolling captions repeat the end of the one before."""
+    before: list[str] = []
+    for caption in captions:
+        lines = [line for line in caption if line]
+        shared = range(min(len(before), len(lines), MAX_REPEATED_LINES), 0, -1)
+        repeated = next((num for num in shared if before[-num:] == lines[:num]), 0)
+        if sum(len(line.split()) for line in lines[:repeated]) < MIN_REPEATED_WORDS:
+            repeated = 0
+        yield from lines[repeated:]
+        before = lines
+
 
 # As openai/whisper prints segments, and lines of SBV, which YouTube writes.
 PRINTED_TIME = re.compile(
@@ -93,5 +211,5 @@ def _text_of_json(path: Path, content: str) -> str:
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
         text = None
     if not isinstance(text, str):
-        raise InvalidRequest(f"The hint {path} is no transcript in JSON: it has no text.")
+        raise InvalidRequest(f"The hint {path} is not a transcript in JSON: it has no text.")
     return text

@@ -1,4 +1,4 @@
-"""Hints of a session: in the words of its vocabulary, tokenized by its model."""
+"""Hints of a session: in the words and times of its vocabulary, tokenized by its model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.hints.given import LiveHint, ScriptHint, is_unspaced
 from specwhisper.speculation.ledger import SharedHints
-from specwhisper.transcription.hints.tokens import WhisperTokens
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode
 
@@ -23,6 +22,38 @@ class Tokenize(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class WhisperTokens:
+    """See :class:`specwhisper.speculation.hints.hint.HintTokens`.
+
+    Attributes
+    ----------
+    timestamps : whether windows have times.
+    """
+
+    vocabulary: Vocabulary
+    timestamps: bool
+
+    def word_of(self, token: int) -> str:
+        return self.vocabulary.word_of(token)
+
+    def fit(self, committed: Sequence[int], tokens: Sequence[int]) -> Sequence[int]:
+        """Return the continuation of a hint with the times that must be there.
+
+        A window begins with a time, mostly 0. One that ends a segment is mostly repeated as the next one's
+        start. A hint from outside has neither.
+        """
+        is_timestamp = self.vocabulary.is_timestamp
+        if not self.timestamps or not tokens:
+            return tokens
+        if not committed:
+            return tokens if is_timestamp(tokens[0]) else [self.vocabulary.timestamp_begin, *tokens]
+        time = committed[-1]
+        if not is_timestamp(time) or len(committed) == 1 or is_timestamp(committed[-2]):  # text follows
+            return tokens
+        return [time, *(tokens[1:] if is_timestamp(tokens[0]) else tokens)]
+
+
+@dataclass(frozen=True, slots=True)
 class HintBuilder:
     """Makes the hints of a model's sessions."""
 
@@ -32,7 +63,6 @@ class HintBuilder:
     def of_session(
         self, mode: Mode, options: DecodingOptions, token_share: Callable[[], float]
     ) -> SharedHints:
-        """Return the hints of a session that opens."""
         return SharedHints(
             WhisperTokens(self.vocabulary, options.timestamps),
             script=self.script(options.hint) if options.hint else None,
@@ -41,7 +71,6 @@ class HintBuilder:
         )
 
     def script(self, text: str) -> ScriptHint:
-        """Return the hint of a session's options."""
         return ScriptHint(text, self._tokens_of, self.vocabulary.word_of)
 
     def live(self) -> LiveHint:

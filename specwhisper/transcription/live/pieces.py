@@ -57,7 +57,6 @@ class LivePieces:
         self._boundary = position.next_sample  # the end of the last piece
 
     def append_audio(self, end_sample: int, marks: Sequence[VoiceMark], *, is_last: bool = False) -> None:
-        """Follow audio up to a sample, and its voice marks."""
         begins_from = self.received_samples - MAX_LOOK_BACK_SAMPLES
         self.received_samples = max(self.received_samples, end_sample)
         for mark in marks:

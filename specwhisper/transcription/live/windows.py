@@ -56,7 +56,7 @@ from specwhisper.transcription.windows import (
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, AudioChunk, Commit, CompletePiece, Outcome, Window
 
 SURE = 0.9  # a piece is short: of English ones in noise, one in twenty is another language with up to 0.89
-MAX_WINDOW_SAMPLES = 29 * SAMPLE_RATE  # of earlier pieces and the one to decode
+MAX_WINDOW_SAMPLES = 29 * SAMPLE_RATE  # earlier pieces and the one to decode
 MAX_PROMPT = 4  # tokens, besides the caller's words
 MAX_NOISE_SAMPLES = SAMPLE_RATE // 10  # alone it holds no word, and a model would invent one
 
@@ -84,7 +84,7 @@ class LiveWindows(WhisperWindows):
     ) -> None:
         super().__init__(vocabulary, options, words, max_new_tokens=max_new_tokens, follows=follows)
         live = options.live or LiveOptions()
-        self._common_language = self.language  # of all utterances; ``None`` if each may have another
+        self._common_language = self.language  # all utterances' language; ``None`` if each may have another
         self.confirm_every(live.confirm_every_ms)
         # On the draft's side: the target's open window, and its committed tokens.
         self._followed: Window | None = None
@@ -105,18 +105,17 @@ class LiveWindows(WhisperWindows):
         self.pieces, self.continues = LivePieces(position), position.next_sample > 0
         self._earlier = position.pieces  # final pieces that the next window may hold
         self.final_to, self._is_speech = position.next_sample, position.is_speech
-        self._utterance = position.num_utterances  # of the last final piece
+        self._utterance = position.num_utterances  # the last final piece's
         self._language_before = position.language
         if position.is_speech:
             self.language = self._common_language or position.language
         self._turn()
 
     def confirm_every(self, interval_ms: int | None) -> None:
-        """Decode growing pieces after so much new audio; ``None`` decodes none."""
+        """Decode growing pieces each time this much audio is new; ``None`` decodes none."""
         self._confirm_samples = None if interval_ms is None else interval_ms * SAMPLE_RATE // 1000
 
     def append_audio(self, chunk: AudioChunk, end_sample: int) -> None:
-        """Follow the voice marks of a chunk."""
         self.pieces.append_audio(end_sample, chunk.marks, is_last=chunk.is_last)
         piece = self.pieces.current
         if self._is_guess and piece is not None and piece.is_complete:
@@ -137,7 +136,6 @@ class LiveWindows(WhisperWindows):
 
     @property
     def language_before(self) -> str | None:
-        """The language of the last final piece."""
         return self._language_before
 
     @property
@@ -240,7 +238,6 @@ class LiveWindows(WhisperWindows):
         return self.next_frame * HOP_SAMPLES
 
     def on_window_opened(self, window: Window) -> None:
-        """Follow the target to a window that it has opened."""
         self._followed, self._committed = window, []
         self._has_failed |= window.attempt > 0
         self.language = self._vocabulary.prompt_language(window.prompt) or self.language
@@ -277,7 +274,6 @@ class LiveWindows(WhisperWindows):
         return piece.end_sample - known >= self._confirm_samples
 
     def _window_start(self, piece: Piece) -> int:
-        """Return where the window of a piece begins."""
         held = self._held(piece)
         return held[0].start_sample if held else piece.start_sample
 
@@ -346,14 +342,16 @@ class LiveWindows(WhisperWindows):
     def _turn(self) -> None:
         """Forget what no later window can hold."""
         needed_from = self.pieces.needed_from
-        begins_from = needed_from - MAX_WINDOW_SAMPLES + PIECE_SAMPLES  # of a window with some of the next
+        begins_from = (
+            needed_from - MAX_WINDOW_SAMPLES + PIECE_SAMPLES
+        )  # where a window may begin that holds some of the next piece
         self._earlier = held = _last_of(self._earlier, begins_from, self._vocabulary.max_length // 2)
         if self._retry is None:
             self.next_frame = (held[0].start_sample if held else needed_from) // HOP_SAMPLES
 
 
 def _last_of(pieces: Sequence[FinalPiece], from_sample: int, max_tokens: int) -> tuple[FinalPiece, ...]:
-    """Return the last pieces that begin at a sample or later, and have so many tokens."""
+    """Return the last pieces that begin at a sample or later and have no more tokens than that together."""
     num_tokens = num_pieces = 0
     for piece in reversed(pieces):
         num_tokens += len(piece.tokens)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 SURE = 0.7  # another language than the one before is spoken only with this probability
-ENOUGH_FRAMES = 80  # of less speech the language is often not found
+ENOUGH_FRAMES = 80  # with less speech the language is often not found
 MAX_UNDETECTED_FRAMES = 400  # so that no five seconds in another language pass by
 
 Probs: TypeAlias = Mapping[str, float]

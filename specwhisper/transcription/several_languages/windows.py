@@ -29,7 +29,7 @@ class LanguageWindows(SequentialWindows):
     is_clip = True
     _search: Search | None = None
     _piece: tuple[int, int] | None = None  # whose language is to be detected
-    _end_frame = 0  # of the audio in the language, once there is one
+    _end_frame = 0  # end of the audio in the language, once there is one
 
     def ready_frames(self, audio: Extent) -> int | None:
         """Return the frames up to where the language ends, once that is known."""

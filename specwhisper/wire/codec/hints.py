@@ -8,7 +8,6 @@ from specwhisper.wire.v1 import decoding_pb2 as pb
 
 
 def hint_to_proto(hint: TimedHint) -> pb.Hint:
-    """Encode a text that the audio is believed to say."""
     return pb.Hint(start_sample=hint.start_sample, text=hint.text)
 
 

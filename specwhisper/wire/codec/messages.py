@@ -63,7 +63,6 @@ def audio_chunk_to_proto(chunk: AudioChunk, *, compress: bool = False) -> pb.Aud
 
 
 def audio_chunk_from_proto(message: pb.Audio, *, max_samples: int = WINDOW_SAMPLES) -> AudioChunk:
-    """Decode audio of at most ``max_samples``."""
     if message.encoding == decoding_pb2.AUDIO_ENCODING_LINEAR16:
         pcm = message.data
     elif message.encoding == decoding_pb2.AUDIO_ENCODING_FLAC:
@@ -127,7 +126,6 @@ def candidates_from_proto(
 def window_to_proto(
     window: Window, log_mel_max: float | None = None, previous: Sequence[int] = ()
 ) -> pb.Window:
-    """Encode a window, and what another target needs to continue it."""
     return pb.Window(
         id=window.id,
         start_frame=window.start_frame,
@@ -144,7 +142,6 @@ def window_to_proto(
 
 
 def window_from_proto(message: pb.Window) -> Window:
-    """Decode a window."""
     if message.num_frames > WINDOW_FRAMES:
         raise InvalidRequest(f"A window has {message.num_frames} mel frames; at most {WINDOW_FRAMES} fit.")
     if message.id > MAX_WINDOW_ID:
@@ -169,7 +166,6 @@ def window_from_proto(message: pb.Window) -> Window:
 
 
 def resume_to_proto(resume: Resume) -> pb.Resume:
-    """Encode the window in which a session continues."""
     return pb.Resume(
         window=window_to_proto(resume.window, resume.log_mel_max, resume.previous),
         committed=resume.committed,
@@ -178,7 +174,6 @@ def resume_to_proto(resume: Resume) -> pb.Resume:
 
 
 def resume_from_proto(message: pb.Resume, *, vocabulary_size: int | None = None) -> Resume:
-    """Decode the window in which a session continues."""
     if not message.HasField("window"):
         raise InvalidRequest("Resume names no window; send the one that was open.")
     window, committed = window_from_proto(message.window), tuple(message.committed)
@@ -194,12 +189,10 @@ def resume_from_proto(message: pb.Resume, *, vocabulary_size: int | None = None)
 
 
 def confirm_every_to_proto(message: ConfirmEvery) -> pb.ConfirmEvery:
-    """Encode an interval of live audio."""
     return pb.ConfirmEvery(interval_ms=message.interval_ms)
 
 
 def confirm_every_from_proto(message: pb.ConfirmEvery) -> ConfirmEvery:
-    """Decode an interval of live audio."""
     if not message.HasField("interval_ms"):
         return ConfirmEvery(None)
     check_between("interval_ms", message.interval_ms, 100, 10_000)
@@ -207,14 +200,12 @@ def confirm_every_from_proto(message: pb.ConfirmEvery) -> ConfirmEvery:
 
 
 def window_opened_to_proto(opened: WindowOpened) -> pb.WindowOpened:
-    """Encode the opening of a window."""
     return pb.WindowOpened(
         window=window_to_proto(opened.window, opened.log_mel_max, opened.previous), opening=opened.opening
     )
 
 
 def window_opened_from_proto(message: pb.WindowOpened, *, vocabulary_size: int | None = None) -> WindowOpened:
-    """Decode the opening of a window."""
     if not message.HasField("window"):
         raise InvalidRequest("WindowOpened names no window.")
     window, opening, previous = window_from_proto(message.window), message.opening, message.window.previous
@@ -269,7 +260,6 @@ def commit_to_proto(commit: Commit, message: pb.Commit | None = None) -> pb.Comm
 
 
 def commit_from_proto(message: pb.Commit, *, vocabulary_size: int | None = None) -> Commit:
-    """Decode a commit."""
     tokens, log_probs = tuple(message.tokens), tuple(message.log_probs)
     _check_tokens("A commit", tokens, vocabulary_size)
     if log_probs and len(log_probs) != len(tokens):

@@ -9,7 +9,6 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 
 
 def statistics_to_proto(statistics: SpeculationStatistics) -> pb.SpeculationStatistics:
-    """Encode statistics."""
     return pb.SpeculationStatistics(**asdict(statistics))
 
 

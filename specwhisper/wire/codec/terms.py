@@ -9,7 +9,6 @@ from specwhisper.wire.v1 import verification_pb2 as pb
 
 
 def limits_to_proto(limits: Limits) -> pb.Limits:
-    """Encode limits."""
     return pb.Limits(
         max_block_tokens=limits.max_block_tokens,
         max_ahead_tokens=limits.max_ahead_tokens,
@@ -18,7 +17,6 @@ def limits_to_proto(limits: Limits) -> pb.Limits:
 
 
 def limits_from_proto(message: pb.Limits) -> Limits:
-    """Decode limits."""
     return Limits(
         max_block_tokens=message.max_block_tokens,
         max_ahead_tokens=message.max_ahead_tokens,
@@ -27,7 +25,6 @@ def limits_from_proto(message: pb.Limits) -> Limits:
 
 
 def vocabulary_to_proto(vocabulary: Vocabulary) -> pb.Vocabulary:
-    """Encode a vocabulary."""
     return pb.Vocabulary(
         tokens=vocabulary.tokens,
         end_of_text=vocabulary.end_of_text,

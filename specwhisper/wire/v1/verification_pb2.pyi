@@ -143,10 +143,9 @@ class Limits(_message.Message):
     def __init__(self, max_block_tokens: _Optional[int] = ..., max_ahead_tokens: _Optional[int] = ..., max_ahead_samples: _Optional[int] = ...) -> None: ...
 
 class VerifyRequest(_message.Message):
-    __slots__ = ("hello", "audio", "candidates", "resume", "heartbeat", "hint", "position", "confirm_every")
+    __slots__ = ("hello", "audio", "resume", "heartbeat", "hint", "position", "confirm_every")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     AUDIO_FIELD_NUMBER: _ClassVar[int]
-    CANDIDATES_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     HINT_FIELD_NUMBER: _ClassVar[int]
@@ -154,13 +153,12 @@ class VerifyRequest(_message.Message):
     CONFIRM_EVERY_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     audio: Audio
-    candidates: Candidates
     resume: Resume
     heartbeat: Heartbeat
     hint: _decoding_pb2.Hint
     position: LivePosition
     confirm_every: ConfirmEvery
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., candidates: _Optional[_Union[Candidates, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., hint: _Optional[_Union[_decoding_pb2.Hint, _Mapping]] = ..., position: _Optional[_Union[LivePosition, _Mapping]] = ..., confirm_every: _Optional[_Union[ConfirmEvery, _Mapping]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., hint: _Optional[_Union[_decoding_pb2.Hint, _Mapping]] = ..., position: _Optional[_Union[LivePosition, _Mapping]] = ..., confirm_every: _Optional[_Union[ConfirmEvery, _Mapping]] = ...) -> None: ...
 
 class ConfirmEvery(_message.Message):
     __slots__ = ("interval_ms",)
@@ -169,7 +167,7 @@ class ConfirmEvery(_message.Message):
     def __init__(self, interval_ms: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol_version", "software_version", "draft_model", "vocabulary_digest", "weights_digest", "mode", "decoding", "lease", "session", "shared_key", "shared_number")
+    __slots__ = ("protocol_version", "software_version", "draft_model", "vocabulary_digest", "weights_digest", "mode", "decoding", "lease", "session", "share_key", "share_number")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
     DRAFT_MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -179,8 +177,8 @@ class Hello(_message.Message):
     DECODING_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
-    SHARED_KEY_FIELD_NUMBER: _ClassVar[int]
-    SHARED_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SHARE_KEY_FIELD_NUMBER: _ClassVar[int]
+    SHARE_NUMBER_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     software_version: str
     draft_model: str
@@ -190,9 +188,9 @@ class Hello(_message.Message):
     decoding: _decoding_pb2.DecodingOptions
     lease: str
     session: str
-    shared_key: str
-    shared_number: int
-    def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., draft_model: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., weights_digest: _Optional[str] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., decoding: _Optional[_Union[_decoding_pb2.DecodingOptions, _Mapping]] = ..., lease: _Optional[str] = ..., session: _Optional[str] = ..., shared_key: _Optional[str] = ..., shared_number: _Optional[int] = ...) -> None: ...
+    share_key: str
+    share_number: int
+    def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., draft_model: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., weights_digest: _Optional[str] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., decoding: _Optional[_Union[_decoding_pb2.DecodingOptions, _Mapping]] = ..., lease: _Optional[str] = ..., session: _Optional[str] = ..., share_key: _Optional[str] = ..., share_number: _Optional[int] = ...) -> None: ...
 
 class Audio(_message.Message):
     __slots__ = ("start_sample", "encoding", "data", "is_last", "marks")
@@ -273,36 +271,32 @@ class Heartbeat(_message.Message):
     def __init__(self, sent_ns: _Optional[int] = ..., echo_ns: _Optional[int] = ...) -> None: ...
 
 class VerifyResponse(_message.Message):
-    __slots__ = ("welcome", "window_opened", "commit", "heartbeat", "going_away")
+    __slots__ = ("welcome", "heartbeat", "going_away")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
-    WINDOW_OPENED_FIELD_NUMBER: _ClassVar[int]
-    COMMIT_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     GOING_AWAY_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
-    window_opened: WindowOpened
-    commit: Commit
     heartbeat: Heartbeat
     going_away: GoingAway
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., window_opened: _Optional[_Union[WindowOpened, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., going_away: _Optional[_Union[GoingAway, _Mapping]] = ...) -> None: ...
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., going_away: _Optional[_Union[GoingAway, _Mapping]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("weights_digest", "limits", "is_shared")
+    __slots__ = ("weights_digest", "limits")
     WEIGHTS_DIGEST_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
-    IS_SHARED_FIELD_NUMBER: _ClassVar[int]
     weights_digest: str
     limits: Limits
-    is_shared: bool
-    def __init__(self, weights_digest: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., is_shared: bool = ...) -> None: ...
+    def __init__(self, weights_digest: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ...) -> None: ...
 
 class ShareRequest(_message.Message):
-    __slots__ = ("candidates", "heartbeat")
+    __slots__ = ("key", "candidates", "heartbeat")
+    KEY_FIELD_NUMBER: _ClassVar[int]
     CANDIDATES_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    key: str
     candidates: _containers.RepeatedCompositeFieldContainer[SharedCandidates]
     heartbeat: Heartbeat
-    def __init__(self, candidates: _Optional[_Iterable[_Union[SharedCandidates, _Mapping]]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
+    def __init__(self, key: _Optional[str] = ..., candidates: _Optional[_Iterable[_Union[SharedCandidates, _Mapping]]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
 
 class SharedCandidates(_message.Message):
     __slots__ = ("number", "candidates")
@@ -313,14 +307,12 @@ class SharedCandidates(_message.Message):
     def __init__(self, number: _Optional[int] = ..., candidates: _Optional[_Union[Candidates, _Mapping]] = ...) -> None: ...
 
 class ShareResponse(_message.Message):
-    __slots__ = ("key", "events", "heartbeat")
-    KEY_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("events", "heartbeat")
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
-    key: str
     events: _containers.RepeatedCompositeFieldContainer[SharedEvent]
     heartbeat: Heartbeat
-    def __init__(self, key: _Optional[str] = ..., events: _Optional[_Iterable[_Union[SharedEvent, _Mapping]]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
+    def __init__(self, events: _Optional[_Iterable[_Union[SharedEvent, _Mapping]]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
 
 class SharedEvent(_message.Message):
     __slots__ = ("number", "window_opened", "commit", "is_finished")

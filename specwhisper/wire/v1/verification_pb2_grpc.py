@@ -76,17 +76,17 @@ class VerificationServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Verify(self, request_iterator, context):
-        """Runs one session. The first request is `hello`, the first response `welcome`. The target ends the stream with OK
-        after the last commit of the last window.
+        """Runs one session, whose candidates, windows and commits go through the caller's `Share` call. The first request is
+        `hello`, the first response `welcome`. The target ends the call with OK after the last commit of the last window.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Share(self, request_iterator, context):
-        """Carries candidates, windows and commits of many sessions of one caller, so that each of them costs less. A
-        session joins with `Hello.shared_key` and has its other messages in `Verify`. It ends with an error there if this
-        stream ends.
+        """Carries candidates, windows and commits of all sessions of one caller, so that each message costs less. The first
+        request has `key`, by which sessions join. Open it before the first of them; the answer need not be awaited. If it
+        ends, each of its sessions ends with an error.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -40,11 +40,11 @@ def test_a_grid_is_measured_and_continued(tmp_path):
     assert re.search(r"full +│ +\d", again)
 
 
-def test_models_of_other_costs_are_simulated(tmp_path):
+def test_large_v3_on_a_gpu_is_simulated(tmp_path):
     figures = tmp_path / "figures.json"
-    run_latency("expect", *PAIR, "--quick", "--pass-ms", "8", "--draft-ms", "2", "--json", figures)
+    run_latency("expect", *PAIR, "--quick", "--json", figures)
     (table,) = json.loads(figures.read_text())["expected"]
     near, far = table["rows"]
-    assert near["full"] < far["full"] < 1
+    assert max(near["full"], far["full"]) < 1.1
     assert far["sync"] > 2 * far["full"]
     assert near["both on the GPU"] < 1

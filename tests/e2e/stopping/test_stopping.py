@@ -16,7 +16,7 @@ from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2, verification_pb2_grpc
 from tests.e2e.processes import Server
-from tests.rpc.hostile import hello
+from tests.rpc.hostile import Shared, hello
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -104,8 +104,10 @@ async def test_the_drain_timeout_ends_open_sessions(checkpoints, start_server):
     async with open_channel(target.address) as channel:
         stub = verification_pb2_grpc.VerificationStub(channel)
         described = await stub.Describe(verification_pb2.DescribeRequest())
+        shared = Shared(stub)
+        await shared.open()
         call = with_true_status(stub.Verify())
-        await call.write(hello(vocabulary_digest=described.vocabulary_digest))
+        await call.write(hello(vocabulary_digest=described.vocabulary_digest, share_key=shared.key))
         assert (await call.read()).HasField("welcome")
         target.send_signal(signal.SIGTERM)
         with pytest.raises(grpc.aio.AioRpcError) as cut:

@@ -86,8 +86,8 @@ async def check_cut(tmp_path, options: DecodingOptions, mode: Mode, cuts: list[i
 @pytest.fixture
 def reports_every_commit(monkeypatch):
     """Make draft servers report every commit, with a resume point."""
-    monkeypatch.setattr("specwhisper_draft_server.debounce.INTERVAL_S", 0.0)
-    monkeypatch.setattr("specwhisper_draft_server.resume_points.INTERVAL_TOKENS", 1)
+    monkeypatch.setattr("specwhisper_draft_server.sessions.session.INTERVAL_S", 0.0)
+    monkeypatch.setattr("specwhisper_draft_server.responses.INTERVAL_TOKENS", 1)
 
 
 @pytest.mark.parametrize("mode", mostly_nightly(MODES[::-1]))

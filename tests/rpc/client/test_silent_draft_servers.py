@@ -8,7 +8,7 @@ from riva.client.proto import riva_asr_pb2 as riva_pb
 from riva.client.proto.riva_asr_pb2_grpc import RivaSpeechRecognitionStub
 
 from experiments.common.models.speech import spoken_utterances, talk
-from experiments.common.network.proxy import Proxy
+from experiments.common.servers.proxy import Proxy
 from specwhisper.errors import TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import with_true_status

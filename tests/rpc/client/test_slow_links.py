@@ -8,7 +8,7 @@ from time import monotonic
 
 import pytest
 
-from experiments.common.network.proxy import Proxy
+from experiments.common.servers.proxy import Proxy
 from specwhisper.options import DecodingOptions
 from specwhisper.wire.pacing import START_BYTES
 from specwhisper_client.api import TranscriptionClient

@@ -42,7 +42,7 @@ from specwhisper_deploy.target_locator import (
 )
 from specwhisper_draft_server.config import DraftConfig
 from tests.certificates import save
-from tests.rpc.hostile import hello
+from tests.rpc.hostile import Session, hello, session
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import Target, eventually, target_server
 
@@ -173,11 +173,11 @@ async def locator(
         await server.stop(drain_timeout_s=0)
 
 
-async def opened(target: Target) -> grpc.aio.StreamStreamCall:
+async def opened(target: Target) -> Session:
     """Open a session, which takes a slot."""
-    session = target.stub.Verify()
-    await session.write(hello())
-    await session.read()
+    session = Session(target)
+    await session.send(hello())
+    await session.read_until("welcome")
     return session
 
 
@@ -191,9 +191,8 @@ async def test_the_locator_returns_a_target_with_a_lease_and_describes_it():
     async with target_server(leases=Leases()) as target, locator(Handler(target)) as (stub, _):
         place = await stub.Locate(pb.LocateRequest())
         assert (place.address, place.free_slots) == (target.address, target.num_free_slots)
-        call = target.stub.Verify(iter([hello(lease=place.lease)]))
-        assert (await call.read()).WhichOneof("message") == "welcome"
-        call.cancel()
+        async with session(target, hello(lease=place.lease)) as leased:
+            await leased.read_until("welcome")
         assert await stub.Describe(pb.DescribeRequest()) == await target.stub.Describe(pb.DescribeRequest())
 
 

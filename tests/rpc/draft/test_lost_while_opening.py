@@ -10,12 +10,12 @@ import grpc.aio
 import pytest
 
 from experiments.common.models.speech import spoken_utterances, talk
-from experiments.common.network.bad_network import BadNetwork
 from specwhisper.errors import TargetUnavailable
 from specwhisper.rpc.channels import open_channel, with_true_status
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.wire.v1 import verification_pb2_grpc
+from tests.rpc.bad_network import BadNetwork
 from tests.rpc.network import cut_network
 from tests.rpc.services import (
     Target,

@@ -29,6 +29,7 @@ from specwhisper_client.api import TranscriptionClient
 from tests.rpc.network import cut_clients
 from tests.rpc.services import (
     Draft,
+    SlowModel,
     Target,
     all_free,
     audio_requests,
@@ -59,7 +60,7 @@ pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 def weighted(weights: str, max_sessions: int = 8, **settings):
     """Run a target with named weights."""
-    model = ScriptedModel(max_sessions, seed=SEEDS[weights])
+    model = SlowModel(max_sessions, seed=SEEDS[weights])
     checkpoint = replace(scripted_checkpoint(), weights_digest=weights)
     return target_server(model, checkpoint, limits=Limits(max_sessions=max_sessions), **settings)
 
@@ -179,8 +180,8 @@ async def test_a_recording_waits_for_its_weights_and_then_fails(unused_tcp_port)
 
 async def test_a_recording_whose_draft_server_is_lost_continues_with_its_weights(tmp_path, monkeypatch):
     """The next draft server looks for these weights only."""
-    monkeypatch.setattr("specwhisper_draft_server.debounce.INTERVAL_S", 0.0)
-    monkeypatch.setattr("specwhisper_draft_server.resume_points.INTERVAL_TOKENS", 1)
+    monkeypatch.setattr("specwhisper_draft_server.sessions.session.INTERVAL_S", 0.0)
+    monkeypatch.setattr("specwhisper_draft_server.responses.INTERVAL_TOKENS", 1)
     path = tmp_path / "audio.wav"
     soundfile.write(path, np.frombuffer(recording(LENGTH_S), "<i2"), SAMPLE_RATE, subtype="PCM_16")
     async with weighted("old", 2) as old, weighted("new", 64) as new:
@@ -200,7 +201,7 @@ async def test_a_recording_whose_draft_server_is_lost_continues_with_its_weights
 
 
 async def test_live_audio_whose_draft_server_is_lost_continues_with_its_weights(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.debounce.INTERVAL_S", 0.0)
+    monkeypatch.setattr("specwhisper_draft_server.sessions.session.INTERVAL_S", 0.0)
     async with speaking_target(digest="old", limits=Limits(max_sessions=2)) as old:
         async with speaking_target(digest="new", limits=Limits(max_sessions=64)) as new:
             targets = f"{old.address},{new.address}"

@@ -9,7 +9,6 @@ from functools import partial
 import pytest
 
 from experiments.common.models.scripted import ScriptedModel
-from experiments.common.network.bad_network import BadNetwork
 from specwhisper.errors import PairMismatch, ServerFull, SpecWhisperError, TargetUnavailable
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.rpc.leases import Leases
@@ -19,6 +18,7 @@ from specwhisper.types import Limits
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_target_server.service import VerificationService
+from tests.rpc.bad_network import BadNetwork
 from tests.rpc.hostile import hello, session
 from tests.rpc.services import (
     MAX_SESSIONS,

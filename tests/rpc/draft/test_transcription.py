@@ -25,11 +25,12 @@ from specwhisper.types import Mode
 from specwhisper.wire import flac as flac_stream
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_draft_server import debounce
 from tests.encoding import note_encoded
 from tests.rpc.services import (
+    MAX_SESSIONS,
     MODES,
     RATE,
+    SlowModel,
     all_free,
     audio_requests,
     check_statistics,
@@ -172,8 +173,8 @@ async def test_recognize_a_whole_recording(is_container, length_s):
 
 
 async def test_interim_results_have_verified_text_before_tentative_text(monkeypatch):
-    monkeypatch.setattr(debounce, "INTERVAL_S", 0.0)
-    async with running_pair() as (_, draft):
+    monkeypatch.setattr("specwhisper_draft_server.sessions.session.INTERVAL_S", 0.0)
+    async with target_server(SlowModel(MAX_SESSIONS)) as target, draft_server(target.address) as draft:
         responses = await stream(draft, recording(65.0), interim=True)
     assert finals(responses) == expected_finals(target_alone(65.0))
     stabilities = set()

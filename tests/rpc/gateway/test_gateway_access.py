@@ -14,8 +14,8 @@ from specwhisper.errors import Unauthenticated, UnsafeBind
 from specwhisper.rpc.tokens import Tokens, read_tokens
 from specwhisper_gateway.config import GatewayConfig
 from specwhisper_gateway.transport.access import OPEN_TO_ALL
-from tests.rpc.client_scripts import ScriptedTranscription, serving
-from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, running_gateway, socket_refusal
+from tests.rpc.client_scripts import ScriptedTranscription
+from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, gateway_for, socket_refusal
 
 TOKEN, OTHER, FORMER = "0123456789abcdef-Right", "another-token-of-hers", "the-former-token-of-ben"
 TOKENS = Tokens({TOKEN: "anna", OTHER: "anna"})
@@ -85,7 +85,7 @@ def tokens(tmp_path) -> Tokens:
 
 async def test_requests_without_a_valid_key_are_refused(tokens):
     server = ScriptedTranscription()
-    async with serving(server) as address, running_gateway(address, tokens=tokens) as gateway:
+    async with gateway_for(server, tokens=tokens) as gateway:
         paths = paths_of(gateway)
         assert {path for path in paths if OPEN_TO_ALL.fullmatch(filled(path))} == set(OPEN)
         sockets = {path for path, methods in paths.items() if not methods and path.startswith(tuple(SOCKETS))}
@@ -113,7 +113,7 @@ async def test_requests_without_a_valid_key_are_refused(tokens):
 @pytest.mark.parametrize("path", SOCKETS)
 async def test_every_websocket_needs_a_key(path, tokens):
     server = ScriptedTranscription()
-    async with serving(server) as address, running_gateway(address, tokens=tokens) as gateway:
+    async with gateway_for(server, tokens=tokens) as gateway:
         url = f"ws://{gateway.server.address}{path}?intent=transcription"
         offers: list[dict[str, Any]] = [
             {"additional_headers": {} if header is None else {"Authorization": header}}
@@ -124,7 +124,7 @@ async def test_every_websocket_needs_a_key(path, tokens):
             for header in filter(None, SHOWN.values())
             if header.startswith("Bearer ") and '"' not in header  # not valid in a subprotocol
         ]
-        offers.append({"subprotocols": ["realtime", TOKEN]})
+        offers += [{"subprotocols": ["realtime", shown]} for shown in (TOKEN, "realtime-token.ek_x")]
         for offer in offers:
             error, code = await socket_refusal(url, **offer)
             assert (error["code"], code) == ("invalid_api_key", 1008), offer
@@ -145,10 +145,7 @@ async def test_every_websocket_needs_a_key(path, tokens):
 
 async def test_the_log_names_the_caller(caplog):
     caplog.set_level(logging.INFO, "specwhisper_gateway.access_log")
-    async with (
-        serving(ScriptedTranscription()) as address,
-        running_gateway(address, tokens=TOKENS) as gateway,
-    ):
+    async with gateway_for(tokens=TOKENS) as gateway:
         for token in (TOKEN, OTHER):
             api = gateway.api.with_options(api_key=token)
             assert (await api.audio.transcriptions.create(file=RECORDING, model=MODEL)).text
@@ -181,7 +178,7 @@ async def test_the_log_names_the_caller(caplog):
     ],
 )
 async def test_descriptions_of_the_gateway_need_a_key(settings, status):
-    async with serving(ScriptedTranscription()) as address, running_gateway(address, **settings) as gateway:
+    async with gateway_for(**settings) as gateway:
         port = gateway.server.address.rpartition(":")[2]
         for path in ("/docs", "/openapi.json", "/metrics"):
             url = f"http://127.0.0.1:{port}{path}"
@@ -191,16 +188,15 @@ async def test_descriptions_of_the_gateway_need_a_key(settings, status):
 
 
 async def test_metrics_on_their_own_port_need_the_same_key():
-    async with serving(ScriptedTranscription()) as address:
-        async with running_gateway(address, tokens=TOKENS, metrics_port=0) as gateway:
-            assert (await gateway.http.get("/metrics")).status_code == 401
-            known = {"Authorization": f"Bearer {TOKEN}"}
-            assert (await gateway.http.get("/metrics", headers=known)).status_code == 404
-            url = f"http://{gateway.server.metrics_address}/metrics"
-            assert gateway.server.metrics_address.startswith("127.0.0.1:")
-            assert (await gateway.http.get(url)).status_code == 401
-            reply = await gateway.http.get(url, headers=known)
-            assert 'specwhisper_gateway_requests_total{route="unknown",status="401"} 1.0' in reply.text
+    async with gateway_for(tokens=TOKENS, metrics_port=0) as gateway:
+        assert (await gateway.http.get("/metrics")).status_code == 401
+        known = {"Authorization": f"Bearer {TOKEN}"}
+        assert (await gateway.http.get("/metrics", headers=known)).status_code == 404
+        url = f"http://{gateway.server.metrics_address}/metrics"
+        assert gateway.server.metrics_address.startswith("127.0.0.1:")
+        assert (await gateway.http.get(url)).status_code == 401
+        reply = await gateway.http.get(url, headers=known)
+        assert 'specwhisper_gateway_requests_total{route="unknown",status="401"} 1.0' in reply.text
 
 
 @pytest.mark.parametrize(
@@ -217,7 +213,7 @@ def test_an_unprotected_gateway_refuses_to_listen_on_the_network(protection, lac
 
 async def test_a_draft_server_that_does_not_know_the_gateways_token():
     server = ScriptedTranscription([], error=Unauthenticated("This server does not know the token."))
-    async with serving(server) as address, running_gateway(address) as gateway:
+    async with gateway_for(server) as gateway:
         with pytest.raises(openai.InternalServerError) as refused:
             await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
     assert refused.value.status_code == 500

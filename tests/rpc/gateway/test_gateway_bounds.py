@@ -20,7 +20,7 @@ from specwhisper.rpc.tokens import Tokens
 from specwhisper_gateway.audio import uploads
 from specwhisper_gateway.audio.uploads import MAX_FIELD_BYTES, MAX_SAMPLE_BYTES
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
-from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, running_gateway, socket_refusal
+from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, gateway_for, running_gateway, socket_refusal
 from tests.rpc.live_scripts import TWO_UTTERANCES
 from tests.rpc.services import eventually
 
@@ -96,20 +96,24 @@ async def test_each_head_has_a_deadline(draft, monkeypatch):
 
 async def test_open_requests_and_websockets_have_no_head_deadline():
     server = ScriptedTranscription(TWO_UTTERANCES, reads_everything=False)
-    async with serving(server) as address:
-        async with running_gateway(address) as gateway, connected(gateway) as (reader, writer):
-            writer.write((handshake("/live") + "\r\n").encode())
-            assert b"101 Switching" in await reader.readuntil(b"\r\n\r\n")
-            form = b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\n' + b"0" * 1_000
-            async with connected(gateway) as (other, upload):
-                upload.write(
-                    b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: here\r\nContent-Length: 99999\r\n"
-                )
-                upload.write(b"Content-Type: multipart/form-data; boundary=x\r\n\r\n" + form)
-                await eventually(lambda: len(gateway.server.server_state.tasks) == 2)
-                assert [connection._deadline for connection in gateway.server.connections] == [None, None]
-                upload.write_eof()
-                assert await ends(other) == b""
+    async with gateway_for(server) as gateway, connected(gateway) as (reader, writer):
+        writer.write((handshake("/live") + "\r\n").encode())
+        assert b"101 Switching" in await reader.readuntil(b"\r\n\r\n")
+        form = b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\n' + b"0" * 1_000
+        async with connected(gateway) as (other, upload):
+            upload.write(b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: here\r\nContent-Length: 99999\r\n")
+            upload.write(b"Content-Type: multipart/form-data; boundary=x\r\n\r\n" + form)
+            await eventually(lambda: len(gateway.server.server_state.tasks) == 2)
+            assert [connection._deadline for connection in gateway.server.connections] == [None, None]
+            upload.write_eof()
+            assert await ends(other) == b""
+
+
+@pytest.mark.parametrize("rest", ["no header\r\n\r\n", "Content-Length: -1\r\n\r\n", f"X: {'x' * 20_000}"])
+async def test_what_is_not_http_and_a_large_head_are_refused(draft, rest):
+    async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):
+        writer.write(f"GET / HTTP/1.1\r\nHost: here\r\n{rest}".encode())
+        assert (await ends(reader)).startswith(b"HTTP/1.1 400 ")
 
 
 async def test_an_idle_upload_ends_its_session(draft, monkeypatch):
@@ -158,24 +162,23 @@ async def test_an_invalid_body_ends_its_request(draft, path):
 async def test_a_client_that_reads_nothing_is_cut_off(path, monkeypatch):
     monkeypatch.setattr(http_server, "UNREAD_S", 0.05)
     server = ScriptedTranscription(TWO_UTTERANCES * 1_000, reads_everything=False)
-    async with serving(server) as address:
-        async with running_gateway(address) as gateway:
-            # The system buffers little for both ends.
-            gateway.server.servers[0].sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
-            async with connected(gateway) as (reader, writer):
-                if path == "/live":
-                    writer.write((handshake("/live") + "\r\n").encode())
-                    await reader.readuntil(b"\r\n\r\n")
-                    start = json.dumps({"type": "start", "sample_rate": 16_000}).encode()
-                    writer.write(bytes([0x81, 0x80 | len(start), 0, 0, 0, 0]) + start)
-                    writer.write(bytes([0x82, 0x80 | 2, 0, 0, 0, 0, 0, 0]))  # a sample
-                    await server.has_read_everything.wait()
-                else:
-                    writer.write(f"GET {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
-                writer.transport.pause_reading()
-                await eventually(lambda: gateway.server.server_state.tasks)
-                await eventually(lambda: not gateway.server.server_state.tasks)
-                await eventually(lambda: not gateway.server.server_state.connections)
+    async with gateway_for(server) as gateway:
+        # The system buffers little for both ends.
+        gateway.server.servers[0].sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+        async with connected(gateway) as (reader, writer):
+            if path == "/live":
+                writer.write((handshake("/live") + "\r\n").encode())
+                await reader.readuntil(b"\r\n\r\n")
+                start = json.dumps({"type": "start", "sample_rate": 16_000}).encode()
+                writer.write(bytes([0x81, 0x80 | len(start), 0, 0, 0, 0]) + start)
+                writer.write(bytes([0x82, 0x80 | 2, 0, 0, 0, 0, 0, 0]))  # a sample
+                await server.has_read_everything.wait()
+            else:
+                writer.write(f"GET {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
+            writer.transport.pause_reading()
+            await eventually(lambda: gateway.server.server_state.tasks)
+            await eventually(lambda: not gateway.server.server_state.tasks)
+            await eventually(lambda: not gateway.server.server_state.connections)
 
 
 async def test_connections_are_limited(draft):
@@ -192,7 +195,7 @@ async def test_connections_are_limited(draft):
 async def test_sessions_are_limited_in_all_and_per_caller():
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
     settings = {"tokens": TOKENS, "max_sessions": 2, "max_sessions_per_token": 1}
-    async with serving(server) as address, running_gateway(address, **settings) as gateway:
+    async with gateway_for(server, **settings) as gateway:
         anna, ben = (gateway.api.with_options(api_key=key) for key in (ANNA, BEN))
         stream = await anna.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
         with pytest.raises(openai.RateLimitError, match="holds 1 sessions of 'anna'") as refused:
@@ -216,7 +219,7 @@ async def test_sessions_are_limited_in_all_and_per_caller():
 
 async def test_by_default_no_address_takes_all_sessions_where_others_were_lately():
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
-    async with serving(server) as address, running_gateway(address, max_sessions=2) as gateway:
+    async with gateway_for(server, max_sessions=2) as gateway:
         url = f"ws://{gateway.server.address}/live"
         async with websockets.connect(url, local_addr=("127.0.0.2", 0)) as other:
             stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
@@ -236,8 +239,7 @@ async def test_idle_websockets_take_no_session(path):
     audio = bytes(32) if path == "/live" else append
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
     async with (
-        serving(server) as address,
-        running_gateway(address, max_sessions=1) as gateway,
+        gateway_for(server, max_sessions=1) as gateway,
         AsyncExitStack() as stack,
     ):
         url = f"ws://{gateway.server.address}{path}"
@@ -261,7 +263,7 @@ async def test_idle_websockets_take_no_session(path):
 
 async def test_a_full_gateway_refuses_every_caller():
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
-    async with serving(server) as address, running_gateway(address, max_sessions=1) as gateway:
+    async with gateway_for(server, max_sessions=1) as gateway:
         stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
         with pytest.raises(openai.RateLimitError, match="This gateway holds its 1 "):
             await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)

@@ -14,7 +14,7 @@ from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.servers import CONNECTIONS
 from specwhisper_client.streaming import StreamingClient
 from tests.rpc.client_scripts import ScriptedTranscription, serving
-from tests.rpc.gateways import MODEL, RECORDING, running_gateway
+from tests.rpc.gateways import MODEL, RECORDING, gateway_for, running_gateway
 from tests.rpc.live_scripts import EVERYTHING
 
 PCM = bytes(9_600)
@@ -51,7 +51,7 @@ def num_alive(kind: type) -> int:
 
 async def test_all_sessions_share_the_connections():
     server = Peers(EVERYTHING)
-    async with serving(server) as address, running_gateway(address) as gateway:
+    async with gateway_for(server) as gateway:
         await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
         async with gateway.api.realtime.connect(extra_query={"intent": "transcription"}) as connection:
             await connection.session.update(session=MANUAL)
@@ -79,7 +79,7 @@ async def test_another_draft_server_answers_when_one_is_lost(unused_tcp_port, ch
 async def test_turns_of_a_lost_client_leave_no_session(monkeypatch):
     monkeypatch.setattr("specwhisper_client.servers.CONNECTIONS", 1)
     server = ScriptedTranscription(EVERYTHING, hangs=True)
-    async with serving(server) as address, running_gateway(address) as gateway:
+    async with gateway_for(server) as gateway:
         await gateway.http.get("/health")
         before = num_alive(grpc.aio.Channel)
         async with gateway.api.realtime.connect(extra_query={"intent": "transcription"}) as connection:

@@ -15,12 +15,12 @@ import pytest
 import websockets
 
 from specwhisper.errors import SessionExpired
+from specwhisper_gateway import state as lasting
 from specwhisper_gateway.access_log import ERROR
 from specwhisper_gateway.audio import events
 from specwhisper_gateway.audio.events import EventStream
-from specwhisper_gateway.transport import deadline as lasting
-from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
-from tests.rpc.gateways import DEPRECATED, MODEL, RECORDING, running_gateway
+from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription
+from tests.rpc.gateways import DEPRECATED, MODEL, RECORDING, gateway_for
 from tests.rpc.live_scripts import TWO_UTTERANCES
 from tests.rpc.services import eventually
 
@@ -48,10 +48,7 @@ def speaking() -> ScriptedTranscription:
 
 
 async def test_an_endless_upload_reaches_the_session_timeout():
-    async with (
-        serving(ScriptedTranscription()) as address,
-        running_gateway(address, session_timeout_s=0.05) as gateway,
-    ):
+    async with gateway_for(session_timeout_s=0.05) as gateway:
         host, _, port = gateway.server.address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: here\r\nContent-Length: 99\r\n")
@@ -72,7 +69,7 @@ async def test_an_endless_upload_reaches_the_session_timeout():
 @pytest.mark.parametrize("route", ["transcriptions", "translations"])
 async def test_a_missing_answer_reaches_the_session_timeout(route, end_now):
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
-    async with serving(server) as address, running_gateway(address) as gateway:
+    async with gateway_for(server) as gateway:
         asking = asyncio.create_task(getattr(gateway.api.audio, route).create(file=RECORDING, model=MODEL))
         await server.has_read_everything.wait()
         end_now()
@@ -87,7 +84,7 @@ async def test_a_missing_answer_reaches_the_session_timeout(route, end_now):
 
 async def test_an_endless_stream_reaches_the_session_timeout(end_now):
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
-    async with serving(server) as address, running_gateway(address) as gateway:
+    async with gateway_for(server) as gateway:
         stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
         assert (await anext(aiter(stream))).delta == "Hello there."
         end_now()
@@ -102,7 +99,7 @@ async def test_an_endless_stream_reaches_the_session_timeout(end_now):
 
 async def test_a_realtime_session_reaches_the_session_timeout(end_now):
     server = speaking()
-    async with serving(server) as address, running_gateway(address) as gateway:
+    async with gateway_for(server) as gateway:
         async with gateway.api.realtime.connect(extra_query={"intent": "transcription"}) as connection:
             await connection.input_audio_buffer.append(audio=base64.b64encode(PCM).decode())
             while not (event := await connection.recv()).type.endswith("delta"):
@@ -122,7 +119,7 @@ async def test_a_realtime_session_reaches_the_session_timeout(end_now):
 
 async def test_a_session_of_the_page_reaches_the_session_timeout(end_now):
     server = speaking()
-    async with serving(server) as address, running_gateway(address) as gateway:
+    async with gateway_for(server) as gateway:
         async with websockets.connect(f"ws://{gateway.server.address}/live") as socket:
             await socket.send(json.dumps({"type": "start", "sample_rate": 16_000}))
             await socket.send(PCM)

@@ -6,7 +6,7 @@ import tempfile
 import pytest
 
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
-from tests.rpc.gateways import MODEL, RECORDING, running_gateway
+from tests.rpc.gateways import MODEL, RECORDING, gateway_for, running_gateway
 from tests.rpc.services import eventually
 
 
@@ -19,7 +19,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("stream", [False, True])
 async def test_disconnecting_before_the_first_text(folder, stream):
     server = ScriptedTranscription(RESPONSES[:1], hangs=True)
-    async with serving(server) as address, running_gateway(address) as gateway:
+    async with gateway_for(server) as gateway:
         asking = asyncio.create_task(
             gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=stream)
         )
@@ -35,7 +35,7 @@ async def test_disconnecting_before_the_first_text(folder, stream):
 
 async def test_disconnecting_in_the_middle_of_a_stream(folder):
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
-    async with serving(server) as address, running_gateway(address) as gateway:
+    async with gateway_for(server) as gateway:
         stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
         await anext(aiter(stream))
         await stream.close()
@@ -47,7 +47,7 @@ async def test_disconnecting_in_the_middle_of_a_stream(folder):
 
 async def test_disconnecting_in_the_middle_of_the_upload(folder):
     server = ScriptedTranscription()
-    async with serving(server) as address, running_gateway(address) as gateway:
+    async with gateway_for(server) as gateway:
         host, _, port = gateway.server.address.rpartition(":")
         _, writer = await asyncio.open_connection(host, int(port))
         writer.write(
@@ -81,10 +81,9 @@ async def test_a_stop_waits_for_open_requests(folder):
 
 async def test_a_stop_waits_for_the_drain_timeout_only(folder):
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
-    async with serving(server) as address:
-        async with running_gateway(address, drain_timeout_s=0) as gateway:
-            stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
-            await anext(aiter(stream))
-            gateway.server.stop()
-            await server.left
+    async with gateway_for(server, drain_timeout_s=0) as gateway:
+        stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+        await anext(aiter(stream))
+        gateway.server.stop()
+        await server.left
     assert list(folder.iterdir()) == []

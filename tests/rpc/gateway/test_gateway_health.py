@@ -7,9 +7,9 @@ import asyncio
 import grpc
 import pytest
 
-from specwhisper_gateway.health import CachedAnswer
-from tests.rpc.client_scripts import ScriptedTranscription, serving
-from tests.rpc.gateways import running_gateway
+from specwhisper_gateway.state import CachedAnswer
+from tests.rpc.client_scripts import ScriptedTranscription
+from tests.rpc.gateways import gateway_for, running_gateway
 from tests.rpc.services import eventually
 
 KEY = {"Authorization": "Bearer right"}
@@ -32,7 +32,7 @@ class Counted(ScriptedTranscription):
 
 async def test_all_callers_share_one_answer():
     server = Counted()
-    async with serving(server) as address, running_gateway(address) as gateway:
+    async with gateway_for(server) as gateway:
         asking = [asyncio.create_task(gateway.http.get("/health")) for _ in range(20)]
         await eventually(lambda: server.num_asked and len(gateway.server.server_state.tasks) == 20)
         server.may_answer.set()
@@ -50,17 +50,14 @@ async def test_all_callers_share_one_error():
             Broken.num_asked += 1
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the pair of 10.0.0.7 does not fit")
 
-    async with serving(Broken()) as address, running_gateway(address) as gateway:
+    async with gateway_for(Broken()) as gateway:
         replies = [await gateway.http.get("/health") for _ in range(5)]
     assert {reply.status_code for reply in replies} == {500}
     assert Broken.num_asked == 1
 
 
 async def test_callers_without_a_key_see_the_status_alone():
-    async with (
-        serving(ScriptedTranscription()) as address,
-        running_gateway(address, api_key="right") as gateway,
-    ):
+    async with gateway_for(api_key="right") as gateway:
         assert (await gateway.http.get("/health", headers=KEY)).json()["target_model"] == "large"
         for shown in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic right"}):
             reply = await gateway.http.get("/health", headers=shown)

@@ -15,7 +15,7 @@ from specwhisper.wire.v1 import decoding_pb2
 from specwhisper_gateway.page_files import replay_page
 from specwhisper_gateway.record import recorded, sound_url
 from tests.rpc.client_scripts import ScriptedTranscription, serving
-from tests.rpc.gateways import running_gateway, socket_refusal
+from tests.rpc.gateways import gateway_for, socket_refusal
 from tests.rpc.live_scripts import EVERYTHING, TWO_UTTERANCES
 
 START = {"type": "start", "sample_rate": 16_000}
@@ -45,7 +45,7 @@ async def received(socket):
 async def test_a_transcription():
     server = ScriptedTranscription(TWO_UTTERANCES)
     way = {"mode": "target-only", "added_latency_ms": 40}
-    async with serving(server) as address, running_gateway(address) as gateway:
+    async with gateway_for(server) as gateway:
         async with page(gateway, START | way | {"languages": "en"}) as socket:
             for start in range(0, len(PCM), 3_200):
                 await socket.send(PCM[start : start + 3_200])
@@ -80,7 +80,7 @@ async def test_a_transcription():
 
 async def test_mode_and_added_latency_change():
     server = ScriptedTranscription(TWO_UTTERANCES[:3], reads_everything=False, hangs=True)
-    async with serving(server) as address, running_gateway(address) as gateway, page(gateway) as socket:
+    async with gateway_for(server) as gateway, page(gateway) as socket:
         await socket.send(PCM)
         while json.loads(await socket.recv())["type"] != "update":
             pass
@@ -94,7 +94,7 @@ async def test_mode_and_added_latency_change():
 
 async def test_audio_is_counted_once_after_a_resume():
     point = {"state": "", "start_sample": 16_000}
-    async with serving(ScriptedTranscription(TWO_UTTERANCES)) as address, running_gateway(address) as gateway:
+    async with gateway_for(ScriptedTranscription(TWO_UTTERANCES)) as gateway:
         async with page(gateway, START | {"resume_point": point}) as socket:
             await socket.send(json.dumps({"type": "finish"}))
             await received(socket)
@@ -102,11 +102,10 @@ async def test_audio_is_counted_once_after_a_resume():
     assert figures["audio_seconds_total"] == 1.5  # of 2.5 s
 
 
-async def test_an_unknown_language_is_refused_without_a_list_of_the_known_ones():
-    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
-        async with page(gateway, START | {"languages": "en,xx"}) as socket:
-            await socket.send(PCM)
-            [message], closed = await received(socket)
+async def test_an_unknown_language_is_refused_without_a_list_of_the_known_ones(gateway):
+    async with page(gateway, START | {"languages": "en,xx"}) as socket:
+        await socket.send(PCM)
+        [message], closed = await received(socket)
     assert closed == 1008
     sentence = "The target has no language 'xx': choose one of the list, or leave it empty."
     assert message["error"]["message"] == sentence
@@ -126,11 +125,10 @@ async def test_an_unknown_language_is_refused_without_a_list_of_the_known_ones()
         (json.dumps(START | {"languages": 3}), 1008),
     ],
 )
-async def test_a_stream_without_a_start_is_refused(frame, code):
-    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
-        async with page(gateway, start=None) as socket:
-            await socket.send(frame)
-            messages, closed = await received(socket)
+async def test_a_stream_without_a_start_is_refused(gateway, frame, code):
+    async with page(gateway, start=None) as socket:
+        await socket.send(frame)
+        messages, closed = await received(socket)
     assert closed == code
     assert [message["type"] for message in messages] == ["error"]
     assert messages[0]["error"]["type"] == "invalid_request_error"
@@ -140,31 +138,28 @@ async def test_a_stream_without_a_start_is_refused(frame, code):
     "frame", ["no JSON", json.dumps(START), json.dumps({"type": "change", "mode": "sync"})]
 )
 async def test_later_errors_are_reported(frame):
-    async with serving(ScriptedTranscription(EVERYTHING)) as address, running_gateway(address) as gateway:
-        async with page(gateway) as socket:
-            await socket.send(frame)
-            assert json.loads(await socket.recv())["type"] == "error"
-            await socket.send(PCM)
-            await socket.send(json.dumps({"type": "finish"}))
-            messages, code = await received(socket)
+    async with gateway_for(ScriptedTranscription(EVERYTHING)) as gateway, page(gateway) as socket:
+        await socket.send(frame)
+        assert json.loads(await socket.recv())["type"] == "error"
+        await socket.send(PCM)
+        await socket.send(json.dumps({"type": "finish"}))
+        messages, code = await received(socket)
     assert (messages[-1]["type"], code) == ("done", 1000)
 
 
-async def test_too_large_an_audio_message():
-    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
-        async with page(gateway) as socket:
-            await socket.send(bytes(300_000))
-            messages, code = await received(socket)
+async def test_too_large_an_audio_message(gateway):
+    async with page(gateway) as socket:
+        await socket.send(bytes(300_000))
+        messages, code = await received(socket)
     assert (messages[0]["type"], code) == ("error", 1009)
 
 
 async def test_a_full_server_closes_with_1013():
     error = ServerFull("The draft server is full: try again later.")
     server = ScriptedTranscription((), error=error, reads_everything=False)
-    async with serving(server) as address, running_gateway(address) as gateway:
-        async with page(gateway) as socket:
-            await socket.send(PCM)
-            messages, code = await received(socket)
+    async with gateway_for(server) as gateway, page(gateway) as socket:
+        await socket.send(PCM)
+        messages, code = await received(socket)
     assert code == 1013
     assert [message["error"]["code"] for message in messages] == ["rate_limit_exceeded"]
     assert messages[0]["error"]["message"] == str(error)
@@ -172,7 +167,7 @@ async def test_a_full_server_closes_with_1013():
 
 async def test_disconnecting_ends_the_transcription():
     server = ScriptedTranscription(TWO_UTTERANCES[:3], reads_everything=False, hangs=True)
-    async with serving(server) as address, running_gateway(address) as gateway:
+    async with gateway_for(server) as gateway:
         async with page(gateway) as socket:
             await socket.send(PCM)
             await socket.recv()
@@ -185,10 +180,7 @@ async def test_disconnecting_ends_the_transcription():
 
 
 async def test_pages_that_may_connect():
-    async with (
-        serving(ScriptedTranscription()) as address,
-        running_gateway(address, api_key="right") as gateway,
-    ):
+    async with gateway_for(api_key="right") as gateway:
         error, code = await socket_refusal(f"ws://{gateway.server.address}/live")
         assert (error["code"], code) == ("invalid_api_key", 1008)
         protocols = ["specwhisper.live", "openai-insecure-api-key.right"]
@@ -200,10 +192,7 @@ async def test_pages_that_may_connect():
 
 
 async def test_the_page_and_its_files():
-    async with (
-        serving(ScriptedTranscription()) as address,
-        running_gateway(address, api_key="key") as gateway,
-    ):
+    async with gateway_for(api_key="key") as gateway:
         index = await gateway.http.get("/")
         assert "<title>specwhisper</title>" in index.text
         policy = index.headers["content-security-policy"]
@@ -219,11 +208,10 @@ async def test_the_page_and_its_files():
         assert (await gateway.http.get("/page/..%2fapp.py")).status_code == 401
 
 
-async def test_the_samples():
-    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
-        samples = (await gateway.http.get("/samples")).json()
-        assert samples[0]["name"] == "01_phone_call"
-        recording = await gateway.http.get("/samples/01_phone_call.wav")
+async def test_the_samples(gateway):
+    samples = (await gateway.http.get("/samples")).json()
+    assert samples[0]["name"] == "01_phone_call"
+    recording = await gateway.http.get("/samples/01_phone_call.wav")
     assert recording.content[:4] == b"RIFF"
     assert len(recording.content) == pytest.approx(samples[0]["seconds"] * 32_000, abs=500)
 

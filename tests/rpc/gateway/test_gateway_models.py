@@ -9,8 +9,8 @@ import openai
 import pytest
 
 from specwhisper.settings.model_names import MAX_LOGGED
-from tests.rpc.client_scripts import ScriptedTranscription, serving
-from tests.rpc.gateways import DEPRECATED, MODEL, RECORDING, RunningGateway, running_gateway
+from tests.rpc.client_scripts import ScriptedTranscription
+from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, gateway_for
 from tests.rpc.realtime import QUERY, refusal
 
 OPENAIS = [
@@ -39,7 +39,7 @@ async def listed(gateway: RunningGateway) -> list[str]:
 
 async def test_every_name_of_openais_is_the_target(caplog):
     caplog.set_level(logging.WARNING)
-    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+    async with gateway_for() as gateway:
         for name in [*OPENAIS, "large", "", *OPENAIS]:
             reply = await gateway.api.audio.transcriptions.create(file=RECORDING, model=name)
             assert reply.text == "Hello there. Bye."
@@ -50,34 +50,28 @@ async def test_every_name_of_openais_is_the_target(caplog):
         )
         assert in_thread.text == "Hello there. Bye."
         assert await listed(gateway) == ["large", MODEL]
+        found = await gateway.api.models.retrieve("large")
+        assert (found.object, found.owned_by) == ("model", "specwhisper")
     assert warnings(caplog) == OPENAIS[:-1]  # once each
-
-
-@DEPRECATED
-async def test_a_translation_may_have_any_name():
-    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
-        reply = await gateway.api.audio.translations.create(file=RECORDING, model="gpt-4o-transcribe")
-    assert reply.text
 
 
 async def test_served_names_are_listed_and_found():
     names = (*NAMES, NAMES[0])
-    async with serving(ScriptedTranscription()) as address:
-        async with running_gateway(address, served_model_names=names) as gateway:
-            assert await listed(gateway) == list(NAMES)
-            for name in NAMES:
-                assert (await gateway.api.models.retrieve(name)).id == name
-                assert (await gateway.api.audio.transcriptions.create(file=RECORDING, model=name)).text
-            for name in ("large", MODEL):  # accepted in requests, but no name of /v1/models
-                with pytest.raises(openai.NotFoundError, match="request 'large-v3' or 'org/large'"):
-                    await gateway.api.models.retrieve(name)
-                assert (await gateway.api.audio.transcriptions.create(file=RECORDING, model=name)).text
+    async with gateway_for(served_model_names=names) as gateway:
+        assert await listed(gateway) == list(NAMES)
+        for name in NAMES:
+            assert (await gateway.api.models.retrieve(name)).id == name
+            assert (await gateway.api.audio.transcriptions.create(file=RECORDING, model=name)).text
+        for name in ("large", MODEL):  # accepted in requests, but no name of /v1/models
+            with pytest.raises(openai.NotFoundError, match="request 'large-v3' or 'org/large'"):
+                await gateway.api.models.retrieve(name)
+            assert (await gateway.api.audio.transcriptions.create(file=RECORDING, model=name)).text
 
 
 async def test_strict_names_refuse_others(caplog):
     caplog.set_level(logging.WARNING)
     server = ScriptedTranscription()
-    async with serving(server) as address, running_gateway(address, **STRICT) as gateway:
+    async with gateway_for(server, **STRICT) as gateway:
         for name in (MODEL, "large", OPENAIS[0], "x" * 10_000):
             with pytest.raises(openai.NotFoundError) as refused:
                 await gateway.api.audio.transcriptions.create(file=RECORDING, model=name)
@@ -93,17 +87,16 @@ async def test_strict_names_refuse_others(caplog):
 
 
 async def test_strict_names_are_the_targets_and_whisper_1_by_default():
-    async with serving(ScriptedTranscription()) as address:
-        async with running_gateway(address, strict_model_names=True) as gateway:
-            for name in ("large", MODEL):
-                assert (await gateway.api.audio.transcriptions.create(file=RECORDING, model=name)).text
-            with pytest.raises(openai.NotFoundError, match="request 'large' or 'whisper-1'"):
-                await gateway.api.audio.transcriptions.create(file=RECORDING, model=OPENAIS[0])
+    async with gateway_for(strict_model_names=True) as gateway:
+        for name in ("large", MODEL):
+            assert (await gateway.api.audio.transcriptions.create(file=RECORDING, model=name)).text
+        with pytest.raises(openai.NotFoundError, match="request 'large' or 'whisper-1'"):
+            await gateway.api.audio.transcriptions.create(file=RECORDING, model=OPENAIS[0])
 
 
 async def test_names_without_end_are_not_all_logged(caplog):
     caplog.set_level(logging.WARNING)
-    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+    async with gateway_for() as gateway:
         names = gateway.server.app.state.gateway.model_names
         for number in range(3 * MAX_LOGGED):
             assert await names.resolve(f"{number:>1000}") == "large"
@@ -113,21 +106,20 @@ async def test_names_without_end_are_not_all_logged(caplog):
 
 
 @pytest.mark.parametrize("model", [*OPENAIS, "gpt-realtime-whisper", "large", "", None])
-async def test_a_realtime_session_reports_the_served_name(model):
+async def test_a_realtime_session_reports_the_served_name(gateway, model):
     served = model if model in ("large", MODEL) else "large"
-    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
-        async with gateway.api.realtime.connect(extra_query=QUERY, model=model or "") as connection:
-            created = await connection.recv()
-            assert created.session.audio.input.transcription.model == served
-            for name in (MODEL, model):
-                await connection.session.update(session=update(name))
-                updated = await connection.recv()
-            assert updated.type == "session.updated"
-            assert updated.session.audio.input.transcription.model == served
+    async with gateway.api.realtime.connect(extra_query=QUERY, model=model or "") as connection:
+        created = await connection.recv()
+        assert created.session.audio.input.transcription.model == served
+        for name in (MODEL, model):
+            await connection.session.update(session=update(name))
+            updated = await connection.recv()
+        assert updated.type == "session.updated"
+        assert updated.session.audio.input.transcription.model == served
 
 
 async def test_strict_names_of_realtime_sessions():
-    async with serving(ScriptedTranscription()) as address, running_gateway(address, **STRICT) as gateway:
+    async with gateway_for(**STRICT) as gateway:
         error, code = await refusal(gateway, model="gpt-realtime-whisper")
         assert (error.code, error.param, code) == ("model_not_found", "model", 1008)
         assert error.message.endswith("request 'large-v3' or 'org/large'.")

@@ -10,8 +10,8 @@ import websockets
 from specwhisper.errors import InvalidRequest
 from specwhisper.rpc.tokens import Tokens
 from specwhisper_gateway.config import GatewayConfig
-from tests.rpc.client_scripts import ScriptedTranscription, serving
-from tests.rpc.gateways import MODEL, RECORDING, running_gateway
+from tests.rpc.client_scripts import ScriptedTranscription
+from tests.rpc.gateways import MODEL, RECORDING, gateway_for, running_gateway
 
 SHOP, OTHER = "https://shop.example", "https://elsewhere.example"
 FORM = {"data": {"model": MODEL}, "files": {"file": RECORDING}}
@@ -23,10 +23,7 @@ SOCKETS = ["/live", "/v1/realtime?intent=transcription"]
 
 @pytest.mark.parametrize("api_key", [None, "right"])
 async def test_an_allowed_page_sends_a_recording_and_reads_the_answer(api_key):
-    async with (
-        serving(ScriptedTranscription()) as address,
-        running_gateway(address, api_key=api_key, allow_origins=(SHOP,)) as gateway,
-    ):
+    async with gateway_for(api_key=api_key, allow_origins=(SHOP,)) as gateway:
         asked = await gateway.http.options(TRANSCRIPTIONS, headers={"Origin": SHOP} | PREFLIGHT)
         assert (asked.status_code, asked.headers[ALLOWED]) == (200, SHOP)
         assert asked.headers["access-control-allow-headers"] == "authorization"
@@ -45,7 +42,7 @@ async def test_an_allowed_page_reads_an_error():
 @pytest.mark.parametrize("origins", [(), (SHOP,)])
 async def test_other_pages_read_nothing(origins):
     server = ScriptedTranscription()
-    async with serving(server) as address, running_gateway(address, allow_origins=origins) as gateway:
+    async with gateway_for(server, allow_origins=origins) as gateway:
         asked = await gateway.http.options(TRANSCRIPTIONS, headers={"Origin": OTHER} | PREFLIGHT)
         assert asked.status_code >= 400
         assert ALLOWED not in asked.headers
@@ -57,10 +54,7 @@ async def test_other_pages_read_nothing(origins):
 
 @pytest.mark.parametrize("path", SOCKETS)
 async def test_websockets_use_the_same_origins(path):
-    async with (
-        serving(ScriptedTranscription()) as address,
-        running_gateway(address, allow_origins=(SHOP,)) as gateway,
-    ):
+    async with gateway_for(allow_origins=(SHOP,)) as gateway:
         url = f"ws://{gateway.server.address}{path}"
         async with websockets.connect(url, origin=SHOP) as socket:
             await socket.send(json.dumps({"type": "start", "sample_rate": 16_000}))
@@ -72,10 +66,7 @@ async def test_websockets_use_the_same_origins(path):
 
 
 async def test_all_pages_are_allowed_with_keys():
-    async with (
-        serving(ScriptedTranscription()) as address,
-        running_gateway(address, api_key="right", allow_origins=("*",)) as gateway,
-    ):
+    async with gateway_for(api_key="right", allow_origins=("*",)) as gateway:
         headers = {"Origin": OTHER, "Authorization": "Bearer right"}
         reply = await gateway.http.post(TRANSCRIPTIONS, headers=headers, **FORM)
         assert (reply.status_code, reply.headers[ALLOWED]) == (200, "*")

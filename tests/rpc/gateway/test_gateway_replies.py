@@ -1,14 +1,13 @@
 """OpenAI's own client receives every format, and the draft server every option."""
 
-import openai
 import pytest
 from openai.types.audio import TranscriptionTextDeltaEvent, TranscriptionTextDoneEvent
 
 from specwhisper.options import CompressionRatio, DecodingOptions, Padding, Task
 from specwhisper.wire.codec.decoding import decoding_options_from_proto
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, duration, serving
-from tests.rpc.gateways import DEPRECATED, MODEL, RECORDING, running_gateway, wav
+from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, duration
+from tests.rpc.gateways import DEPRECATED, MODEL, RECORDING, gateway_for, running_gateway, wav
 
 TEXT = "Hello there. Bye."
 OPENAIS = {
@@ -30,12 +29,11 @@ def with_words() -> list[pb.StreamingRecognizeResponse]:
     return responses
 
 
-async def test_json_has_text_language_and_duration():
-    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
-        reply = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
-        in_thread = await gateway.in_thread(
-            lambda api: api.audio.transcriptions.create(file=RECORDING, model="large")
-        )
+async def test_json_has_text_language_and_duration(gateway):
+    reply = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
+    in_thread = await gateway.in_thread(
+        lambda api: api.audio.transcriptions.create(file=RECORDING, model="large")
+    )
     assert reply.text == TEXT
     assert [language.code for language in reply.languages] == ["en"]
     assert (reply.usage.type, reply.usage.seconds) == ("duration", 2.5)
@@ -57,25 +55,23 @@ async def test_json_has_text_language_and_duration():
     ],
 )
 @DEPRECATED
-async def test_formats_of_text(response_format, text):
-    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
-        replies = [
-            await api.create(file=RECORDING, model=MODEL, response_format=response_format)
-            for api in (gateway.api.audio.transcriptions, gateway.api.audio.translations)
-        ]
-        in_thread = await gateway.in_thread(
-            lambda api: api.audio.transcriptions.create(
-                file=RECORDING, model=MODEL, response_format=response_format
-            )
+async def test_formats_of_text(gateway, response_format, text):
+    replies = [
+        await api.create(file=RECORDING, model=MODEL, response_format=response_format)
+        for api in (gateway.api.audio.transcriptions, gateway.api.audio.translations)
+    ]
+    in_thread = await gateway.in_thread(
+        lambda api: api.audio.transcriptions.create(
+            file=RECORDING, model=MODEL, response_format=response_format
         )
+    )
     assert [*replies, in_thread] == [text] * 3
 
 
-async def test_verbose_json_has_segments():
-    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
-        reply = await gateway.api.audio.transcriptions.create(
-            file=RECORDING, model=MODEL, response_format="verbose_json"
-        )
+async def test_verbose_json_has_segments(gateway):
+    reply = await gateway.api.audio.transcriptions.create(
+        file=RECORDING, model=MODEL, response_format="verbose_json"
+    )
     assert (reply.text, reply.language, reply.duration, reply.task) == (TEXT, "english", 2.5, "transcribe")
     assert [(s.id, s.start, s.end, s.text) for s in reply.segments] == [
         (0, 0.0, 1.5, " Hello there."),
@@ -90,7 +86,7 @@ async def test_verbose_json_has_segments():
 @pytest.mark.parametrize("granularities", [["word"], ["segment"], ["word", "segment"]])
 async def test_granularities_choose_segments_and_words(granularities):
     server = ScriptedTranscription(with_words())
-    async with serving(server) as address, running_gateway(address) as gateway:
+    async with gateway_for(server) as gateway:
         reply = await gateway.api.audio.transcriptions.create(
             file=RECORDING,
             model=MODEL,
@@ -106,7 +102,7 @@ async def test_granularities_choose_segments_and_words(granularities):
 @DEPRECATED
 async def test_a_translation_is_in_english():
     server = ScriptedTranscription()
-    async with serving(server) as address, running_gateway(address) as gateway:
+    async with gateway_for(server) as gateway:
         translations = gateway.api.audio.translations
         plain = await translations.create(file=RECORDING, model=MODEL, prompt="At sea.")
         verbose = await translations.create(file=RECORDING, model=MODEL, response_format="verbose_json")
@@ -118,7 +114,7 @@ async def test_a_translation_is_in_english():
 
 async def test_every_field_reaches_the_draft_server():
     server = ScriptedTranscription()
-    async with serving(server) as address, running_gateway(address) as gateway:
+    async with gateway_for(server) as gateway:
         await gateway.api.audio.transcriptions.create(
             file=RECORDING,
             model=MODEL,
@@ -148,7 +144,7 @@ async def test_every_field_reaches_the_draft_server():
 async def test_segments_of_several_languages():
     responses = with_words()
     responses[1].results[0].language_code = "de"
-    async with serving(ScriptedTranscription(responses)) as address, running_gateway(address) as gateway:
+    async with gateway_for(ScriptedTranscription(responses)) as gateway:
         create = gateway.api.audio.transcriptions.create
         asked = {"file": RECORDING, "model": MODEL, "extra_body": {"multilingual": True}}
         plain = await create(**asked)
@@ -168,17 +164,14 @@ DONE = TranscriptionTextDoneEvent.model_validate(
 )
 
 
-async def test_a_streams_deltas_are_the_text():
-    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
-        stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
-        events = [event async for event in stream]
-        in_thread = await gateway.in_thread(
-            lambda api: list(
-                api.audio.transcriptions.create(
-                    file=RECORDING, model=MODEL, stream=True, response_format="text"
-                )
-            )
+async def test_a_streams_deltas_are_the_text(gateway):
+    stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+    events = [event async for event in stream]
+    in_thread = await gateway.in_thread(
+        lambda api: list(
+            api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True, response_format="text")
         )
+    )
     assert events == [delta("Hello there."), delta(" Bye."), DONE]
     assert in_thread == events
 
@@ -202,7 +195,7 @@ async def test_a_stream_takes_back_what_is_decoded_again():
         interim((" Hello", 0.1)),
     ]
     server = ScriptedTranscription([RESPONSES[0], *again, *RESPONSES[1:]])
-    async with serving(server) as address, running_gateway(address) as gateway:
+    async with gateway_for(server) as gateway:
         create = gateway.api.audio.transcriptions.create
         quiet = [event async for event in await create(file=RECORDING, model=MODEL, stream=True)]
         shown = [
@@ -234,26 +227,9 @@ async def test_a_stream_takes_back_what_is_decoded_again():
     assert said[1:3] == [(" By", " the", " way"), ("", "", " Hello")]
 
 
-async def test_interim_results_need_a_stream():
-    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
-        with pytest.raises(openai.BadRequestError, match="set stream too"):
-            await gateway.api.audio.transcriptions.create(
-                file=RECORDING, model=MODEL, extra_body={"interim_results": "true"}
-            )
-
-
-async def test_a_delta_comes_before_the_transcription_ends():
-    server = ScriptedTranscription(RESPONSES[:2], hangs=True)
-    async with serving(server) as address, running_gateway(address) as gateway:
-        stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
-        async with stream:
-            assert await anext(aiter(stream)) == delta("Hello there.")
-        await server.left
-
-
 async def test_silence_is_an_empty_text():
     silent = [pb.StreamingRecognizeResponse(model=RESPONSES[0].model)]
-    async with serving(ScriptedTranscription(silent)) as address, running_gateway(address) as gateway:
+    async with gateway_for(ScriptedTranscription(silent)) as gateway:
         reply = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
         stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
         events = [event async for event in stream]
@@ -261,19 +237,8 @@ async def test_silence_is_an_empty_text():
     assert [(event.type, event.text) for event in events] == [("transcript.text.done", "")]
 
 
-async def test_models_are_the_target_and_its_alias():
-    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
-        models = [model async for model in gateway.api.models.list()]
-        large = await gateway.api.models.retrieve("large")
-        assert (await gateway.api.models.retrieve(MODEL)).id == MODEL
-    assert [model.id for model in models] == ["large", MODEL]
-    assert large == models[0]
-    assert (large.object, large.owned_by) == ("model", "specwhisper")
-
-
-async def test_health_names_the_models():
-    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
-        reply = await gateway.http.get("/health")
+async def test_health_names_the_models(gateway):
+    reply = await gateway.http.get("/health")
     assert reply.status_code == 200
     assert reply.json() == {
         "status": "ok",
@@ -296,15 +261,12 @@ async def test_live_is_200_without_a_draft_server():
     assert figures["active_requests"] == 1
 
 
-async def test_metrics_count_requests_audio_and_tokens():
-    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
-        await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
-        async for _ in await gateway.api.audio.transcriptions.create(
-            file=RECORDING, model=MODEL, stream=True
-        ):
-            pass
-        await gateway.http.get("/nowhere")
-        figures = await gateway.all_answered()
+async def test_metrics_count_requests_audio_and_tokens(gateway):
+    await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
+    async for _ in await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True):
+        pass
+    await gateway.http.get("/nowhere")
+    figures = await gateway.all_answered()
     route = 'route="/v1/audio/transcriptions"'
     assert figures[f'requests_total{{{route},status="200"}}'] == 2
     assert figures['requests_total{route="unknown",status="404"}'] == 1
@@ -317,18 +279,14 @@ async def test_metrics_count_requests_audio_and_tokens():
 
 
 async def test_metrics_can_be_left_out():
-    async with (
-        serving(ScriptedTranscription()) as address,
-        running_gateway(address, metrics=False) as gateway,
-    ):
+    async with gateway_for(metrics=False) as gateway:
         assert (await gateway.http.get("/metrics")).status_code == 404
 
 
-async def test_the_apis_page_loads_nothing_from_other_hosts():
-    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
-        page = (await gateway.http.get("/docs")).text
-        script = await gateway.http.get("/static-offline-docs/swagger-ui-bundle.js")
-        schema = (await gateway.http.get("/openapi.json")).json()
+async def test_the_apis_page_loads_nothing_from_other_hosts(gateway):
+    page = (await gateway.http.get("/docs")).text
+    script = await gateway.http.get("/static-offline-docs/swagger-ui-bundle.js")
+    schema = (await gateway.http.get("/openapi.json")).json()
     assert "http://" not in page and "https://" not in page
     assert script.status_code == 200
     form = schema["paths"]["/v1/audio/transcriptions"]["post"]["requestBody"]["content"][
@@ -342,7 +300,7 @@ async def test_the_apis_page_loads_nothing_from_other_hosts():
 
 async def test_a_long_recording_is_read_twice():
     server = ScriptedTranscription()
-    async with serving(server) as address, running_gateway(address) as gateway:
+    async with gateway_for(server) as gateway:
         await gateway.api.audio.transcriptions.create(file=("long.wav", wav(31.0)), model=MODEL)
     assert len(server.audio) == 31 * 32_000
     assert server.config.config.decoding.log_mel_max

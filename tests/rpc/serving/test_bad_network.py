@@ -8,9 +8,9 @@ from functools import partial
 import pytest
 
 from experiments.common.models.scripted import VOCABULARY
-from experiments.common.network.bad_network import bad_network
 from specwhisper.engine import verifier
 from tests.interference import KINDS, LOSSY, Interference
+from tests.rpc.bad_network import bad_network
 from tests.rpc.services import (
     MODES,
     all_free,

@@ -1,17 +1,13 @@
-"""grpcio and uvicorn have the private and undocumented parts that this project uses."""
+"""grpcio has the private and undocumented parts that this project uses."""
 
 from __future__ import annotations
 
 import grpc
 import pytest
-import uvicorn
-from specwhisper.rpc.uvicorn_compat import H11Protocol, ServerState
-from specwhisper_gateway.transport.uvicorn_sockets_compat import WebSocketsSansIOProtocol
 
-from specwhisper.rpc import compat, uvicorn_compat
+from specwhisper.rpc import compat
 from specwhisper.rpc.channels import open_channel
 from specwhisper.wire.v1 import verification_pb2_grpc
-from specwhisper_gateway.transport import uvicorn_sockets_compat
 
 
 def test_grpcio_has_the_tested_release():
@@ -44,22 +40,3 @@ def test_internal_errors_are_filtered(is_reported):
     compat.filter_internal_errors(call, lambda _: is_reported)
     call._cython_call.set_internal_error("details")
     assert call.internal_errors == ["details"] * is_reported
-
-
-def test_uvicorn_has_the_tested_release():
-    """Run the tests of the gateway and of the metrics with a new release, then name it in the module."""
-    assert uvicorn.__version__.rpartition(".")[0] == uvicorn_compat.UVICORN
-
-
-async def test_connections_have_what_subclasses_use():
-    state = ServerState()
-    assert not state.connections and not state.tasks
-    config = uvicorn.Config(lambda: None, ws="websockets-sansio", log_config=None)
-    config.load()
-    http = H11Protocol(config=config, server_state=state, app_state={})
-    socket = WebSocketsSansIOProtocol(config=config, server_state=state, app_state={})
-    for made, names in (
-        (http, uvicorn_compat.HTTP_ATTRIBUTES + uvicorn_compat.HTTP_METHODS),
-        (socket, uvicorn_sockets_compat.SOCKET_ATTRIBUTES + uvicorn_sockets_compat.SOCKET_METHODS),
-    ):
-        assert [name for name in names if not hasattr(made, name)] == []

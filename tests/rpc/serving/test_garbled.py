@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
-from experiments.common.network.proxy import Proxy
+from experiments.common.servers.proxy import Proxy
 from specwhisper.errors import TargetUnavailable
 from specwhisper.rpc.channels import open_channel
 from specwhisper.wire.status import error_from_rpc, has_broken

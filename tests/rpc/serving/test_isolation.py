@@ -81,10 +81,8 @@ async def test_another_callers_session_id_opens_a_session_of_its_own():
                 assert type(error) is InvalidAudio
             kinds = {answer.WhichOneof("message") for answer in resumed.responses}
             assert kinds <= {"welcome", "heartbeat"}
-            cancelled = with_true_status(ben.stub.Verify())
-            await cancelled.write(hello(session="hers"))
-            await cancelled.read()
-            cancelled.cancel()
+            async with session(ben, hello(session="hers")) as cancelled:
+                await cancelled.read()
             await talking.send(whole(LONG)[-1])
             assert await talking.finish() == target_alone(40.0).window_tokens
 

@@ -7,7 +7,7 @@ import asyncio
 import grpc
 import grpc.aio
 
-from experiments.common.network.proxy import Proxy
+from experiments.common.servers.proxy import Proxy
 from specwhisper.rpc.channels import keepalive
 
 SOON = keepalive(1.0, 1.0)

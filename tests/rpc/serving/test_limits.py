@@ -22,7 +22,7 @@ from specwhisper.wire.status import PUSHBACK_KEY, error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2, transcription_pb2_grpc, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from tests.rpc.gated import Gated
-from tests.rpc.hostile import Session, audio, candidates, hello, session, whole
+from tests.rpc.hostile import Session, Shared, audio, hello, session, whole
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -146,7 +146,9 @@ async def test_a_flood_is_refused_at_once_and_open_sessions_continue():
             for seed, other in enumerate(others)
         ]
         await eventually(model.is_there.is_set)
-        flood = [Session(target) for _ in range(10 * MAX_SESSIONS)]
+        shared = Shared(target.stub)
+        await shared.open()
+        flood = [Session(target, shared, number) for number in range(10 * MAX_SESSIONS)]
         ended = await asyncio.gather(*(one.error([hello()]) for one in flood))
         model.gate.set()
         for error in ended:
@@ -155,6 +157,7 @@ async def test_a_flood_is_refused_at_once_and_open_sessions_continue():
         await asyncio.gather(*sending)
         texts = await asyncio.gather(*(other.finish() for other in others))
         assert texts == [target_alone(33.0, seed).window_tokens for seed in range(MAX_SESSIONS)]
+        shared.call.cancel()
         await all_free(target)
 
 
@@ -296,21 +299,21 @@ async def test_a_draft_server_that_reads_nothing_loses_its_slot_and_learns_it_la
         neighbour = Session(target)
         await neighbour.send(hello(), audio(SECOND))
         await not_reading.send(hello())
-        await eventually(lambda: target.server.calls.num_open == 2)
+        await eventually(lambda: target.server.calls.num_open == 4)
 
         async def ask() -> None:
             while True:
-                await not_reading.send(candidates([1] * 64), heartbeat())
+                await not_reading.send(heartbeat())
 
         async def stay() -> None:
-            while target.server.calls.num_open == 2:
+            while target.server.calls.num_open > 2:
                 await neighbour.send(heartbeat())
                 await neighbour.read_until("heartbeat")
 
         asking, staying = asyncio.create_task(ask()), asyncio.create_task(stay())
         await eventually(lambda: target.num_free_slots == MAX_SESSIONS - 2, TIMEOUT_S)
         await eventually(lambda: target.num_free_slots == MAX_SESSIONS - 1, TIMEOUT_S)
-        await eventually(lambda: target.server.calls.num_open == 1, TIMEOUT_S)
+        await eventually(lambda: target.server.calls.num_open == 2, TIMEOUT_S)
         error = error_from_rpc(await not_reading.error(), "the target")
         assert not_reading.responses  # responses that were in flight
         assert type(error) is SlowReader and "No response was read for 1 s" in str(error)

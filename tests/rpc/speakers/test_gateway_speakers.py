@@ -134,7 +134,7 @@ async def test_known_speakers_are_named(speakers, recording, stream):
         (["Ann", "Ann"], [sample(LOW_HZ)] * 2, "known_speaker_names", "a name of its own"),
         ([" "], [sample(LOW_HZ)], "known_speaker_names", "a name of its own"),
         (list("abcde"), ["data:,"] * 5, "known_speaker_names", "at most 4"),
-        (["Ann"], ["ann.wav"], "known_speaker_references", "no data URL"),
+        (["Ann"], ["ann.wav"], "known_speaker_references", "not a data URL"),
         (["Ann"], ["data:audio/wav;base64,%"], "known_speaker_references", "not base64"),
         (
             ["Ann"],

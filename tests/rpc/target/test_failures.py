@@ -11,7 +11,6 @@ import grpc.aio
 import pytest
 
 from experiments.common.models.scripted import ScriptedModel
-from experiments.common.network.bad_network import bad_network
 from specwhisper.errors import TargetUnavailable
 from specwhisper.rpc.channels import open_channel, with_true_status
 from specwhisper.rpc.serving import start_server
@@ -21,7 +20,8 @@ from specwhisper.wire import codec
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2, verification_pb2_grpc
-from specwhisper_draft_server.link import grpc_target_stream, link
+from specwhisper_draft_server.link import grpc_target_stream
+from tests.rpc.bad_network import bad_network
 from tests.rpc.gated import Gated
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -228,6 +228,8 @@ async def test_a_failed_draft_costs_speed_and_no_text(mode, good, caplog):
 class EndsEarly(verification_pb2_grpc.VerificationServicer):
     """A target that ends each session as soon as it has begun."""
 
+    _is_finished = True
+
     def __init__(self, target: grpc.aio.Channel) -> None:
         self._stub = verification_pb2_grpc.VerificationStub(target)
 
@@ -241,6 +243,11 @@ class EndsEarly(verification_pb2_grpc.VerificationServicer):
         yield verification_pb2.VerifyResponse(
             welcome=verification_pb2.Welcome(limits=codec.limits_to_proto(Limits()))
         )
+
+    async def Share(self, requests, context):
+        event = verification_pb2.SharedEvent(number=1, is_finished=True)
+        yield verification_pb2.ShareResponse(events=[event] * self._is_finished)
+        await asyncio.Event().wait()
 
 
 async def test_a_session_that_its_target_ends_early_is_an_error():
@@ -259,6 +266,8 @@ async def test_a_session_that_its_target_ends_early_is_an_error():
 class Silent(EndsEarly):
     """A target with an open connection that sends no welcome, or nothing after it."""
 
+    _is_finished = False
+
     def __init__(self, target: grpc.aio.Channel, *, welcomes: bool) -> None:
         super().__init__(target)
         self._welcomes = welcomes
@@ -275,7 +284,7 @@ class Silent(EndsEarly):
     [(False, "has not accepted a session within"), (True, "has sent nothing for")],
 )
 async def test_a_silent_target_is_lost(welcomes, sentence, monkeypatch):
-    monkeypatch.setattr(link, "WELCOME_S", 0.2)
+    monkeypatch.setattr(grpc_target_stream, "WELCOME_S", 0.2)
     monkeypatch.setattr(grpc_target_stream, "SILENCE_S", 0.2)
     async with target_server() as target, open_channel(target.address) as channel:
         silent = Silent(channel, welcomes=welcomes)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from experiments.common.network.proxy import Proxy
+from experiments.common.servers.proxy import Proxy
 from specwhisper.errors import TargetUnavailable
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_draft_server.link import connecting
+from specwhisper_draft_server.link import channels
 from tests.rpc.services import (
     all_free,
     draft_server,
@@ -31,7 +31,7 @@ async def test_a_target_with_a_round_trip_over_the_connect_timeout_takes_session
 
 
 async def test_a_target_that_accepts_no_connection_is_lost(monkeypatch):
-    monkeypatch.setattr(connecting, "ATTEMPT_S", 0.2)
+    monkeypatch.setattr(channels, "ATTEMPT_S", 0.2)
     async with target_server() as target, Proxy.listening() as proxy:
         proxy.upstream = target.address
         proxy.freeze()

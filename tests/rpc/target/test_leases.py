@@ -5,7 +5,7 @@ from __future__ import annotations
 from specwhisper.errors import LeaseRefused
 from specwhisper.rpc.leases import Leases
 from specwhisper.wire.v1 import verification_pb2 as pb
-from tests.rpc.hostile import hello
+from tests.rpc.hostile import hello, session
 from tests.rpc.services import (
     all_free,
     draft_server,
@@ -36,9 +36,8 @@ async def test_a_session_needs_a_lease_of_this_target():
             error = await error_of(target.stub.Verify(iter([hello(lease=lease)])))
             assert type(error) is LeaseRefused
         lease = (await target.stub.Locate(pb.LocateRequest())).lease
-        call = target.stub.Verify(iter([hello(lease=lease)]))
-        assert (await call.read()).WhichOneof("message") == "welcome"
-        call.cancel()
+        async with session(target, hello(lease=lease)) as leased:
+            await leased.read_until("welcome")
         clock.now_s = 61.0
         error = await error_of(target.stub.Verify(iter([hello(lease=lease)])))
         assert "valid for 60 s" in str(error)

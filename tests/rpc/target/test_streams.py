@@ -30,7 +30,7 @@ class EndsEarly(verification_pb2_grpc.VerificationServicer):
 
     async def Verify(self, requests, context):
         await anext(aiter(requests))
-        yield pb.VerifyResponse(commit=pb.Commit(is_final=True))
+        yield pb.VerifyResponse(going_away=pb.GoingAway(reason="test"))
         if self._error is not None:
             raise self._error
 
@@ -55,7 +55,7 @@ async def test_an_end_without_an_error_is_no_error():
     async with early_end(None) as stub:
         for _ in range(NUM_CALLS):
             call = with_true_status(stub.Verify(endless()))
-            assert [response.commit.is_final async for response in call] == [True]
+            assert [response.going_away.reason async for response in call] == ["test"]
 
 
 async def test_a_refusal_is_the_servers_error():
@@ -80,7 +80,7 @@ async def test_a_refusal_waits_for_a_slow_reader():
         call = with_true_status(stub.Verify())
         writing = asyncio.create_task(write())
         await asyncio.wait([writing], timeout=0.2)
-        assert (await call.read()).commit.is_final
+        assert (await call.read()).going_away.reason
         with pytest.raises(grpc.aio.AioRpcError) as ended:
             await call.read()
         await asyncio.gather(writing, return_exceptions=True)

@@ -66,9 +66,9 @@ async def test_a_session_begins_with_a_welcome_and_ends_with_the_text():
         await all_free(target)
     welcome = alone.responses[0].welcome
     assert (welcome.weights_digest, welcome.limits.max_ahead_tokens) == ("digest of scripted", 256)
-    opened = [r.window_opened.window for r in alone.responses if r.HasField("window_opened")]
+    opened = [each.window for each in alone.opened]
     assert [window.id for window in opened] == list(range(len(EXPECTED.window_tokens)))
-    commits = [r.commit for r in alone.responses if r.HasField("commit")]
+    commits = alone.commits
     assert all(commit.num_self_decoded == 1 == len(commit.tokens) for commit in commits)
     assert [commit.is_final for commit in commits].count(True) == len(opened)
     assert all(len(commit.log_probs) == len(commit.tokens) for commit in commits)
@@ -106,7 +106,7 @@ async def test_every_block_is_answered_with_the_targets_position():
                 (candidates(base=6, known_committed=6), (text[6:7], 0)),  # empty: self-decoding
             ]
             for received, (block, (tokens, num_accepted)) in enumerate(blocks, start=1):
-                block.candidates.block_number = received
+                block.block_number = received
                 await waiting.send(candidates([1], window_id=99), block)  # window 99 does not exist
                 commit = (await waiting.read()).commit
                 assert (tuple(commit.tokens), commit.num_accepted) == (tokens, num_accepted)
@@ -128,11 +128,7 @@ async def check_resumed(open_target, pcm, opening, window_id, num_committed) -> 
     """Transcribe on one target, then resume on another without earlier audio; return their first commits."""
     async with open_target() as first, session(first, opening, *whole(pcm)) as original:
         windows = await original.finish()
-    opened = next(
-        r.window_opened
-        for r in original.responses
-        if r.HasField("window_opened") and r.window_opened.window.id == window_id
-    )
+    opened = next(each for each in original.opened if each.window.id == window_id)
     tokens = windows[window_id]
     num_committed = min(num_committed, len(tokens) - 1)
     resume = pb.Resume(
@@ -145,12 +141,10 @@ async def check_resumed(open_target, pcm, opening, window_id, num_committed) -> 
         async with session(second, *requests) as resumed:
             assert await resumed.finish({window_id: tokens[:num_committed]}) == windows[window_id:]
             await all_free(second)
-    first_window = next(r.window_opened.window for r in resumed.responses if r.HasField("window_opened"))
-    assert first_window == opened.window
-    first_commit = next(r.commit for r in resumed.responses if r.HasField("commit"))
+    assert resumed.opened[0].window == opened.window
+    first_commit = resumed.commits[0]
     assert first_commit.base == num_committed
-    commits = (r.commit for r in original.responses if r.HasField("commit"))
-    return next(commit for commit in commits if commit.window_id == window_id), first_commit
+    return next(each for each in original.commits if each.window_id == window_id), first_commit
 
 
 @pytest.mark.parametrize("mode", ["MODE_TARGET_ONLY", "MODE_FULL"])

@@ -24,7 +24,7 @@ from specwhisper.types import Limits
 from specwhisper.wire.status import INTERNAL_ERROR, error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
-from specwhisper_target_server.event_queue import MAX_UNREAD
+from specwhisper_target_server.service import MAX_UNREAD
 from tests.rpc.hostile import Session, audio, candidates, hello, session, whole
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -247,7 +247,7 @@ async def test_a_target_stops_reading_a_session_that_reads_nothing():
         async def ask() -> None:
             nonlocal num_written
             while True:
-                await deaf.send(candidates([1] * 64), heartbeat())
+                await deaf.send(heartbeat())
                 num_written += 1
 
         asking = asyncio.create_task(ask())
@@ -258,7 +258,7 @@ async def test_a_target_stops_reading_a_session_that_reads_nothing():
                 await asyncio.wait_for(asyncio.shield(asking), 0.2)
         asking.cancel()
         assert num_written > MAX_UNREAD
-        deaf.call.cancel()
+        deaf.cancel()
         await all_free(target)
 
 

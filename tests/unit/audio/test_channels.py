@@ -16,7 +16,7 @@ from specwhisper.audio.files.ffmpeg import decode_with_ffmpeg, weights_of
 from specwhisper.audio.inputs import recordings_in
 from specwhisper.errors import InvalidAudio
 from specwhisper.selection import ALL_AUDIO, Selection
-from tests.unit.audio.test_audio_decode import encode
+from tests.unit.audio.test_audio_decode import encode, muxed
 
 RATE = 48_000
 # Left, right, centre, LFE, left back, right back: ITU-R BS.775, and FFmpeg.
@@ -41,24 +41,6 @@ def amplitudes(samples: np.ndarray, num_channels: int) -> np.ndarray:
     return np.abs(np.fft.rfft(second))[200 : 200 * num_channels + 1 : 200] * 2 / len(second)
 
 
-def muxed(container: str, codec: str, samples: np.ndarray, layout: str, gaps=(), **options: str) -> bytes:
-    """Encode samples; ``gaps`` are pairs of a time and the seconds by which later times are moved."""
-    buffer = io.BytesIO()
-    with av.open(buffer, "w", format=container, options=options) as output:
-        stream = output.add_stream(codec, rate=RATE, layout=layout)
-        frame = av.AudioFrame.from_ndarray(np.float32(samples.T).copy(), format="fltp", layout=layout)
-        frame.sample_rate, frame.pts = RATE, 0
-        wanted = av.AudioResampler(format=stream.codec_context.format, layout=layout, rate=RATE)
-        packets = [packet for piece in wanted.resample(frame) for packet in stream.encode(piece)]
-        for packet in packets + stream.encode(None):
-            if packet.pts is not None:
-                time_s = packet.pts * packet.time_base
-                moved = sum(int(by_s / packet.time_base) for at_s, by_s in gaps if time_s >= at_s)
-                packet.pts, packet.dts = packet.pts + moved, packet.dts + moved
-            output.mux(packet)
-    return buffer.getvalue()
-
-
 def wav(samples: np.ndarray, mask: int | None = None) -> bytes:
     """Return 16-bit WAV, as WAVE_FORMAT_EXTENSIBLE where a mask states the channels' places."""
     num_channels = samples.shape[1]
@@ -81,9 +63,9 @@ def surround(kind: str) -> bytes:
             soundfile.write(file, samples, RATE, format="FLAC")
             return file.getvalue()
         case "opus":
-            return muxed("ogg", "libopus", samples, "5.1", b="768k")
+            return muxed("ogg", "libopus", samples, RATE, "5.1", b="768k")
     container, codec = {"ac3": ("ac3", "ac3"), "aac": ("adts", "aac"), "mkv": ("matroska", "aac")}[kind]
-    return muxed(container, codec, samples, "5.1", b="768k")
+    return muxed(container, codec, samples, RATE, "5.1", b="768k")
 
 
 @pytest.mark.parametrize("kind", ["wav", "flac", "opus", "ac3", "aac", "mkv"])

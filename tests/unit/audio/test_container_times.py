@@ -8,10 +8,11 @@ import pytest
 
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.files.damage import Damage, Warnings, ignore
-from specwhisper.audio.files.timeline import Timeline
+from specwhisper.audio.files.ffmpeg import Timeline
 from specwhisper.errors import InvalidAudio
 from specwhisper.selection import Selection
-from tests.unit.audio.test_channels import RATE, muxed, tones
+from tests.unit.audio.test_audio_decode import muxed
+from tests.unit.audio.test_channels import RATE, tones
 
 LENGTH_S = 6
 KINDS = {
@@ -26,7 +27,7 @@ KINDS = {
 
 def media(kind: str, gaps=()) -> bytes:
     container, codec = KINDS[kind]
-    return muxed(container, codec, tones(1, LENGTH_S), "mono", gaps)
+    return muxed(container, codec, tones(1, LENGTH_S), RATE, gaps=gaps)
 
 
 def decoded(data: bytes, **selection) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -77,7 +78,7 @@ def test_another_clock_in_a_transport_stream_is_no_gap():
 
 
 def test_all_that_an_ogg_file_lacks_is_reported():
-    data = muxed("ogg", "libopus", tones(1, 60), "mono", page_duration="1000000")
+    data = muxed("ogg", "libopus", tones(1, 60), RATE, page_duration="1000000")
     pages = data.split(b"OggS")
     samples, (warning,) = decoded(b"OggS".join(pages[:20] + pages[40:]))
     assert len(samples) / 16_000 == pytest.approx(60, abs=0.1)

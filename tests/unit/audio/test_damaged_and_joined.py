@@ -3,7 +3,6 @@
 import io
 import struct
 
-import av
 import numpy as np
 import pytest
 import soundfile
@@ -13,25 +12,16 @@ from specwhisper.audio.files.damage import Warnings
 from specwhisper.audio.inputs import decoder_of, recordings_in
 from specwhisper.audio.stated import check_stated_length
 from specwhisper.errors import InvalidAudio
-from tests.unit.audio.test_audio_decode import encode, tone
+from tests.unit.audio.test_audio_decode import encode, muxed, tone
 
 LENGTH_S = 4
 JUNK = np.random.default_rng(0).bytes(400)
 TAGS = [b"LYRICSBEGIN" + b"x" * 900, b"APETAGEX" + bytes(200), b"TAG" + bytes(125)]
 
 
-def muxed(container: str, codec: str, rate: int, layout: str = "mono", **options: str) -> bytes:
-    buffer = io.BytesIO()
-    with av.open(buffer, "w", format=container, options=options) as output:
-        stream = output.add_stream(codec, rate=rate, layout=layout)
-        samples = np.stack([tone(LENGTH_S, rate)] * len(stream.layout.channels))
-        frame = av.AudioFrame.from_ndarray(samples, format="fltp", layout=layout)
-        frame.sample_rate = rate
-        wanted = av.AudioResampler(format=stream.codec_context.format, layout=layout, rate=rate)
-        for piece in wanted.resample(frame):
-            output.mux(stream.encode(piece))
-        output.mux(stream.encode(None))
-    return buffer.getvalue()
+def track(container: str, codec: str, rate: int, layout: str = "mono", **options: str) -> bytes:
+    samples = np.stack([tone(LENGTH_S, rate)] * (1 + (layout == "stereo")), axis=1)
+    return muxed(container, codec, samples, rate, layout, **options)
 
 
 def decoded(file, *, strict: bool = False) -> tuple[float, tuple[str, ...]]:
@@ -44,18 +34,18 @@ def decoded(file, *, strict: bool = False) -> tuple[float, tuple[str, ...]]:
 
 
 ENCODED = {
-    "mp3": lambda rate, layout: muxed("mp3", "libmp3lame", rate, layout),
-    "aac": lambda rate, layout: muxed("adts", "aac", rate, layout),
-    "ts": lambda rate, layout: muxed("mpegts", "aac", rate, layout),
-    "m4a": lambda rate, layout: muxed("mp4", "aac", rate, layout),
-    "webm": lambda rate, layout: muxed("webm", "libopus", 48_000, layout),
-    "mkv": lambda rate, layout: muxed("matroska", "aac", rate, layout),
-    "opus": lambda rate, layout: muxed("ogg", "libopus", 48_000, layout),
-    "flac": lambda rate, layout: muxed("flac", "flac", rate, layout),
-    "tta": lambda rate, layout: muxed("tta", "tta", rate, layout),
-    "wv": lambda rate, layout: muxed("wv", "wavpack", rate, layout),
-    "avi": lambda rate, layout: muxed("avi", "libmp3lame", rate, layout),
-    "ac3": lambda rate, layout: muxed("ac3", "ac3", rate, layout),
+    "mp3": lambda rate, layout: track("mp3", "libmp3lame", rate, layout),
+    "aac": lambda rate, layout: track("adts", "aac", rate, layout),
+    "ts": lambda rate, layout: track("mpegts", "aac", rate, layout),
+    "m4a": lambda rate, layout: track("mp4", "aac", rate, layout),
+    "webm": lambda rate, layout: track("webm", "libopus", 48_000, layout),
+    "mkv": lambda rate, layout: track("matroska", "aac", rate, layout),
+    "opus": lambda rate, layout: track("ogg", "libopus", 48_000, layout),
+    "flac": lambda rate, layout: track("flac", "flac", rate, layout),
+    "tta": lambda rate, layout: track("tta", "tta", rate, layout),
+    "wv": lambda rate, layout: track("wv", "wavpack", rate, layout),
+    "avi": lambda rate, layout: track("avi", "libmp3lame", rate, layout),
+    "ac3": lambda rate, layout: track("ac3", "ac3", rate, layout),
 }
 
 
@@ -70,8 +60,8 @@ def test_every_link_is_read_with_its_own_rate_and_channels(kind):
 
 @pytest.mark.parametrize("name", ["mpegts_start_pid", "mpegts_pmt_start_pid"])
 def test_every_link_of_a_transport_stream_is_read_whatever_its_tracks_are_called(name):
-    other = muxed("mpegts", "aac", 44_100, "stereo", **{name: "1234"})
-    first = muxed("mpegts", "aac", 48_000)
+    other = track("mpegts", "aac", 44_100, "stereo", **{name: "1234"})
+    first = track("mpegts", "aac", 48_000)
     assert decoded(first + other + first) == (pytest.approx(3 * LENGTH_S, abs=0.2), ())
 
 
@@ -226,7 +216,7 @@ def test_odd_rates_are_resampled(rate):
 )
 def test_what_ffmpeg_reads_is_read(suffix, container, codec, rate, tmp_path):
     path = tmp_path / f"speech{suffix}"
-    path.write_bytes(muxed(container, codec, rate))
+    path.write_bytes(track(container, codec, rate))
     length_s, warnings = decoded(path)
     assert length_s == pytest.approx(LENGTH_S, abs=0.2)
     assert not warnings

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from specwhisper.audio.g711 import G711, decode_g711
+from specwhisper.audio.decode import G711, decode_g711
 
 
 @pytest.mark.parametrize("law", G711)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.audio.pieces import WHOLE_BYTES, Pieces
+from specwhisper.audio.recording import WHOLE_BYTES, Pieces
 
 SIZES = st.one_of(st.integers(0, 5), st.integers(WHOLE_BYTES - 2, WHOLE_BYTES + 2))
 ACTIONS = st.lists(st.tuples(st.sampled_from(["append", "drop", "read"]), SIZES, SIZES), max_size=20)

@@ -16,8 +16,7 @@ from specwhisper.audio import vad_filter
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.endpointing import FRAME_SAMPLES
 from specwhisper.audio.silero import SileroVad
-from specwhisper.audio.speech import Span, SpeechFinder
-from specwhisper.audio.speech_map import SpeechMap
+from specwhisper.audio.speech import Span, SpeechFinder, SpeechMap
 from specwhisper.audio.vad_filter import find_speech, only_speech
 from specwhisper.selection import VadOptions
 from specwhisper.types import SAMPLE_RATE, Segment, Word

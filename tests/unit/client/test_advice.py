@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from specwhisper.errors import InvalidRequest, SpecWhisperError
-from specwhisper.speculation.advice import advise
-from specwhisper.speculation.comparison import COMPARED, Ratio, TimedTranscription, compare
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper_client.cli.tuning.advice import COMPARED, Ratio, TimedTranscription, advise, compare
 
 MS = 1_000_000
 TARGET_ONLY, SYNC, PIPELINED, FULL = COMPARED

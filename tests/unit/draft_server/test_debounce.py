@@ -6,14 +6,13 @@ import asyncio
 
 import pytest
 
-from specwhisper_draft_server import debounce
-from specwhisper_draft_server.debounce import Debouncer
+from specwhisper_draft_server.sessions.session import Debouncer
 
 
 @pytest.fixture
 def long_interval(monkeypatch):
     """Make the interval longer than any test."""
-    monkeypatch.setattr(debounce, "INTERVAL_S", 3_600.0)
+    monkeypatch.setattr("specwhisper_draft_server.sessions.session.INTERVAL_S", 3_600.0)
 
 
 async def settled(task: asyncio.Task[None]) -> bool:
@@ -53,7 +52,7 @@ async def test_each_urgent_change_is_reported(long_interval):
 
 
 async def test_the_last_change_is_reported_after_the_interval(monkeypatch):
-    monkeypatch.setattr(debounce, "INTERVAL_S", 0.01)
+    monkeypatch.setattr("specwhisper_draft_server.sessions.session.INTERVAL_S", 0.01)
     changes = Debouncer()
     changes.notify()
     await changes.wait()

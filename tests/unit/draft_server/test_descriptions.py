@@ -11,7 +11,7 @@ from specwhisper.errors import PairMismatch, TargetUnavailable
 from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription
 from specwhisper.types import Limits
 from specwhisper.wire.status import error_from_rpc
-from specwhisper_draft_server.link.descriptions import Descriptions
+from specwhisper_draft_server.service import Descriptions
 
 pytestmark = pytest.mark.usefixtures("short_delays")
 

@@ -10,8 +10,8 @@ from weakref import WeakSet
 import pytest
 
 from specwhisper.errors import InvalidRequest, PairMismatch, ServerDraining, ServerFull, TargetUnavailable
-from specwhisper_draft_server.link.choosing import TargetOffer
-from specwhisper_draft_server.link.opening import opened_at_one
+from specwhisper_draft_server.link.link import opened_at_one
+from specwhisper_draft_server.link.targets import TargetOffer
 
 FULL, MISMATCH = ServerFull("No."), PairMismatch("Other weights.")
 LOST, STOPS = TargetUnavailable("It is gone."), ServerDraining("It stops.")

@@ -10,7 +10,7 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.live import LivePosition
 from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire import codec
-from specwhisper_draft_server.resume_points import ResumePoints
+from specwhisper_draft_server.responses import ResumePoints
 
 
 def test_silence_has_one_as_often_as_its_session_reports():

@@ -29,6 +29,7 @@ from specwhisper.types import (
     WindowOpened,
 )
 from specwhisper_draft_server.config import DraftConfig
+from specwhisper_draft_server.link.hints import SessionHints
 from specwhisper_draft_server.link.progress import KeptMarks, LiveProgress
 from specwhisper_draft_server.link.resuming import ResumingTargetStream
 from specwhisper_draft_server.metrics import DraftMetrics
@@ -96,7 +97,7 @@ async def num_taken(target: Flapping, clock: Clock, *, is_live: bool = False) ->
     if is_live:
         progress = LiveProgress(LiveWindows(SPOKEN, DecodingOptions.greedy(live=LiveOptions()), follows=True))
     session = ResumingTargetStream(
-        "id", target.open, target.target, progress, TIMEOUT_S, metrics, clock=clock
+        "id", target.open, target.target, progress, SessionHints(), TIMEOUT_S, metrics, clock=clock
     )
     async with session:
         with pytest.raises(TargetUnavailable, match="It is gone"):
@@ -176,6 +177,7 @@ async def test_a_session_that_waits_long_begins_without_a_target():
         open_late,
         target.target,
         LiveProgress(LiveWindows(SPOKEN, DecodingOptions.greedy(live=LiveOptions()), follows=True)),
+        SessionHints(),
         TIMEOUT_S,
         DraftMetrics(DraftConfig()),
         waits_long=True,

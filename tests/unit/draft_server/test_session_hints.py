@@ -7,9 +7,7 @@ import asyncio
 import pytest
 
 from specwhisper.types import TimedHint
-from specwhisper_draft_server.link import paced_hints
-from specwhisper_draft_server.link.paced_hints import BURST_S, INTERVAL_S, INTERVAL_S_PER_BYTE
-from specwhisper_draft_server.sessions.session_hints import SessionHints
+from specwhisper_draft_server.link.hints import BURST_S, INTERVAL_S, INTERVAL_S_PER_BYTE, SessionHints
 
 
 @pytest.fixture
@@ -21,7 +19,7 @@ def waits(monkeypatch) -> list[float]:
         waited.append(seconds)
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(paced_hints, "sleep", wait)
+    monkeypatch.setattr("specwhisper_draft_server.link.hints.sleep", wait)
     return waited
 
 

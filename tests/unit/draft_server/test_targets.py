@@ -9,8 +9,7 @@ import pytest
 
 from specwhisper.errors import PairMismatch, ServerDraining, ServerFull, TargetUnavailable
 from specwhisper_draft_server.link import targets
-from specwhisper_draft_server.link.choosing import TargetOffer
-from specwhisper_draft_server.link.targets import Targets
+from specwhisper_draft_server.link.targets import TargetOffer, Targets
 
 GONE = TargetUnavailable("It is gone.")
 

@@ -198,13 +198,6 @@ async def test_a_delay_that_ends_while_the_thread_checks_for_work_loses_nothing(
             assert await events.get() == 1
 
 
-async def test_a_thread_with_delayed_work_can_be_stopped():
-    engine = Delayed()
-    async with running(engine) as thread:
-        await thread.call(lambda: engine.items.append(("a", 1)))
-    assert engine.num_steps == 0
-
-
 class Broken(Echo):
     """Fails in ``has_work`` while it has a bad item."""
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -19,7 +17,7 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import MAX_CHOSEN_GAMMA, DraftLength
-from specwhisper.types import SAMPLE_RATE, AudioChunk, Candidates, Mode
+from specwhisper.types import AudioChunk, Candidates, Mode
 from tests.interference import KINDS, Interference
 from tests.nightly import examples
 
@@ -186,14 +184,6 @@ def test_in_lock_step_without_a_gamma_a_block_ends_where_the_draft_is_unsure(mod
     assert num_blocks(ScriptedModel(seed=3), None) > 1.5 * few
 
 
-def test_more_recordings_than_slots_follow_each_other():
-    pcms = [RECORDINGS[key] for key in sorted(RECORDINGS)]
-    few = InlinePair(ScriptedModel(2), ScriptedModel(2)).transcribe(pcms)
-    many = InlinePair(ScriptedModel(len(pcms)), ScriptedModel(len(pcms))).transcribe(pcms)
-    assert [t.window_tokens for t in few] == [t.window_tokens for t in many]
-    assert [t.duration_s for t in few] == [len(pcm) / 2 / SAMPLE_RATE for pcm in pcms]
-
-
 def test_a_failed_text_is_reused_as_candidates():
     options = DecodingOptions.greedy(temperatures=(0.0, 0.5), logprob_threshold=-0.01)
     pcm = RECORDINGS[0, 1.0]
@@ -226,37 +216,6 @@ def test_a_session_that_cannot_be_opened_takes_no_slot(engine):
         with pytest.raises(InvalidRequest, match="log_mel_max"):
             new_engine.open(name, *arguments, **further)
     assert new_engine.num_free_slots == 2
-
-
-def test_a_session_encodes_after_the_last_session_of_its_slot_has_encoded():
-    begun, is_closed, overtaken, had_slot_to_itself = (
-        threading.Event(),
-        threading.Event(),
-        threading.Event(),
-        [],
-    )
-
-    class Slow(ScriptedModel):
-        def encode(self, slot, recording, start_frame):
-            if begun.is_set():
-                overtaken.set()
-            else:
-                begun.set()
-                assert is_closed.wait(10)
-                had_slot_to_itself.append(not overtaken.wait(0.3))  # the next encoding would begin at once
-            super().encode(slot, recording, start_frame)
-
-    with ThreadPoolExecutor(2) as threads:
-        verifier = Verifier(Slow(1), executor=threads)
-        for name, length_s in (("first", 2.0), ("next", 1.0)):
-            verifier.open(name, Mode.TARGET_ONLY, DecodingOptions.greedy(language="en"))
-            verifier.submit(name, AudioChunk(0, RECORDINGS[0, 33.0][: int(length_s * 32_000)], is_last=True))
-            verifier.step()
-            assert begun.wait(10)
-            if name == "first":
-                verifier.close(name)
-        is_closed.set()
-    assert had_slot_to_itself == [True]
 
 
 @pytest.mark.parametrize("gamma", [20, 40])

@@ -14,7 +14,7 @@ from experiments.common.models.scripted import VOCABULARY, ScriptedModel, record
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.forward_time import BatchTime
+from specwhisper.speculation.batching import BatchTime
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import (
     CONTEXT_SAMPLES,

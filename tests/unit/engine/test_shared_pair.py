@@ -140,20 +140,6 @@ class FaultyAtLast(ScriptedModel):
         return super().score(rows)
 
 
-def test_a_device_fault_keeps_earlier_results():
-    model, length = FaultyAtLast(4), DraftLength(Mode.TARGET_ONLY)
-    pair = SharedPair(model)
-    prepared = [Prepared(pcm, ENGLISH) for pcm in (recording(1.0), recording(1.0), recording(300.0))]
-    results = pair.transcribe(prepared, length, max_sessions=3)
-    first, transcript = next(results)
-    found = {first: transcript}
-    assert model.has_failed.wait(timeout=60)
-    with pytest.raises(DeviceFault):  # so the fault has reached the first call's sessions too
-        raise next(pair.transcribe([Prepared(PCMS[0], ENGLISH)], length, max_sessions=1))[1]
-    found |= dict(results)
-    assert [type(found[place]) for place in range(3)] == [Transcription, Transcription, DeviceFault]
-
-
 def test_a_device_fault_keeps_a_result_while_the_next_recording_opens():
     """The next recording of an ended one is refused by the stopped engine."""
     model, length = FaultyAtLast(4), DraftLength(Mode.TARGET_ONLY)

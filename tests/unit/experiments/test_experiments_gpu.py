@@ -29,7 +29,7 @@ def test_every_stage_on_narrow_shapes(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert ended.value.code == 0, shown
     figures = json.loads(file.read_text())
-    assert all(figures[kind] for kind in "checks passes encodings carried peers".split())
+    assert all(figures[kind] for kind in "checks passes encodings carried".split())
     assert {one["shape"] for one in figures["passes"]} == {"large-v3", "tiny"}
     assert {one["mode"] for one in figures["carried"]} == {"target-only", "sync", "full"}
     assert all(one["tokens_per_s"] and one["num_texts"] and one["p95_s"] for one in figures["carried"])

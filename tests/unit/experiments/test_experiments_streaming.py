@@ -6,7 +6,6 @@ import math
 
 import pytest
 
-from experiments.streaming.agents import GAP_S, Text, latencies
 from experiments.streaming.arms import FULL, TARGET_ONLY, Measured
 from experiments.streaming.measures import (
     Shown,
@@ -126,9 +125,3 @@ def test_simulated_text_is_shown_by_the_draft_and_final_by_the_target():
     delays_s = shown_after_s(WORDS, texts)
     assert min(delays_s) >= EDGE_S + COSTS_S["draft"] and max(delays_s) < 1.0
     assert final_after_s(WORDS, (3.0, 6.0), texts) == pytest.approx([2.0, 2.5])
-
-
-def test_an_agents_utterance_without_a_text_after_its_end_counts_as_late():
-    at_s = {"final": (2.2, 2.4, 5.5), "interim": (6.5,)}  # one of them is cut off
-    texts = [Text(s, kind, "") for kind, of_kind in at_s.items() for s in of_kind]
-    assert latencies([2.0, 6.0, 10.0], texts) == pytest.approx([0.4, GAP_S, GAP_S])

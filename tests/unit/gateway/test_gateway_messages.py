@@ -10,7 +10,7 @@ from pydantic_core import from_json
 
 from specwhisper.live import EndpointingOptions
 from specwhisper_gateway.errors import InvalidEvent
-from specwhisper_gateway.live.messages import MAX_STATE_CHARACTERS, read_message
+from specwhisper_gateway.live import MAX_STATE_CHARACTERS, read_message
 from specwhisper_gateway.realtime.settings import RealtimeSettings, _Session
 from specwhisper_gateway.transport import messages
 from specwhisper_gateway.transport.messages import MAX_CONTROL_BYTES, MAX_VALUES, first_problem, read_object

@@ -7,13 +7,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from specwhisper.errors import MessageTooLarge, ModelNotFound, PairMismatch, ServerFull, TargetUnavailable
 from specwhisper_gateway.errors import ClientGone, IdleTimeout, InvalidEvent, WrongApiKey
-from specwhisper_gateway.transport import sockets
 from specwhisper_gateway.transport.sockets import (
     Peer,
     SocketRefusal,
     close_code,
     close_on_error,
-    stall_timeout,
 )
 from tests.rpc.services import eventually
 
@@ -107,13 +105,6 @@ async def test_closing_does_not_wait_for_a_client_that_does_not_read():
     async with close_on_error(socket, peer, report):
         raise ServerFull("The draft server is full.")
     assert socket.closed == (1013, "rate_limit_exceeded")
-
-
-async def test_a_draft_server_that_takes_no_audio_reaches_the_stall_timeout(monkeypatch):
-    monkeypatch.setattr(sockets, "STALL_TIMEOUT_S", 0.0)
-    with pytest.raises(TargetUnavailable):
-        async with stall_timeout():
-            await asyncio.Event().wait()
 
 
 @pytest.mark.parametrize("num_sent", [0, 1])

@@ -7,12 +7,13 @@ import sys
 import pytest
 
 from specwhisper import errors
-from specwhisper.errors import InvalidRequest, ServerFull, SpecWhisperError, UnsafeBind
+from specwhisper.errors import InvalidRequest, SpecWhisperError, UnsafeBind
 from specwhisper.rpc.tokens import Tokens
 from specwhisper_gateway import errors as gateway_errors
 from specwhisper_gateway.config import API_KEY, GatewayConfig, keys
-from specwhisper_gateway.errors import InvalidField
-from specwhisper_gateway.status import ANSWER_OF_ERROR, INTERNAL_ERROR, answer_to, body_of, headers_of
+from specwhisper_gateway.errors import (
+    ANSWER_OF_ERROR,
+)
 
 TOKENS = Tokens({"0123456789abcdef": "anna"})
 ALL_ERRORS = {
@@ -27,31 +28,6 @@ def test_every_error_or_one_of_its_bases_is_in_the_table():
     inherited = {error for error in ALL_ERRORS if error not in ANSWER_OF_ERROR}
     assert all(ANSWER_OF_ERROR.keys() & set(error.__mro__[1:]) - {SpecWhisperError} for error in inherited)
     assert ANSWER_OF_ERROR.keys() <= ALL_ERRORS
-
-
-def test_an_error_has_openais_format():
-    error = InvalidField("temperature is 3: too hot.", "temperature")
-    assert body_of(error) == {
-        "error": {
-            "message": "temperature is 3: too hot.",
-            "type": "invalid_request_error",
-            "param": "temperature",
-            "code": "invalid_value",
-        }
-    }
-    assert answer_to(error).status == 400
-    assert headers_of(ServerFull("No room.")) == {"Retry-After": "1"}
-
-
-def test_an_unexpected_error_has_no_details():
-    error = KeyError("password")
-    assert body_of(error)["error"] == {
-        "message": INTERNAL_ERROR,
-        "type": "server_error",
-        "param": None,
-        "code": None,
-    }
-    assert answer_to(error).status == 500
 
 
 @pytest.mark.parametrize(

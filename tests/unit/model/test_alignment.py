@@ -11,7 +11,7 @@ from transformers.models.whisper.generation_whisper import _dynamic_time_warping
 
 from specwhisper.model.word_times import _medians, _medians_on_device, begin_alignment
 from specwhisper.transcription.alignment import dynamic_time_warping, token_positions
-from tests.unit.model.libraries import LIBRARIES, OfLibrary, numpy_of, torch_of
+from tests.unit.model.libraries import LIBRARIES, OfLibrary
 
 
 def weights(seed: int, heads: int, tokens: int, positions: int) -> torch.Tensor:
@@ -56,13 +56,6 @@ def test_positions_equal_transformers(of, seed: int, heads: int, tokens: int, po
     assert positions_of(attention, of) == time[jumps].tolist()
 
 
-def test_alignments_of_both_libraries_are_equal_but_for_rounding():
-    attention = weights(3, 4, 30, 1500)
-    ours, other = alignment(attention, numpy_of), alignment(attention, torch_of)
-    assert ours.dtype == other.dtype == np.float32
-    assert ours == pytest.approx(other, abs=1e-5)
-
-
 @LIBRARIES
 @settings(deadline=None)
 @given(
@@ -95,11 +88,3 @@ def test_a_window_after_the_audio_is_cut_as_transformers_cuts_it(of, num_frames:
     cut = begin_alignment(of(attention), num_frames=num_frames, median_width=3)()
     expected = begin_alignment(of(attention[..., :positions]), num_frames=80, median_width=3)()
     assert np.array_equal(cut, expected)
-
-
-@LIBRARIES
-def test_a_clear_path_is_followed(of):
-    attention = torch.zeros(1, 4, 20)
-    for token, position in enumerate((2, 7, 11, 16)):
-        attention[0, token, position - 2 : position + 3] = 0.2
-    assert np.abs(np.array(positions_of(attention, of, 3)) - [0, 5, 9, 14]).max() <= 1

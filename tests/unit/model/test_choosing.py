@@ -13,7 +13,6 @@ from experiments.common.models.checkpoints import Shape, build_checkpoint
 from specwhisper.model.arrays import to_device
 from specwhisper.model.choosing import Row, choose
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.sampling import Sampling
 from tests.unit.model.libraries import LIBRARIES
 
 _, CHECKPOINT = build_checkpoint(Shape(d_model=32, max_target_positions=32))
@@ -65,14 +64,6 @@ def test_results_belong_to_their_rows(of):
     assert first.log_probs + second.log_probs == pytest.approx(expected, abs=1e-5)
     margins = (best.values[:, 0] - best.values[:, 1]).tolist()
     assert first.margins + second.margins == pytest.approx(margins, abs=1e-5)
-
-
-def test_rows_that_are_accepted_by_equality():
-    sampling = Sampling(0.5, 0, 0)
-    row = ROWS[0]
-    assert row.accepts_by_equality
-    assert replace(row, sampling=sampling).accepts_by_equality
-    assert not replace(row, acceptance_threshold=0.2).accepts_by_equality
 
 
 def test_integers_are_copied_exactly():

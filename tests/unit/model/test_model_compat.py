@@ -12,7 +12,7 @@ import transformers
 from torch import nn
 
 from experiments.common.models.checkpoints import Shape, build_tokenizer
-from specwhisper.model.checkpoints import compat as checkpoints_compat
+from specwhisper.model.checkpoints.files import HUGGINGFACE_HUB
 from specwhisper.model.onnx import support
 from specwhisper.model.pytorch import compat
 
@@ -25,7 +25,7 @@ TOKENIZER = build_tokenizer(Shape())
         (torch, compat.TORCH),
         (transformers, compat.TRANSFORMERS),
         (accelerate, compat.ACCELERATE),
-        (huggingface_hub, checkpoints_compat.HUGGINGFACE_HUB),
+        (huggingface_hub, HUGGINGFACE_HUB),
         (onnxruntime, support.ONNXRUNTIME),
         (onnx, support.ONNX),
     ],

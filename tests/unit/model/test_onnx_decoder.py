@@ -15,7 +15,7 @@ from experiments.common.models.checkpoints import Shape, build_checkpoint
 from specwhisper.model.checkpoints.sizes import ModelSizes, read_sizes
 from specwhisper.model.onnx.decoder import MAX_ROWS, SlotDecoder
 from specwhisper.model.onnx.indices import MAX_QUERIES
-from specwhisper.model.onnx.rounding import sums_bytes_exactly
+from specwhisper.model.onnx.layers import sums_bytes_exactly
 from tests.nightly import examples, mostly_nightly
 
 SHAPE = Shape(decoder_layers=3, heads=4, max_target_positions=48, seed=5)

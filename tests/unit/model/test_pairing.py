@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
-from specwhisper.model.pairing import draft_ids
+from specwhisper.model.translated import draft_ids
 
 OLD = build_checkpoint(Shape(d_model=16, heads=1))[1].vocabulary
 NEW = build_checkpoint(Shape(d_model=16, heads=1, cantonese=True))[1].vocabulary

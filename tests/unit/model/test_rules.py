@@ -109,17 +109,6 @@ def test_rules_equal_transformers(of, rows, seed, time_bias, max_initial_timesta
 
 
 @LIBRARIES
-def test_a_timestamp_follows_if_it_is_likelier_than_any_text(of):
-    logits = torch.full((1, SIZE), -9.0)
-    logits[0, 3] = 1.0
-    logits[0, BEGIN:] = 0.0  # each less likely than token 3, together more
-    rows = [([BEGIN, 2], [], True)]
-    assert apply_rules(VOCABULARY, logits, rows, of)[0, :BEGIN].max() == -torch.inf
-    logits[0, 3] = 4.0
-    assert apply_rules(VOCABULARY, logits, rows, of).argmax() == 3
-
-
-@LIBRARIES
 def test_a_model_without_timestamps_has_only_the_suppression_rules(of):
     vocabulary = replace(VOCABULARY, no_timestamps=None, timestamp_begin=SIZE, max_initial_timestamp=None)
     logits = torch.randn(2, SIZE, generator=torch.Generator().manual_seed(0))

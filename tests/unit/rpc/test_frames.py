@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.common.network.proxy import Frames
+from experiments.common.servers.proxy import Frames
 
 
 def frame(length: int) -> bytes:

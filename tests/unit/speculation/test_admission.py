@@ -8,7 +8,7 @@ from experiments.common.models.scripted import ScriptedModel
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import ServerFull
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.admission import ResponseTime
+from specwhisper.speculation.batching import ResponseTime
 from specwhisper.types import Mode
 
 

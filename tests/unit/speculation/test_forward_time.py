@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.speculation.forward_time import BatchTime
+from specwhisper.speculation.batching import BatchTime
 
 
 def test_a_tokens_share_is_of_its_sessions_part():

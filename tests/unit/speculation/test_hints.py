@@ -11,15 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specwhisper.speculation.hints.alignment import MAX_DELETED
 from specwhisper.speculation.hints.hint import (
+    MAX_DELETED,
+    MAX_REACH,
     MAX_REALIGNING,
     MAX_WAITING,
+    MIN_CHANCE,
     NUM_SEARCHED,
     PLAIN,
     Hint,
+    num_worthwhile,
 )
-from specwhisper.speculation.worthwhile import MAX_REACH, MIN_CHANCE, num_worthwhile
 from tests.nightly import examples
 
 TIME = "<"
@@ -73,17 +75,6 @@ def rest(hint: Hint) -> str:
 )
 def test_a_hint_goes_on_after_what_was_committed(hint, committed, continuation):
     assert rest(following(hint, committed)) == continuation
-
-
-def test_a_continuation_may_follow_tokens_that_are_not_committed():
-    hint = following("one two three four", "one")
-    assert hint.continuation(max_tokens=1) == words("two")
-
-
-def test_a_hint_grows():
-    hint = following("one two", "one two")
-    hint.extend(words("three"))
-    assert rest(hint) == "three"
 
 
 def test_a_hint_that_has_nothing_in_common_is_lost():

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.speculation.scheduling import Part, Request, next_batch
+from specwhisper.speculation.batching import Part, Request, next_batch
 
 requests = st.lists(
     st.builds(

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.common.models.scripted import END, TIME, VOCABULARY
-from specwhisper.audio.speech import Span
-from specwhisper.audio.speech_map import SpeechMap, placed
+from specwhisper.audio.speech import Span, SpeechMap, placed
 from specwhisper.options import Task
 from specwhisper.transcription.formats import to_diarized_json, to_srt, to_tsv, to_verbose_json, to_vtt
 from specwhisper.transcription.segments import Borders, around_words, split_window

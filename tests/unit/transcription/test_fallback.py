@@ -84,12 +84,6 @@ def test_temperatures_are_tried_in_order_and_the_last_is_kept():
     assert windows.open(3000).temperature == 0.0
 
 
-def test_a_failed_text_becomes_reused_candidates():
-    options = DecodingOptions.greedy(temperatures=(0.0, 0.4), logprob_threshold=-1.0)
-    windows = SequentialWindows(VOCABULARY, options)
-    assert windows.close(windows.open(3000), [TIME, 1, END], [-2.0] * 3).opening == (TIME, 1, END)
-
-
 def test_a_window_of_silence_is_skipped_as_a_whole():
     windows = SequentialWindows(VOCABULARY, DecodingOptions.greedy(no_speech_threshold=0.5))
     tokens = [TIME, 1, TIME + 100, TIME + 100, 2]

@@ -13,7 +13,7 @@ from specwhisper.transcription.segments import split_window
 from specwhisper.types import Window
 from tests.nightly import examples
 
-A, B, C = 0, 1, 2
+A, B = 0, 1
 
 
 def window(num_frames: int = 3000, start_frame: int = 0) -> Window:
@@ -85,33 +85,6 @@ def test_a_window_without_times_is_one_segment():
 
 def test_an_empty_window_is_one_empty_segment():
     assert cut([END]) == ([(0.0, 30.0, [])], 3000, [])
-
-
-def test_a_single_pair_of_times_is_one_segment_to_its_end():
-    tokens = [time(0), A, B, time(4)]
-    assert cut([*tokens, END]) == ([(0.0, 4.0, tokens)], 3000, [])
-
-
-def test_a_pair_of_timestamps_separates_segments():
-    tokens = [time(0), A, time(2), time(2), B, time(5)]
-    segments = [(0.0, 2.0, [time(0), A, time(2)]), (2.0, 5.0, [time(2), B, time(5)])]
-    assert cut(tokens) == (segments, 3000, [])
-
-
-def test_text_after_the_last_pair_is_decoded_again():
-    tokens = [time(0), A, time(2), time(2), B, C]
-    assert cut([*tokens, END], start_frame=100) == ([(1.0, 3.0, tokens[:4])], 200, [B, C])
-
-
-def test_a_pair_at_the_end_moves_the_window_there():
-    tokens = [time(0), A, time(12.5), time(12.5)]
-    assert cut(tokens) == ([(0.0, 12.5, tokens)], 1250, [])
-
-
-def test_a_segment_without_an_opening_time_begins_with_its_window():
-    tokens = [A, time(2), time(2), B, time(5)]
-    segments = [(1.0, 3.0, [A, time(2)]), (3.0, 6.0, [time(2), B, time(5)])]
-    assert cut(tokens, start_frame=100) == (segments, 3000, [])
 
 
 def test_a_window_without_progress_is_skipped():

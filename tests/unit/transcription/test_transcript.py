@@ -103,16 +103,6 @@ def test_messages_of_other_windows_are_ignored(builder):
     assert builder.finish().text == "a"
 
 
-def test_a_repeated_commit_adds_only_new_tokens(builder):
-    builder.observe(commit(0, A, B))
-    builder.observe(commit(0, A, B))
-    builder.observe(commit(1, B, C))
-    assert builder.verified_text == "abc"
-    builder.observe(candidates(3, D))
-    builder.observe(commit(3))
-    assert builder.tentative_text == "d"
-
-
 def test_a_commit_after_a_gap_is_refused(builder):
     builder.observe(commit(0, A))
     with pytest.raises(InvalidCandidates, match="position 2 leaves a gap after 1"):

@@ -51,14 +51,6 @@ def test_a_repr_is_one_line():
     assert len(repr(long)) < 150
 
 
-def test_a_transcription_prints_as_its_text():
-    assert str(RESULT) == f"{RESULT}" == RESULT.text == "Hello there. Bye."
-
-
-def test_words_are_those_of_all_segments():
-    assert [word.text for word in RESULT.words] == [" Hello", " there.", " Bye."]
-
-
 def test_a_transcription_has_the_keys_of_openai_whisper():
     assert RESULT["text"] == "Hello there. Bye."
     assert RESULT["language"] == "en"
@@ -133,13 +125,6 @@ def test_a_transcription_unpacks_as_faster_whispers():
     assert (info.language, info.language_probability, info.duration) == ("en", 0.75, 4.0)
     assert replace(RESULT, duration_after_vad_s=3.5).duration_after_vad == 3.5
     assert RESULT.language_probability == 1, "it was not detected"
-
-
-def test_loops_over_parts_read_as_with_dicts():
-    assert sum(segment["end"] - segment["start"] for segment in RESULT.segments) == 1.5
-    assert sum(len(word["word"]) for segment in RESULT["segments"] for word in segment["words"]) == 18
-    assert [f"{text}" for _, text in zip(["a.wav"], [RESULT], strict=True)] == ["Hello there. Bye."]
-    assert [segment.id for segment in RESULT.segments] == [0, 1]
 
 
 def test_a_change_of_a_segment_is_kept():

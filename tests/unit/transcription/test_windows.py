@@ -8,13 +8,11 @@ import pytest
 
 from experiments.common.models.scripted import END, TIME, VOCABULARY
 from specwhisper.errors import UnsupportedOption
-from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.live.windows import LiveWindows
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.transcription.sequential_windows import SequentialWindows
 from specwhisper.transcription.windows import MaxLength
-from specwhisper.types import Outcome, Window
+from specwhisper.types import Window
 
 
 def windows(**kwargs) -> SequentialWindows:
@@ -30,14 +28,6 @@ def test_windows_are_numbered_and_start_where_the_last_one_ended():
     assert (second.id, second.start_frame) == (1, 200)
     made.close(second, [TIME, 1, END])
     assert made.next_frame == 3200
-
-
-def test_closing_a_window_returns_its_segments():
-    made = windows()
-    result = made.close(made.open(3000), [TIME, 1, TIME + 100, TIME + 100, 2])
-    assert [segment.end_s for segment in result.segments] == [2.0]
-    assert result.outcome is Outcome.KEPT
-    assert result.opening == (TIME, 2)
 
 
 def test_a_resumed_window_continues():
@@ -82,11 +72,6 @@ def test_another_attempt_at_a_window_has_the_same_limit():
     made.close(first, (0, END), [-9.0, -9.0])
     second = made.open(3000)
     assert (second.attempt, second.max_new_tokens) == (1, first.max_new_tokens)
-
-
-def test_live_windows_begin_with_the_same_max_length():
-    made = LiveWindows(VOCABULARY, DecodingOptions.greedy(live=LiveOptions()), max_new_tokens=MaxLength(9))
-    assert [made.open(3000).max_new_tokens for _ in range(3)] == [9, 9, 9]
 
 
 def test_a_long_prompt_may_leave_none_of_a_small_max_length():

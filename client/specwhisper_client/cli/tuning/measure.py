@@ -15,14 +15,20 @@ from rich.table import Table
 import specwhisper
 from specwhisper.extras import needs_extra
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.advice import Advice, advise
-from specwhisper.speculation.comparison import COMPARED, MIN_ROUNDS, Round, TimedTranscription
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import Mode
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.cli.local_draft import Pair
 from specwhisper_client.cli.server_process import following, start_server
+from specwhisper_client.cli.tuning.advice import (
+    COMPARED,
+    MIN_ROUNDS,
+    Advice,
+    Round,
+    TimedTranscription,
+    advise,
+)
 
 SAMPLES = Path(specwhisper.__file__).parent / "demo" / "samples"
 

@@ -6,8 +6,8 @@ import pytest
 
 from specwhisper.options import Padding
 from specwhisper.wire.codec.decoding import decoding_options_from_proto
-from tests.rpc.client_scripts import ScriptedTranscription, serving
-from tests.rpc.gateways import running_gateway
+from tests.rpc.client_scripts import ScriptedTranscription
+from tests.rpc.gateways import gateway_for
 from tests.rpc.live_scripts import EVERYTHING, TWO_UTTERANCES
 from tests.rpc.realtime import (
     COMPLETED,
@@ -21,6 +21,8 @@ from tests.rpc.realtime import (
     UTTERANCE,
     base64_of,
     session,
+    settings,
+    turn,
     up_to,
 )
 from tests.rpc.services import eventually
@@ -28,7 +30,7 @@ from tests.rpc.services import eventually
 
 async def test_utterances_that_the_server_separates():
     server = ScriptedTranscription(TWO_UTTERANCES, reads_everything=False, hangs=True)
-    async with serving(server) as address, running_gateway(address) as gateway:
+    async with gateway_for(server) as gateway:
         async with session(gateway) as connection:
             await connection.input_audio_buffer.append(audio=base64_of(PCM))
             events = await up_to(connection, COMPLETED, 2)
@@ -54,12 +56,10 @@ async def test_utterances_that_the_server_separates():
 
 async def test_interim_text_is_sent_on_request():
     server = ScriptedTranscription(TWO_UTTERANCES, reads_everything=False, hangs=True)
-    async with serving(server) as address, running_gateway(address) as gateway:
+    async with gateway_for(server) as gateway:
         async with session(gateway) as connection:
             audio_input = {"transcription": {"interim_results": True}}
-            await connection.session.update(
-                session={"type": "transcription", "audio": {"input": audio_input}}
-            )
+            await connection.session.update(session=settings(**audio_input))
             updated = await connection.recv()
             await connection.input_audio_buffer.append(audio=base64_of(PCM))
             events = await up_to(connection, COMPLETED, 2)
@@ -85,7 +85,7 @@ async def test_the_synchronous_client_commits():
             return kinds, event
 
     server = ScriptedTranscription(EVERYTHING)
-    async with serving(server) as address, running_gateway(address) as gateway:
+    async with gateway_for(server) as gateway:
         kinds, completed = await gateway.in_thread(talk)
         figures = await gateway.all_answered()
     assert kinds == ["session.created", "session.updated", *UTTERANCE[2:], DELTA, COMPLETED]
@@ -113,17 +113,14 @@ async def test_settings_reach_the_draft_server():
         "turn_detection": {"type": "server_vad", "threshold": 0.7, "silence_duration_ms": 150},
     }
     server = ScriptedTranscription(EVERYTHING)
-    async with serving(server) as address, running_gateway(address) as gateway:
-        async with session(gateway) as connection:
-            await connection.session.update(
-                session={"type": "transcription", "audio": {"input": audio_input}}
-            )
-            updated = await connection.recv()
-            # In pieces that cut samples in two; 16 kHz arrives byte for byte.
-            for start in range(0, len(PCM), 4_243):
-                await connection.input_audio_buffer.append(audio=base64_of(PCM[start : start + 4_243]))
-            await connection.input_audio_buffer.commit()
-            await up_to(connection, COMPLETED)
+    async with gateway_for(server) as gateway, session(gateway) as connection:
+        await connection.session.update(session=settings(**audio_input))
+        updated = await connection.recv()
+        # In pieces that cut samples in two; 16 kHz arrives byte for byte.
+        for start in range(0, len(PCM), 4_243):
+            await connection.input_audio_buffer.append(audio=base64_of(PCM[start : start + 4_243]))
+        await connection.input_audio_buffer.commit()
+        await up_to(connection, COMPLETED)
     received = updated.session.audio.input
     assert (received.transcription.language, received.transcription.prompt) == ("de", "Bienen")
     assert (received.turn_detection.threshold, received.turn_detection.prefix_padding_ms) == (0.7, 300)
@@ -144,42 +141,33 @@ async def test_settings_reach_the_draft_server():
 
 async def test_half_a_sample_before_a_commit_does_not_shift_the_audio_after_it():
     server = ScriptedTranscription(EVERYTHING)
-    async with serving(server) as address, running_gateway(address) as gateway:
-        async with session(gateway) as connection:
-            await connection.session.update(session=SAME_RATE)
-            await connection.session.update(session=MANUAL)
-            for _ in range(2):
-                server.audio = b""
-                await connection.input_audio_buffer.append(audio=base64_of(PCM + b"x"))
-                await connection.input_audio_buffer.commit()
-                await up_to(connection, COMPLETED)
-                assert server.audio == PCM
+    async with gateway_for(server) as gateway, session(gateway) as connection:
+        await connection.session.update(session=SAME_RATE)
+        await connection.session.update(session=MANUAL)
+        for _ in range(2):
+            server.audio = b""
+            await turn(connection, PCM + b"x")
+            assert server.audio == PCM
 
 
 async def test_a_hint_reaches_the_turn_of_its_time():
     server = ScriptedTranscription(EVERYTHING)
-    async with serving(server) as address, running_gateway(address) as gateway:
-        async with session(gateway) as connection:
-            await connection.send_raw(
-                '{"type": "input_audio_buffer.hint", "text": "Hello", "audio_start_ms": 1200}'
-            )
-            for _ in range(2):
-                await connection.input_audio_buffer.append(audio=base64_of(PCM))
-                await connection.input_audio_buffer.commit()
-                await up_to(connection, COMPLETED)
+    async with gateway_for(server) as gateway, session(gateway) as connection:
+        await connection.send_raw(
+            '{"type": "input_audio_buffer.hint", "text": "Hello", "audio_start_ms": 1200}'
+        )
+        for _ in range(2):
+            await turn(connection)
     assert [hint.text for hint in server.hints] == ["Hello", "Hello"]
     starts = [hint.start_sample / 16_000 for hint in server.hints]
     assert starts == pytest.approx([1.2, max(0, 1.2 - SECONDS)], abs=0.001)
 
 
-async def test_an_update_changes_only_what_it_names():
-    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
-        async with session(gateway) as connection:
-            for audio_input in ({"transcription": {"language": "de"}}, {"turn_detection": None}):
-                await connection.session.update(
-                    session={"type": "transcription", "audio": {"input": audio_input}}
-                )
-                updated = await connection.recv()
+async def test_an_update_changes_only_what_it_names(gateway):
+    async with session(gateway) as connection:
+        for audio_input in ({"transcription": {"language": "de"}}, {"turn_detection": None}):
+            await connection.session.update(session=settings(**audio_input))
+            updated = await connection.recv()
     assert updated.session.audio.input.transcription.language == "de"
     assert updated.session.audio.input.turn_detection is None
 
@@ -188,15 +176,10 @@ async def test_an_update_changes_only_what_it_names():
 async def test_a_language_may_have_a_region_or_a_name(language):
     audio_input = {"transcription": {"language": language}, "turn_detection": None}
     server = ScriptedTranscription(EVERYTHING)
-    async with serving(server) as address, running_gateway(address) as gateway:
-        async with session(gateway) as connection:
-            await connection.session.update(
-                session={"type": "transcription", "audio": {"input": audio_input}}
-            )
-            updated = await connection.recv()
-            await connection.input_audio_buffer.append(audio=base64_of(PCM))
-            await connection.input_audio_buffer.commit()
-            await up_to(connection, COMPLETED)
+    async with gateway_for(server) as gateway, session(gateway) as connection:
+        await connection.session.update(session=settings(**audio_input))
+        updated = await connection.recv()
+        await turn(connection)
     assert updated.session.audio.input.transcription.language == "de"
     assert server.config.config.decoding.languages == ["de"]
 
@@ -207,15 +190,13 @@ async def test_the_format_of_the_beta_api():
         "input_audio_transcription": {"model": "whisper-1", "language": "en"},
         "turn_detection": None,
     }
-    async with serving(ScriptedTranscription(EVERYTHING)) as address, running_gateway(address) as gateway:
+    async with gateway_for(ScriptedTranscription(EVERYTHING)) as gateway:
         beta = {"OpenAI-Beta": "realtime=v1"}
         async with gateway.api.realtime.connect(extra_query=QUERY, extra_headers=beta) as connection:
             kinds = [(await connection.recv()).type]
             await connection.send({"type": "transcription_session.update", "session": flat})
             updated = json.loads(await connection.recv_bytes())
-            await connection.input_audio_buffer.append(audio=base64_of(PCM))
-            await connection.input_audio_buffer.commit()
-            kinds += [event.type for event in await up_to(connection, COMPLETED)]
+            kinds += [event.type for event in await turn(connection)]
     assert kinds[0] == "transcription_session.created"
     assert updated["type"] == "transcription_session.updated"
     assert updated["session"]["input_audio_transcription"]["language"] == "en"
@@ -224,40 +205,35 @@ async def test_the_format_of_the_beta_api():
 
 async def test_cleared_audio_is_discarded():
     server = ScriptedTranscription(EVERYTHING, hangs=True)
-    async with serving(server) as address, running_gateway(address) as gateway:
-        async with session(gateway) as connection:
-            await connection.session.update(session=MANUAL)
-            await connection.input_audio_buffer.append(audio=base64_of(PCM))
-            await eventually(lambda: server.audio != b"")
-            await connection.input_audio_buffer.clear()
-            assert [event.type for event in await up_to(connection, "input_audio_buffer.cleared")][-2:] == [
-                "session.updated",
-                "input_audio_buffer.cleared",
-            ]
-            await server.left
-            await connection.input_audio_buffer.commit()
-            assert (await connection.recv()).error.code == "input_audio_buffer_commit_empty"
+    async with gateway_for(server) as gateway, session(gateway) as connection:
+        await connection.session.update(session=MANUAL)
+        await connection.input_audio_buffer.append(audio=base64_of(PCM))
+        await eventually(lambda: server.audio != b"")
+        await connection.input_audio_buffer.clear()
+        assert [event.type for event in await up_to(connection, "input_audio_buffer.cleared")][-2:] == [
+            "session.updated",
+            "input_audio_buffer.cleared",
+        ]
+        await server.left
+        await connection.input_audio_buffer.commit()
+        assert (await connection.recv()).error.code == "input_audio_buffer_commit_empty"
 
 
 async def test_committed_silence_has_no_text():
     server = ScriptedTranscription(TWO_UTTERANCES[:1])
-    async with serving(server) as address, running_gateway(address) as gateway:
-        async with session(gateway) as connection:
-            await connection.input_audio_buffer.append(audio=base64_of(bytes(9_600)))
-            await connection.input_audio_buffer.commit()
-            events = await up_to(connection, COMPLETED)
+    async with gateway_for(server) as gateway, session(gateway) as connection:
+        events = await turn(connection, bytes(9_600))
     assert [event.type for event in events] == [*UTTERANCE[2:], COMPLETED]
     assert events[-1].transcript == ""
 
 
 async def test_turns_share_one_session_on_the_draft_server():
     server = ScriptedTranscription(EVERYTHING)
-    async with serving(server) as address, running_gateway(address) as gateway:
-        async with session(gateway) as connection:
-            await connection.session.update(session=MANUAL)
-            for _ in range(8):
-                await connection.input_audio_buffer.append(audio=base64_of(PCM))
-                await connection.input_audio_buffer.commit()
-            events = await up_to(connection, COMPLETED, 8)
+    async with gateway_for(server) as gateway, session(gateway) as connection:
+        await connection.session.update(session=MANUAL)
+        for _ in range(8):
+            await connection.input_audio_buffer.append(audio=base64_of(PCM))
+            await connection.input_audio_buffer.commit()
+        events = await up_to(connection, COMPLETED, 8)
     completed = [event.item_id for event in events if event.type == COMPLETED]
     assert completed == [event.item_id for event in events if event.type == UTTERANCE[2]]

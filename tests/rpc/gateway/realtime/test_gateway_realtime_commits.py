@@ -7,10 +7,20 @@ import pytest
 from specwhisper.types import SAMPLE_RATE
 from specwhisper_gateway.realtime import backlog
 from specwhisper_gateway.transport import sockets
-from tests.rpc.client_scripts import ScriptedTranscription, serving
-from tests.rpc.gateways import running_gateway
+from tests.rpc.client_scripts import ScriptedTranscription
+from tests.rpc.gateways import gateway_for, running_gateway
 from tests.rpc.live_scripts import EVERYTHING
-from tests.rpc.realtime import COMPLETED, SAME_RATE, UTTERANCE, base64_of, close_code, pieces, session, up_to
+from tests.rpc.realtime import (
+    COMPLETED,
+    SAME_RATE,
+    UTTERANCE,
+    base64_of,
+    close_code,
+    pieces,
+    session,
+    turn,
+    up_to,
+)
 from tests.rpc.speaking import speaking_pair
 
 pytestmark = pytest.mark.usefixtures("energy_vad")
@@ -25,9 +35,7 @@ async def test_silence_is_committed_and_completed_without_text(detects_speech):
             turn_detection = {"type": "server_vad"} if detects_speech else None
             await connection.session.update(session=settings(turn_detection=turn_detection))
             for _ in range(2):
-                await connection.input_audio_buffer.append(audio=base64_of(bytes(2 * SAMPLE_RATE)))
-                await connection.input_audio_buffer.commit()
-                events = await up_to(connection, COMPLETED)
+                events = await turn(connection, bytes(2 * SAMPLE_RATE))
                 kinds = [event.type for event in events]
                 assert kinds.index(COMMITTED) < kinds.index(COMPLETED)
                 assert events[-1].transcript == ""
@@ -52,8 +60,8 @@ class Busy(ScriptedTranscription):
 async def send(connection, turns):
     """Send turns, and a commit after each."""
     await connection.session.update(session=settings(turn_detection=None))
-    for turn in turns:
-        for piece in pieces(turn):
+    for each in turns:
+        for piece in pieces(each):
             await connection.input_audio_buffer.append(audio=base64_of(piece))
         await connection.input_audio_buffer.commit()
 
@@ -62,53 +70,49 @@ TURNS = [bytes([number]) * 3_200 for number in range(1, 30)] + [bytes(2 * SAMPLE
 
 
 async def test_pings_are_answered_while_turns_wait():
-    async with serving(server := Busy()) as address, running_gateway(address) as gateway:
-        async with session(gateway) as connection:
-            await send(connection, TURNS)
-            pong = await connection._connection.ping()  # the client's own would come after 20 s
-            await up_to(connection, UTTERANCE[2], len(TURNS))
-            await asyncio.wait_for(pong, 10)
-            assert not server.turns, "commits are answered before any text"
-            server.may_read.set()
-            events = await up_to(connection, COMPLETED, len(TURNS))
+    async with gateway_for(server := Busy()) as gateway, session(gateway) as connection:
+        await send(connection, TURNS)
+        pong = await connection._connection.ping()  # the client's own would come after 20 s
+        await up_to(connection, UTTERANCE[2], len(TURNS))
+        await asyncio.wait_for(pong, 10)
+        assert not server.turns, "commits are answered before any text"
+        server.may_read.set()
+        events = await up_to(connection, COMPLETED, len(TURNS))
     assert server.turns == TURNS
     assert events[-1].usage.seconds == 90
 
 
 async def test_a_client_waits_while_too_much_is_not_transcribed(monkeypatch):
     monkeypatch.setattr(backlog, "MAX_WAITING_BYTES", 3 * backlog.TURN_BYTES)
-    async with serving(server := Busy()) as address, running_gateway(address) as gateway:
-        async with session(gateway) as connection:
-            sending = asyncio.create_task(send(connection, TURNS))
-            await up_to(connection, UTTERANCE[2], 2)
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(up_to(connection, UTTERANCE[2]), 0.5)
-            server.may_read.set()
-            await up_to(connection, COMPLETED, len(TURNS))
-            await sending
+    async with gateway_for(server := Busy()) as gateway, session(gateway) as connection:
+        sending = asyncio.create_task(send(connection, TURNS))
+        await up_to(connection, UTTERANCE[2], 2)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(up_to(connection, UTTERANCE[2]), 0.5)
+        server.may_read.set()
+        await up_to(connection, COMPLETED, len(TURNS))
+        await sending
     assert server.turns == TURNS
 
 
 async def test_a_draft_server_that_takes_no_audio_ends_the_session(monkeypatch):
     monkeypatch.setattr(sockets, "STALL_TIMEOUT_S", 0.5)
-    async with serving(Busy()) as address, running_gateway(address) as gateway:
-        async with session(gateway) as connection:
-            await send(connection, TURNS[-1:])
-            assert await close_code(connection) == 1013
+    async with gateway_for(Busy()) as gateway, session(gateway) as connection:
+        await send(connection, TURNS[-1:])
+        assert await close_code(connection) == 1013
 
 
 async def test_cleared_turns_leave_room(monkeypatch):
     monkeypatch.setattr(backlog, "MAX_WAITING_BYTES", 20 * backlog.TURN_BYTES)
-    async with serving(server := Busy()) as address, running_gateway(address) as gateway:
-        async with session(gateway) as connection:
-            await send(connection, TURNS[:1])
-            for _ in range(10):
-                await connection.input_audio_buffer.append(audio=base64_of(bytes(5 * backlog.TURN_BYTES)))
-                await connection.input_audio_buffer.clear()
-            await send(connection, TURNS[1:2])
-            await up_to(connection, UTTERANCE[2], 2)
-            server.may_read.set()
-            await up_to(connection, COMPLETED, 2)
+    async with gateway_for(server := Busy()) as gateway, session(gateway) as connection:
+        await send(connection, TURNS[:1])
+        for _ in range(10):
+            await connection.input_audio_buffer.append(audio=base64_of(bytes(5 * backlog.TURN_BYTES)))
+            await connection.input_audio_buffer.clear()
+        await send(connection, TURNS[1:2])
+        await up_to(connection, UTTERANCE[2], 2)
+        server.may_read.set()
+        await up_to(connection, COMPLETED, 2)
     assert server.turns == TURNS[:2]
 
 

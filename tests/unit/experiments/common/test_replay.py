@@ -10,7 +10,7 @@ from experiments.common.audio.samples import Sample, load_samples
 from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.replay.model import ReplayDraft, ReplayTarget
-from experiments.common.replay.record import record_models, source_digest
+from experiments.common.replay.record import record_models
 from experiments.common.replay.trace import Decoding, Trace
 from specwhisper.audio.recording import Recording
 from specwhisper.audio.scan import log_mel_max
@@ -94,7 +94,6 @@ def trace(samples, demo) -> Trace:
         target_digest="",
         draft_digest="",
         vocabulary_digest=demo.target.vocabulary.digest,
-        source=source_digest(samples, EVERY_OPTION),
         decodings=decodings,
     )
 
@@ -138,26 +137,6 @@ def test_the_draft_has_the_real_drafts_acceptance(samples, demo, replayed, mode)
 
 
 @pytest.mark.nightly
-def test_a_replays_target_takes_hints(samples, trace, demo):
-    vocabulary, tokenizer = demo.target.vocabulary, load_checkpoint("demo-target").tokenizer
-    target = ReplayTarget(trace, vocabulary, None, tokenizer=tokenizer)
-    pair = Pair(target, ReplayDraft(trace, vocabulary, None), demo.max_new_tokens)
-    expected = demo.transcribe(samples[0], TIMED, Mode.TARGET_ONLY)
-    hint = " ".join(segment.text.strip() for segment in expected.segments)
-    hinted = pair.transcribe(samples[0], replace(TIMED, hint=hint), Mode.FULL)
-    assert texts(hinted) == texts(expected)
-    plain = pair.transcribe(samples[0], TIMED, Mode.FULL)
-    assert hinted.stats.num_hinted_accepted > plain.stats.num_hinted_accepted + 10
-
-
-@pytest.mark.nightly
-def test_the_traces_options_prompt_and_fall_back(trace):
-    assert {decoding.temperature for decoding in trace.decodings} == {0.0, 0.4}
-    assert max(len(decoding.prompt) for decoding in trace.decodings) > 10
-    assert any(decoding.divergences for decoding in trace.decodings)
-
-
-@pytest.mark.nightly
 def test_the_forward_pass_sees_every_token_once(samples, trace, demo):
     forward, fed, held = random_model(), [], []
     score = forward.score
@@ -175,15 +154,6 @@ def test_the_forward_pass_sees_every_token_once(samples, trace, demo):
     assert sum(fed) == 3 + len(tokens) - 1  # prompt and text, without the end
     assert held[-1] == sum(fed)
     assert forward.length(0) == model.length(0) == 0  # the slot was freed
-
-
-@pytest.mark.nightly
-def test_a_trace_is_saved_and_loaded(trace, tmp_path):
-    trace.save(tmp_path / "trace.json")
-    assert Trace.load(tmp_path / "trace.json") == trace
-    (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(InvalidRequest, match="holds no trace"):
-        Trace.load(tmp_path / "other.json")
 
 
 def test_a_draft_follows_its_divergence_and_then_repeats_its_last_token():

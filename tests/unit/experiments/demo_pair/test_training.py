@@ -1,8 +1,9 @@
-"""The demo pair's training: transcripts, the alignment loss, the drafts, and how it continues."""
+"""The demo pair's training: transcripts, the alignment loss, the drafts, the learning rate."""
 
 from __future__ import annotations
 
 import math
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +13,6 @@ import torch
 from experiments.demo_pair import drafts, model
 from experiments.demo_pair.alignment import AlignmentLoss
 from experiments.demo_pair.schedule import Schedule, Stage
-from experiments.demo_pair.training import Training
 from experiments.demo_pair.vocabulary import (
     CANTONESE,
     TARGET_IDS,
@@ -103,42 +103,10 @@ def test_the_distillation_loss_counts_selected_tokens_only():
     assert drafts.distillation_loss(certain, certain, use) == pytest.approx(0, abs=1e-5)
 
 
-def training(path, begin: float = 0.0, minutes: float = 60) -> tuple[model.Recognizer, Training]:
-    recognizer = new_recognizer(d_model=48, encoder_layers=1, decoder_layers=2)
-    return recognizer, Training(path, Schedule(minutes, 1.0, begin=begin), recognizer)
-
-
-def learn(recognizer: model.Recognizer, course: Training) -> None:
-    """Take one training step on constant data."""
-    tokens, encoded = torch.tensor([[1, 2, 3]]), torch.ones(1, 10, 48)
-    loss = model.token_loss(recognizer.decode(tokens, encoded), tokens)
-    course.step(loss, 0.01 * course.schedule.next_rate(Stage.FULL), [])
-
-
-def test_a_killed_training_continues_exactly_where_it_was(tmp_path):
-    path = tmp_path / "target.state.pt"
-    first, course = training(path, begin=0.25)
-    learn(first, course)
-    course.save()
-    second, later = training(path)
-    assert later.schedule.begin == pytest.approx(0.25, abs=1e-3)
-    assert later.schedule.steps == 1
-    for parts in ((first, course), (second, later)):
-        course.schedule.started = later.schedule.started = None
-        learn(*parts)
-    for name, value in first.state_dict().items():
-        assert torch.allclose(second.state_dict()[name], value, atol=1e-5), name
-
-
-def test_a_finished_training_can_be_extended(tmp_path):
-    path = tmp_path / "target.state.pt"
-    training(path, begin=1.0, minutes=60)[1].save()
-    assert training(path, minutes=60)[1].schedule.begin == pytest.approx(1.0)
-    assert training(path, minutes=80)[1].schedule.begin == pytest.approx(0.75)
-
-
 def test_the_learning_rate_stays_constant_and_a_new_stage_warms_up():
-    schedule = Schedule(60, 1.0, warmup=2, begin=0.5, hold=0.6)
+    schedule = Schedule(60, 1.0, warmup=2, hold=0.6)
+    schedule.started = time.process_time() - 30 * 60
     assert [schedule.next_rate(Stage.READ) for _ in range(3)] == pytest.approx([0.5, 1, 1])
     assert schedule.next_rate(Stage.FULL) == pytest.approx(0.5)
-    assert Schedule(60, 1.0, warmup=1, begin=0.8, hold=0.6).next_rate() == pytest.approx(0.5, abs=0.01)
+    late = Schedule(60, 1.0, warmup=1, hold=0.6, started=schedule.started - 18 * 60)
+    assert late.next_rate() == pytest.approx(0.5, abs=0.01)

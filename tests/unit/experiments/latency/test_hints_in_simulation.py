@@ -6,13 +6,13 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from specwhisper.engine.draft_state import DraftState
 
 from experiments.common.replay.trace import Decoding
 from experiments.latency.closed_form import Costs as Theory
 from experiments.latency.closed_form import full_s
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session
+from specwhisper.engine.draft_session import DraftSession
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.ledger import Ledger
@@ -67,7 +67,7 @@ def test_realignment_makes_full_faster_at_every_round_trip(round_trip, monkeypat
     decodings = windows(0.85, 0.8)
     kept = time_per_step(decodings, round_trip)
     monkeypatch.setattr(Ledger, "_keep_sent", lambda self, tokens, position: None)
-    monkeypatch.setattr(DraftState, "stale_tokens", lambda self: ())
+    monkeypatch.setattr(DraftSession, "stale_tokens", lambda self, belief: ())
     assert kept < 0.85 * time_per_step(decodings, round_trip)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from experiments.capacity.laws import SHARED, laws
 from experiments.common.audio.conditions import Condition
 from experiments.common.servers.timed_client import TimedTokens
 from experiments.latency.__main__ import app
@@ -23,7 +24,6 @@ from experiments.latency.cells import (
     parse_modes,
     parse_round_trips,
 )
-from experiments.latency.laws import SHARED, laws
 from experiments.latency.page import FOLDER
 from experiments.latency.store import Grid, Run, Store
 from experiments.latency.summary import WHOLE, Summary

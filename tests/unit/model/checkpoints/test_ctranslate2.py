@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
-from specwhisper.model.checkpoints.ctranslate2 import read_variables
 from specwhisper.model.checkpoints.names import resolve
-from tests.unit.model.checkpoints.binary_files import CTRANSLATE2_FILE, ctranslate2_file
+from tests.unit.model.checkpoints.binary_files import ctranslate2_file
 
 DEMO = load_checkpoint("demo-draft-tiny")
 COMMIT = "a" * 40
@@ -197,19 +193,3 @@ def test_a_folder_of_mlx_is_refused_in_a_sentence(weights: str, tmp_path: Path):
     (tmp_path / weights).touch()
     with pytest.raises(CheckpointError, match="is in MLX's format, which is not supported: name another"):
         load_checkpoint(str(tmp_path))
-
-
-def test_a_small_file_is_read(tmp_path: Path):
-    path = tmp_path / "model.bin"
-    path.write_bytes(CTRANSLATE2_FILE)
-    assert read_variables(path)["decoder/projection/weight"].read().shape == (2, 3)
-
-
-@given(place=st.floats(0, 1), value=st.none() | st.integers(0, 255))
-def test_damaged_files_are_refused_or_read(place: float, value: int | None, tmp_path_factory):
-    at = int(place * (len(CTRANSLATE2_FILE) - 1))
-    path = tmp_path_factory.getbasetemp() / "model.bin"
-    end = b"" if value is None else bytes([value]) + CTRANSLATE2_FILE[at + 1 :]
-    path.write_bytes(CTRANSLATE2_FILE[:at] + end)
-    with suppress(ValueError):  # becomes a CheckpointError
-        read_variables(path)

@@ -23,7 +23,7 @@ from specwhisper.model.pytorch.kernels import FusedOperations
 from specwhisper.model.pytorch.operations import PlainOperations
 from specwhisper.model.pytorch.packed import PackedInputs, bucket_for
 from specwhisper.model.pytorch.self_test import Check, compare, operations_for, table
-from specwhisper_target_server.command import serve
+from specwhisper_target_server.__main__ import serve
 from specwhisper_target_server.config import TargetConfig
 
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"

@@ -21,7 +21,7 @@ from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.model.choosing import Row
 from specwhisper.model.micro_batcher import MicroBatcher
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.pytorch.encoder import TorchEncoder
+from specwhisper.model.pytorch.backend import TorchEncoder
 from specwhisper.model.pytorch.packed import buckets_up_to
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcription import Transcription

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import shutil
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from experiments.common.models.checkpoints import Shape, save_checkpoint
 from experiments.peers.formats import save_openai
 from specwhisper.errors import CheckpointError, MissingExtra
-from specwhisper.model.checkpoints import vocabulary_files
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
-from specwhisper.model.checkpoints.files import ModelFiles
-from specwhisper.model.checkpoints.formats import open_model
+from specwhisper.model.pytorch import openai_file
 from tests.unit.model.checkpoints.test_tokenizer import TEXTS
 
 COMMIT = "a" * 40
@@ -61,7 +56,7 @@ def test_a_file_is_the_checkpoint_it_was_made_of(name: str, saved: dict[str, tup
 def cache(tmp_path: Path, monkeypatch) -> Path:
     """Return an empty cache of the hub, on a machine without openai-whisper and fetched models."""
     monkeypatch.setenv("SPECWHISPER_HOME", str(tmp_path / "fetched"))
-    monkeypatch.setattr(vocabulary_files, "PACKAGE", "no-such-package")
+    monkeypatch.setattr(openai_file, "PACKAGE", "no-such-package")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     return tmp_path
 
@@ -149,24 +144,3 @@ def test_a_truncated_file_is_refused_in_a_sentence(tmp_path: Path):
         CheckpointError, match=r"it\.pt' is truncated or damaged \(Pytorch[^.]*\): fetch it again\.$"
     ):
         load_checkpoint(str(path))
-
-
-@pytest.fixture(scope="module")
-def damaged(tmp_path_factory) -> tuple[bytes, Path]:
-    """Return the bytes of a small file, and where to write damaged ones."""
-    path = tmp_path_factory.mktemp("damaged") / "it.pt"
-    torch.save({"dims": DIMENSIONS, "model_state_dict": {"it": WEIGHT, "half": WEIGHT.half()}}, path)
-    return path.read_bytes(), path
-
-
-@settings(deadline=None)
-@given(place=st.floats(0, 1), value=st.none() | st.integers(0, 255))
-def test_damaged_files_are_refused_or_read(place: float, value: int | None, damaged: tuple[bytes, Path]):
-    whole, path = damaged
-    at = int(place * (len(whole) - 1))
-    path.write_bytes(whole[:at] + (b"" if value is None else bytes([value]) + whole[at + 1 :]))
-    files = ModelFiles(str(path))
-    with suppress(CheckpointError), files.errors_reported():
-        weights, _ = open_model(files).weights()
-        for name in weights:
-            assert weights[name].dtype == np.float32

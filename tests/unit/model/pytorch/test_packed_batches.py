@@ -6,15 +6,12 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.common.models.checkpoints import Shape as ModelShape
-from experiments.common.models.checkpoints import build_checkpoint
 from specwhisper.model.pytorch import decoder as decoders
 from specwhisper.model.pytorch.cache import BatchRow
-from specwhisper.model.pytorch.checkpoint import DecoderWeights
-from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights
+from specwhisper.model.pytorch.decoder import CachedDecoder
 from specwhisper.model.pytorch.packed import (
     BLOCKS,
     TOKENS,
@@ -26,37 +23,7 @@ from specwhisper.model.pytorch.packed import (
     divide,
     num_blocks,
 )
-from tests.nightly import examples
-
-NUM_SLOTS, POSITIONS = 5, 72
-_, CHECKPOINT = build_checkpoint(
-    ModelShape(decoder_layers=2, heads=4, max_target_positions=POSITIONS, seed=7)
-)
-SIZE = len(CHECKPOINT.vocabulary)
-AUDIO = torch.randn(NUM_SLOTS, 1500, 64, generator=torch.Generator().manual_seed(0))
-CLOSE = {"rtol": 1e-4, "atol": 1e-4}
-
-
-def decoder(device: str = "cpu", **kwargs) -> CachedDecoder:
-    """Build a decoder whose slot i holds ``AUDIO[i]``."""
-    with torch.device("meta"):
-        made = CachedDecoder(CHECKPOINT.sizes, NUM_SLOTS)
-    load_decoder_weights(made, DecoderWeights(CHECKPOINT))
-    made.eval().requires_grad_(False).to(device).allocate(**kwargs)
-    made.prefill_audio(range(NUM_SLOTS), AUDIO)
-    return made
-
-
-def text(seed: int, length: int) -> list[int]:
-    return torch.randint(SIZE, (length,), generator=torch.Generator().manual_seed(seed)).tolist()
-
-
-@pytest.fixture(scope="module", params=["cpu", "cuda"])
-def pair(request) -> tuple[CachedDecoder, CachedDecoder]:
-    """Build a decoder without padding, and with it, captured on a GPU."""
-    if request.param == "cuda" and not torch.cuda.is_available():
-        pytest.skip("there is no GPU")
-    return decoder(), decoder(request.param, has_static_shapes=True)
+from tests.unit.model.pytorch.test_pytorch_decoder import CLOSE, NUM_SLOTS, new_decoder, text
 
 
 @pytest.mark.parametrize(
@@ -120,51 +87,6 @@ def test_inputs_keep_their_addresses_and_no_old_values():
     assert inputs.places.counts.tolist() == [1, 0, 0, 0]
 
 
-operation = st.tuples(
-    st.sampled_from(["append", "append", "rollback"]),
-    st.dictionaries(st.integers(0, NUM_SLOTS - 1), st.sampled_from([1, 2, 3, 5, 9, 40]), min_size=1),
-    st.integers(0, 2**16),
-)
-
-
-@settings(max_examples=examples(15, 40))
-@given(operations=st.lists(operation, min_size=1, max_size=8))
-def test_any_history_equals_batches_without_padding(pair, operations):
-    for made in pair:
-        for slot in range(NUM_SLOTS):
-            made.rollback(slot, 0)
-    for kind, sizes, seed in operations:
-        if kind == "rollback":
-            for made in pair:
-                for slot, size in sizes.items():
-                    made.rollback(slot, size)
-            continue
-        rows = {
-            slot: text(seed + slot, size)
-            for slot, size in sizes.items()
-            if pair[0].lengths[slot] + size <= POSITIONS
-        }
-        if rows:
-            slots = sorted(rows, key=lambda slot: (slot * seed) % 7)  # in any order
-            scored = [(len(rows[slot]) + seed) // 2 % len(rows[slot]) + 1 for slot in slots]
-            probes = [(i, 0) for i in range(seed % 3) if i < len(slots)]
-            ragged, packed = (
-                made.append(slots, [rows[slot] for slot in slots], scored, probes) for made in pair
-            )
-            torch.testing.assert_close(packed.cpu(), ragged, **CLOSE)
-        assert pair[0].lengths == pair[1].lengths
-
-
-def test_a_slot_may_be_filled_to_its_last_position_beside_a_wide_row(pair):
-    full, wide = text(7, POSITIONS), text(8, 12)
-    for made in pair:
-        made.rollback(0, 0)
-        made.rollback(1, 0)
-        made.append([0], [full[:-1]], [1])
-    ragged, packed = (made.append([0, 1], [full[-1:], wide], [1, 12]) for made in pair)
-    torch.testing.assert_close(packed.cpu(), ragged, **CLOSE)
-
-
 class Graphs(CudaGraphs):
     """In place of CUDA graphs: replays by running again, and counts."""
 
@@ -189,12 +111,12 @@ class Graphs(CudaGraphs):
 def captured_by(monkeypatch, graphs: Graphs) -> CachedDecoder:
     monkeypatch.setattr(decoders, "PackedRunner", partial(PackedRunner, capture=graphs))
     with torch.inference_mode():
-        return decoder(has_static_shapes=True)
+        return new_decoder("static")
 
 
 def check_steps(made: CachedDecoder, steps: list[tuple[int, int]]) -> None:
     """Append rows of (seed, width) to a slot and to one without padding; compare."""
-    plain = decoder()
+    plain = new_decoder()
     for seed, width in steps:
         for each in (made, plain):
             each.rollback(2, 5)
@@ -232,16 +154,9 @@ def test_memory_that_is_short_for_a_graph_is_an_error(monkeypatch):
 
 def test_more_rows_than_a_pass_takes_are_divided(monkeypatch):
     monkeypatch.setattr("specwhisper.model.pytorch.packed.TOKENS", (4, 8))
-    made, plain = decoder(has_static_shapes=True), decoder()
+    made, plain = new_decoder("static"), new_decoder()
     tokens = [text(seed, 3) for seed in range(NUM_SLOTS)]
     order = [4, 1, 0, 2, 3]
     packed, ragged = (each.append(order, tokens, [3, 1, 2, 3, 1], [(0, 0), (4, 1)]) for each in (made, plain))
     torch.testing.assert_close(packed, ragged, **CLOSE)
     assert made.lengths == plain.lengths
-
-
-def test_cross_attention_weights_equal_those_without_padding(pair):
-    tokens, heads = text(11, 7), [(0, 1), (1, 3), (1, 0)]
-    ragged, packed = (made.cross_attention(3, tokens, heads) for made in pair)
-    assert packed.shape == (3, 7, 1500)
-    torch.testing.assert_close(packed.cpu(), ragged, **CLOSE)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers.modeling_outputs import BaseModelOutput
 
@@ -18,13 +18,14 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.model.checkpoints.weights import PROJECTION
 from specwhisper.model.choosing import Row
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.pairing import draft_ids
 from specwhisper.model.pytorch.checkpoint import DecoderWeights
 from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights
+from specwhisper.model.translated import draft_ids
 from specwhisper.types import AudioChunk
 from tests.nightly import examples
 
-SHAPE = Shape(decoder_layers=3, heads=4, max_target_positions=24, seed=5)
+POSITIONS = 72
+SHAPE = Shape(decoder_layers=3, heads=4, max_target_positions=POSITIONS, seed=5)
 TRANSFORMERS, CHECKPOINT = build_checkpoint(SHAPE)
 SIZE, WIDTH = len(CHECKPOINT.vocabulary), SHAPE.d_model
 NUM_SLOTS = 5
@@ -32,127 +33,109 @@ AUDIO = torch.randn(NUM_SLOTS, 1500, WIDTH, generator=torch.Generator().manual_s
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}  # logits are of order 1; kernels differ in the order of their sums
 
 
-def new_decoder() -> CachedDecoder:
-    """Build a decoder whose slot i holds ``AUDIO[i]``."""
+def new_decoder(kind: str = "ragged") -> CachedDecoder:
+    """Build a decoder whose slot i holds ``AUDIO[i]``: without padding, or padded to static shapes."""
     with torch.device("meta"):
         decoder = CachedDecoder(CHECKPOINT.sizes, NUM_SLOTS)
     load_decoder_weights(decoder, DecoderWeights(CHECKPOINT))
-    decoder.eval().requires_grad_(False).allocate()
+    decoder.eval().requires_grad_(False).to("cuda" if kind == "on a GPU" else "cpu")
+    decoder.allocate(has_static_shapes=kind != "ragged")
     decoder.prefill_audio(range(NUM_SLOTS), AUDIO)
     return decoder
+
+
+@pytest.fixture(scope="module", params=["ragged", "static", "on a GPU"])
+def shared(request) -> CachedDecoder:
+    if request.param == "on a GPU" and not torch.cuda.is_available():
+        pytest.skip("there is no GPU")
+    return new_decoder(request.param)
+
+
+@pytest.fixture
+def decoder(shared: CachedDecoder) -> CachedDecoder:
+    """Return a decoder with empty slots; the caches hold what earlier tests wrote."""
+    for slot in range(NUM_SLOTS):
+        shared.rollback(slot, 0)
+    return shared
 
 
 def text(seed: int, length: int) -> list[int]:
     return np.random.default_rng(seed).integers(0, SIZE, length).tolist()
 
 
-def expected_logits(slot: int, tokens: list[int]) -> torch.Tensor:
-    """Return the logits after each token, from a new decoder."""
-    return new_decoder().append([slot], [tokens], [len(tokens)])
+@torch.inference_mode()
+def expected(slot: int, tokens: list[int]) -> torch.Tensor:
+    """Return transformers' logits after each token."""
+    encoded = BaseModelOutput(AUDIO[slot : slot + 1])
+    return TRANSFORMERS(encoder_outputs=encoded, decoder_input_ids=torch.tensor([tokens])).logits[0]
 
 
-def test_logits_equal_transformers():
-    tokens = text(0, 12)
-    with torch.inference_mode():
-        expected = TRANSFORMERS(
-            encoder_outputs=BaseModelOutput(AUDIO[:1]), decoder_input_ids=torch.tensor([tokens])
-        ).logits[0]
-    torch.testing.assert_close(expected_logits(0, tokens), expected, **CLOSE)
-
-
-def test_logits_of_one_call_equal_those_of_one_call_per_token():
-    tokens, stepwise = text(1, 20), new_decoder()
-    steps = torch.cat([stepwise.append([0], [[token]], [1]) for token in tokens])
-    torch.testing.assert_close(steps, expected_logits(0, tokens), **CLOSE)
-
-
-def test_only_the_last_tokens_are_scored():
-    tokens = text(2, 9)
-    torch.testing.assert_close(
-        new_decoder().append([0], [tokens], [3]), expected_logits(0, tokens)[-3:], **CLOSE
-    )
-
-
-def test_rejected_then_extended_equals_never_drafted():
-    tokens, wrong, decoder = text(3, 20), text(4, 10), new_decoder()
+def test_rejected_then_extended_equals_never_drafted(decoder):
+    tokens, wrong = text(3, 20), text(4, 10)
     decoder.append([0], [tokens[:8]], [1])
     decoder.append([0], [wrong], [1])
     decoder.rollback(0, 8)
-    after = decoder.append([0], [tokens[8:]], [12])
-    reference = new_decoder()
-    reference.append([0], [tokens[:8]], [1])
-    assert torch.equal(after, reference.append([0], [tokens[8:]], [12]))
+    after = decoder.append([0], [tokens[8:]], [12]).clone()
+    decoder.rollback(0, 0)
+    decoder.append([0], [tokens[:8]], [1])
+    assert torch.equal(after, decoder.append([0], [tokens[8:]], [12]))
 
 
-def test_rollback_never_lengthens_a_slot():
-    decoder = new_decoder()
-    decoder.append([2], [[1, 2, 3]], [1])
-    decoder.rollback(2, 9)
-    assert decoder.lengths == [0, 0, 3, 0, 0]
-    decoder.rollback(2, 0)
-    assert decoder.lengths == [0] * NUM_SLOTS
-
-
-def test_new_audio_empties_the_slot():
-    decoder = new_decoder()
-    decoder.append([1], [text(5, 6)], [1])
-    decoder.prefill_audio([1], AUDIO[3:4])
-    assert decoder.lengths[1] == 0
-    tokens = text(6, 4)
-    torch.testing.assert_close(decoder.append([1], [tokens], [4]), expected_logits(3, tokens), **CLOSE)
-
-
-@pytest.mark.parametrize("slots", [[0, 1, 2], [1, 2, 3], [4, 0, 2], [3, 2, 1], [2]])
-def test_rows_of_different_lengths_equal_rows_on_their_own(slots):
-    decoder, texts = new_decoder(), {slot: text(slot, 6 + 3 * slot) for slot in slots}
-    held = {slot: 2 * slot + 1 for slot in slots}
-    for slot in slots:
-        decoder.append([slot], [texts[slot][: held[slot]]], [1])
-    rows = [texts[slot][held[slot] :] for slot in slots]
-    logits = decoder.append(slots, rows, [len(row) for row in rows])
-    expected = torch.cat([expected_logits(slot, texts[slot])[held[slot] :] for slot in slots])
-    torch.testing.assert_close(logits, expected, **CLOSE)
-    assert [decoder.lengths[slot] for slot in slots] == [len(texts[slot]) for slot in slots]
-
-
-def test_a_slot_can_be_filled_to_its_last_position_beside_a_longer_row():
-    decoder, full, wide = new_decoder(), text(7, 24), text(8, 12)
-    decoder.append([0], [full[:23]], [1])
-    logits = decoder.append([0, 1], [full[23:], wide], [1, 12])
-    torch.testing.assert_close(
-        logits, torch.cat([expected_logits(0, full)[-1:], expected_logits(1, wide)]), **CLOSE
-    )
+def test_a_slot_can_be_filled_to_its_last_position_beside_a_longer_row(decoder):
+    full, wide = text(7, POSITIONS), text(8, 12)
+    decoder.append([0], [full[:-1]], [1])
+    logits = decoder.append([0, 1], [full[-1:], wide], [1, 12])
+    whole = torch.cat([expected(0, full)[-1:], expected(1, wide)])
+    torch.testing.assert_close(logits.cpu(), whole, **CLOSE)
 
 
 operation = st.tuples(
-    st.sampled_from(["append", "rollback"]),
-    st.dictionaries(st.integers(0, NUM_SLOTS - 1), st.integers(1, 6), min_size=1, max_size=4),
+    st.sampled_from(["append", "append", "rollback", "prefill"]),
+    st.dictionaries(st.integers(0, NUM_SLOTS - 1), st.sampled_from([1, 2, 3, 5, 9, 40]), min_size=1),
     st.integers(0, 2**16),
 )
 
 
-@settings(max_examples=examples(8, 25))
-@given(st.lists(operation, min_size=1, max_size=8))
-def test_logits_do_not_depend_on_earlier_calls_and_rollbacks(operations):
-    decoder, held = new_decoder(), {slot: [] for slot in range(NUM_SLOTS)}
+@settings(max_examples=examples(15, 40), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(operations=st.lists(operation, min_size=1, max_size=8))
+def test_any_history_has_the_logits_of_transformers(shared, operations):
+    for slot in range(NUM_SLOTS):
+        shared.rollback(slot, 0)
+    held = {slot: [] for slot in range(NUM_SLOTS)}
     for kind, sizes, seed in operations:
-        if kind == "rollback":
-            for slot, size in sizes.items():
-                del held[slot][size:]
-                decoder.rollback(slot, size)
-            continue
-        rows = {slot: text(seed + slot, size) for slot, size in sizes.items() if len(held[slot]) + size <= 24}
+        rows = {slot: text(seed + slot, size)[: POSITIONS - len(held[slot])] for slot, size in sizes.items()}
+        slots = sorted(rows, key=lambda slot: (slot * seed) % 7)  # in any order
+        rows = {slot: rows[slot] for slot in slots if rows[slot] and kind == "append"}
         if rows:
-            logits = decoder.append(list(rows), list(rows.values()), [1] * len(rows))
-            for (slot, row), ours in zip(rows.items(), logits, strict=True):
-                held[slot] += row
-                torch.testing.assert_close(ours, expected_logits(slot, held[slot])[-1], **CLOSE)
-        assert decoder.lengths == [len(held[slot]) for slot in range(NUM_SLOTS)]
+            scored = [1 + seed % len(row) for row in rows.values()]
+            probes = [(i, 0) for i in range(seed % 3) if i < len(rows)]
+            logits = shared.append(list(rows), list(rows.values()), scored, probes)
+            whole = [expected(slot, held[slot] + row)[-len(row) :] for slot, row in rows.items()]
+            of_rows = [each[-num:] for each, num in zip(whole, scored, strict=True)]
+            together = torch.cat([*of_rows, *(whole[i][:1] for i, _ in probes)])
+            torch.testing.assert_close(logits.cpu(), together, **CLOSE)
+        for slot, row in rows.items():
+            held[slot] += row
+        for slot, size in sizes.items():
+            if kind == "rollback":
+                shared.rollback(slot, size)
+                del held[slot][size:]
+            elif kind == "prefill":
+                shared.prefill_audio([slot], AUDIO[slot : slot + 1])
+                held[slot].clear()
+        assert shared.lengths == [len(held[slot]) for slot in range(NUM_SLOTS)]
+
+
+def test_cross_attention_weights_are_the_same_with_static_shapes():
+    tokens, heads = text(11, 7), [(0, 1), (1, 3), (1, 0)]
+    ragged, static = (new_decoder(kind).cross_attention(3, tokens, heads) for kind in ("ragged", "static"))
+    assert static.shape == (3, 7, 1500)
+    torch.testing.assert_close(static, ragged, **CLOSE)
 
 
 def test_the_memory_of_a_slot_is_that_of_its_keys_and_values():
     heads_width = 2 * WIDTH * 4  # keys and values, float32
-    assert new_decoder().bytes_per_slot == 3 * (1500 + 24) * heads_width
+    assert new_decoder().bytes_per_slot == 3 * (1500 + POSITIONS) * heads_width
 
 
 class TestPlacement:
@@ -258,8 +241,8 @@ class TestPlacement:
         row = Row(0, [to_target[i] for i in (*self.PROMPT, *tokens)], 5, [], timestamps=False)
         translated = mapped.score([row])[0]
         assert translated.tokens == [to_target[i] for i in expected.tokens]
-        assert translated.log_probs == pytest.approx(expected.log_probs, abs=1e-4)
-        assert translated.margins == pytest.approx(expected.margins, abs=1e-4)
+        assert translated.log_probs == pytest.approx(expected.log_probs, abs=5e-4)
+        assert translated.margins == pytest.approx(expected.margins, abs=5e-4)
 
     def test_of_equal_logits_the_lowest_id_is_chosen(self):
         twins = CHECKPOINT.weights[PROJECTION].copy()

@@ -206,5 +206,5 @@ def test_a_broken_caption_file_is_named(tmp_path):
 @pytest.mark.parametrize("content", ["[]", "{", '{"text": 5}', '"text"', '{"segments": [5]}'])
 def test_json_without_a_text_is_named(tmp_path, content):
     (tmp_path / "a.json").write_text(content)
-    with pytest.raises(InvalidRequest, match=r"a\.json is no transcript in JSON"):
+    with pytest.raises(InvalidRequest, match=r"a\.json is not a transcript in JSON"):
         read_hint(tmp_path / "a.json")

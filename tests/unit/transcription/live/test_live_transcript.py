@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from experiments.common.models.speech import SPOKEN, SPOKEN_MULTILINGUAL
-from specwhisper.errors import InvalidCandidates
 from specwhisper.live import LiveOptions, LivePosition
-from specwhisper.transcription.live.open_text import NUM_STABLE
-from specwhisper.transcription.live.transcript import LiveTranscript
+from specwhisper.transcription.live.transcript import NUM_STABLE, LiveTranscript
 from specwhisper.types import (
     SAMPLE_RATE,
     Candidates,
@@ -127,13 +125,6 @@ class TestFinal:
         assert scripted.transcript.language == ""
         scripted.speak(0, 2, "A.")
         assert scripted.transcript.language == scripted.segments[0].language == "de"
-
-    def test_a_commit_that_leaves_a_gap_is_refused(self):
-        scripted = ScriptedWindows()
-        scripted.append(2, mark(BEGIN, 0), mark(END, 2))
-        scripted.open()
-        with pytest.raises(InvalidCandidates, match="gap"):
-            scripted.commit(token_ids("A"), base=3)
 
 
 class TestVerified:

@@ -1,0 +1,201 @@
+"""Compare modes on the same recordings by ratios of time per token, and advise on one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, log, sqrt
+from statistics import fmean, median_low, stdev
+
+from specwhisper.errors import InvalidRequest, SpecWhisperError
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.types import NS_PER_S, Mode
+
+COMPARED = (Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL)
+MIN_ROUNDS = 2  # with a single round the spread is unknown
+# Student's t for 95 %, rounded up, by degrees of freedom from 1 on; the last one also stands for more.
+STUDENT_T = (12.71, 4.31, 3.19, 2.78, 2.58, 2.45, 2.37, 2.31, 2.27, 2.23)
+
+
+@dataclass(frozen=True, slots=True)
+class TimedTranscription:
+    """The time and statistics of one recording, transcribed in one mode.
+
+    Attributes
+    ----------
+    elapsed_s : the time its client waited, with opening, audio and encoder.
+    """
+
+    elapsed_s: float
+    statistics: SpeculationStatistics
+
+    @property
+    def time_per_token_s(self) -> float:
+        """Seconds per committed token; without a token, all seconds."""
+        return self.elapsed_s / max(1, self.statistics.num_committed)
+
+
+Round = Mapping[Mode, TimedTranscription]  # one recording in every mode, one right after the other
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A ratio and its 95 % interval.
+
+    Attributes
+    ----------
+    low, high : equal to the value where a single round leaves the spread unknown.
+    num_rounds : number of paired measurements.
+    """
+
+    value: float
+    low: float
+    high: float
+    num_rounds: int
+
+    def __str__(self) -> str:
+        spread = f"{self.low:.2f}, {self.high:.2f}" if self.num_rounds > 1 else "n = 1"
+        return f"{self.value:.2f} [{spread}]"
+
+    @classmethod
+    def paired(cls, times: Sequence[float], references: Sequence[float]) -> Ratio:
+        """Return the geometric mean of the ratios, each of two times from the same round."""
+        logs = [log(time / reference) for time, reference in zip(times, references, strict=True)]
+        mean = fmean(logs)
+        if len(logs) == 1:
+            return cls(exp(mean), exp(mean), exp(mean), 1)
+        off = STUDENT_T[min(len(logs) - 1, len(STUDENT_T)) - 1] * stdev(logs) / sqrt(len(logs))
+        return cls(exp(mean), exp(mean - off), exp(mean + off), len(logs))
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The measurements of a mode over all rounds.
+
+    Attributes
+    ----------
+    time_per_token_s : seconds, geometric mean over the rounds.
+    over_target_only, over_full : paired ratios of that time.
+    acceptance_rate : of all verified candidates; 0 without any.
+    gamma : median of the last blocks' tokens; ``None`` without a draft.
+    """
+
+    mode: Mode
+    time_per_token_s: float
+    over_target_only: Ratio
+    over_full: Ratio
+    acceptance_rate: float
+    gamma: int | None
+
+
+def compare(rounds: Sequence[Round]) -> dict[Mode, Measured]:
+    """Compare the modes.
+
+    Raises
+    ------
+    InvalidRequest
+        for fewer than :data:`MIN_ROUNDS` rounds.
+    """
+    if len(rounds) < MIN_ROUNDS:
+        raise InvalidRequest(f"{len(rounds)} rounds have no spread: measure at least {MIN_ROUNDS} rounds.")
+    times = {mode: [each[mode].time_per_token_s for each in rounds] for mode in COMPARED}
+    compared = {}
+    for mode in COMPARED:
+        statistics = [each[mode].statistics for each in rounds]
+        gammas = [each.gamma for each in statistics if each.gamma]
+        compared[mode] = Measured(
+            mode=mode,
+            time_per_token_s=exp(fmean(map(log, times[mode]))),
+            over_target_only=Ratio.paired(times[mode], times[Mode.TARGET_ONLY]),
+            over_full=Ratio.paired(times[mode], times[Mode.FULL]),
+            acceptance_rate=sum(s.num_accepted for s in statistics)
+            / max(1, sum(s.num_verified for s in statistics)),
+            gamma=median_low(gammas) if gammas else None,
+        )
+    return compared
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Mean times of the parts of a session in ``sync``, where they take turns.
+
+    Attributes
+    ----------
+    draft_s : seconds of a draft step.
+    forward_s, token_s : a forward pass of the target: its constant part, and each token in it.
+    round_trip_s : of a block and its answer, messages included, without the forward pass.
+    """
+
+    draft_s: float
+    forward_s: float
+    token_s: float
+    round_trip_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The mode to run over this link.
+
+    Attributes
+    ----------
+    measured : every mode, the fastest first.
+    best, reason : the mode to run, and why.
+    parts : of link and models.
+    """
+
+    measured: tuple[Measured, ...]
+    best: Measured
+    reason: str
+    parts: Parts
+
+
+def advise(rounds: Sequence[Round]) -> Advice:
+    """Advise on a link and a pair of models.
+
+    Raises
+    ------
+    InvalidRequest
+        for fewer than two rounds.
+    SpecWhisperError
+        if nothing was drafted.
+    """
+    measured = compare(rounds)
+    best, reason = _decide(measured)
+    return Advice(tuple(sorted(measured.values(), key=_time_s)), best, reason, _parts(rounds))
+
+
+def _decide(measured: Mapping[Mode, Measured]) -> tuple[Measured, str]:
+    """Choose ``full`` unless another mode is surely faster or it gains nothing."""
+    full = measured[Mode.FULL]
+    surely_faster = [one for one in measured.values() if one.over_full.high < 1]
+    best, reason = full, "no other mode was faster by more than the spread"
+    if surely_faster:
+        best, reason = min(surely_faster, key=_time_s), "faster than full by more than the spread"
+    if best.over_target_only.value >= 1:
+        best, reason = min(measured.values(), key=_time_s), "the fastest, where full gained nothing"
+    if best.mode is Mode.TARGET_ONLY:
+        reason = "no mode with a draft was faster"
+        if any(one.over_target_only.low < 1 for one in measured.values()):
+            reason += "; one of them may be, so measure for longer"
+    elif best.over_target_only.high >= 1:
+        reason += "; the gain is not certain, so measure for longer"
+    return best, reason
+
+
+def _time_s(measured: Measured) -> float:
+    return measured.time_per_token_s
+
+
+def _parts(rounds: Sequence[Round]) -> Parts:
+    total = SpeculationStatistics()
+    for each in rounds:
+        total.add(each[Mode.SYNC].statistics)
+    if not total.num_answers or not total.num_draft_steps:
+        raise SpecWhisperError("Nothing was drafted: name recordings with more speech.")
+    num_tokens = 1 + total.num_verified / total.num_forwards  # of a forward pass
+    return Parts(
+        draft_s=total.draft_ns / total.num_draft_steps / NS_PER_S,
+        forward_s=max(0.0, total.forward_ns / total.num_forwards - num_tokens * total.token_ns) / NS_PER_S,
+        token_s=total.token_ns / NS_PER_S,
+        round_trip_s=total.network_ns / total.num_answers / NS_PER_S,
+    )

@@ -1,0 +1,138 @@
+"""The call by which all sessions at a target send candidates and receive windows and commits: ``Share``.
+
+Over gRPC a message takes the same time however small it is, so the candidates that wait go out together, and
+windows and commits come together. Everything else of a session has a call of its own
+(:mod:`.grpc_target_stream`). Each call has heartbeats of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator
+from contextvars import Context
+from itertools import count
+from time import monotonic_ns
+from typing import Protocol
+
+import grpc.aio
+
+from specwhisper.errors import SlowReader, TargetUnavailable
+from specwhisper.rpc.channels import with_true_status
+from specwhisper.types import Candidates
+from specwhisper.wire import HEARTBEAT_S, SILENCE_S, codec
+from specwhisper.wire.status import error_from_rpc
+from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper.wire.v1 import verification_pb2_grpc
+
+logger = logging.getLogger(__name__)
+
+MAX_BLOCKS = 256  # in one request
+
+
+class Receiver(Protocol):
+    """A session at the target."""
+
+    def receive(self, event: pb.SharedEvent | Exception) -> None: ...
+
+
+class CandidateChannel:
+    """One ``Share`` call, from the first session at a target to the last.
+
+    Sessions join before the target has answered, so a session opens in one round trip.
+
+    Attributes
+    ----------
+    key : for the hello of a session that joins.
+    is_over : whether the call has ended: the next session needs another one.
+    """
+
+    def __init__(self, address: str, stub: verification_pb2_grpc.VerificationStub) -> None:
+        self.key = secrets.token_hex(16)
+        self.is_over = False
+        self._address = address
+        self._sessions: dict[int, Receiver] = {}
+        self._numbers = count(1)
+        self._unsent: deque[tuple[int, Candidates]] = deque()
+        self._has_news = asyncio.Event()
+        self._has_begun = False  # whether the target has answered
+        # In a context of its own: the call belongs to no session's request.
+        self._running = asyncio.create_task(self._run(stub), context=Context())
+
+    def join(self, session: Receiver) -> int:
+        number = next(self._numbers)
+        self._sessions[number] = session
+        return number
+
+    def leave(self, number: int) -> None:
+        """End a session's part; the last one ends the call."""
+        del self._sessions[number]
+        if not self._sessions:
+            self._end()
+            self._running.cancel()
+
+    def propose(self, number: int, block: Candidates) -> None:
+        self._unsent.append((number, block))
+        self._has_news.set()
+
+    def _end(self) -> None:
+        self.is_over = True
+        self._has_news.set()  # gRPC does not stop the iteration of requests when the call ends
+
+    async def _run(self, stub: verification_pb2_grpc.VerificationStub) -> None:
+        error: Exception = TargetUnavailable(f"Target {self._address} has ended the call of its sessions.")
+        try:
+            await self._receive(with_true_status(stub.Share(self._requests())))
+        except grpc.aio.AioRpcError as failure:
+            reason = error_from_rpc(failure, f"target {self._address}")
+            logger.info("call for candidates ended", extra={"target": self._address, "error": str(reason)})
+            if not self._has_begun or isinstance(reason, SlowReader):  # a refusal: sessions do not begin
+                reason.__cause__ = failure
+                error = reason
+        except TargetUnavailable as silence:
+            logger.info("call for candidates ended", extra={"target": self._address, "error": str(silence)})
+            error = silence
+        except Exception:  # a bug; sessions resume
+            logger.exception("call for candidates ended", extra={"target": self._address})
+        finally:
+            self._end()
+            for session in self._sessions.values():
+                session.receive(error)
+
+    async def _receive(self, call: grpc.aio.StreamStreamCall) -> None:
+        responses = aiter(call)
+        while True:
+            try:
+                async with asyncio.timeout(SILENCE_S):
+                    response = await anext(responses, None)
+            except TimeoutError:
+                call.cancel()
+                raise TargetUnavailable(
+                    f"Target {self._address} has sent nothing for {SILENCE_S:g} s in the call of its "
+                    "sessions, not even a heartbeat."
+                ) from None
+            if response is None:
+                return
+            self._has_begun = True
+            for event in response.events:
+                if (session := self._sessions.get(event.number)) is not None:
+                    session.receive(event)
+
+    async def _requests(self) -> AsyncIterator[pb.ShareRequest]:
+        yield pb.ShareRequest(key=self.key)
+        while not self.is_over:
+            request = pb.ShareRequest()
+            while self._unsent and len(request.candidates) < MAX_BLOCKS:
+                number, block = self._unsent.popleft()
+                codec.candidates_to_proto(block, request.candidates.add(number=number).candidates)
+            if request.candidates:
+                yield request
+                continue
+            self._has_news.clear()
+            try:
+                async with asyncio.timeout(HEARTBEAT_S):
+                    await self._has_news.wait()
+            except TimeoutError:
+                yield pb.ShareRequest(heartbeat=pb.Heartbeat(sent_ns=monotonic_ns()))

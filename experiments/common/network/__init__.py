@@ -1,1 +1,0 @@
-"""Networks that delay, cut, reorder or damage what they carry."""

@@ -1,0 +1,316 @@
+"""``/live``: the page's own WebSocket. Audio goes up; every change of the text comes down."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, WebSocket
+from pydantic import Base64Bytes, Field, TypeAdapter, ValidationError
+from starlette.requests import HTTPConnection
+
+from specwhisper.audio.canonical import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
+from specwhisper.errors import InvalidRequest, MessageTooLarge, SpecWhisperError
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.tasks import running
+from specwhisper.transcription.speakers import UtteranceSpeakers
+from specwhisper.transcription.transcription import ModelInfo
+from specwhisper.types import Mode, Segment
+from specwhisper_client.streaming import StreamingClient
+from specwhisper_client.updates import ResumePoint, Update
+from specwhisper_client.utterances import Utterances
+from specwhisper_gateway.errors import ClientGone, InvalidEvent
+from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of, within_time
+from specwhisper_gateway.transport.messages import StrictModel, error_event, first_problem, read_object
+from specwhisper_gateway.transport.sockets import (
+    Peer,
+    check_origin,
+    close_on_error,
+    stall_timeout,
+    subprotocol_of,
+)
+
+MAX_STATE_CHARACTERS = 16_384  # of base64; more than any state has
+MAX_AUDIO_BYTES = 256 * 1024
+RECONNECT_S = 10.0  # after it, the page shows that the connection is lost
+
+router = APIRouter()
+
+
+class _Drafting(StrictModel):
+    """Whether to draft; ``None`` leaves it to the server."""
+
+    mode: Literal[Mode.TARGET_ONLY, Mode.FULL] | None = None
+    added_latency_ms: Annotated[int, Field(ge=0, le=2_000)] = 0
+
+
+Sample = Annotated[int, Field(ge=0, le=2**62)]
+
+
+class Point(StrictModel):
+    """Where a stream continues, as the last update reported it."""
+
+    state: Annotated[Base64Bytes, Field(max_length=MAX_STATE_CHARACTERS)]
+    start_sample: Sample
+    num_ends: Annotated[int, Field(ge=0, lt=2**31)] = 0
+
+    def read(self) -> ResumePoint:
+        return ResumePoint(self.state, self.start_sample, self.num_ends)
+
+
+class Start(_Drafting):
+    """Start a transcription; audio of this sample rate, in Hz, follows."""
+
+    type: Literal["start"]
+    sample_rate: Annotated[int, Field(ge=MIN_SAMPLE_RATE, le=MAX_SAMPLE_RATE)]
+    languages: Annotated[str, Field(max_length=1000)] = ""  # as "en,fr"; none detects among all
+    resume_point: Point | None = None
+    speakers: bool = False  # whether to name them, if the gateway has models for speakers
+
+
+class Change(_Drafting):
+    type: Literal["change"]
+
+
+class Finish(StrictModel):
+    type: Literal["finish"]
+
+
+Message = Start | Change | Finish
+_MESSAGES: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="type")])
+
+
+async def read_message(frame: str) -> Message:
+    """Parse and validate a control message.
+
+    Raises :class:`InvalidEvent` for its first error.
+    """
+    try:
+        return _MESSAGES.validate_python(await read_object(frame))
+    except ValidationError as error:
+        problem = first_problem(error)
+        name = ".".join(problem.path[1:])  # the first part is the message's type
+        raise InvalidEvent(f"The message is invalid: {name or 'type'}: {problem.reason}.", name) from None
+
+
+def ready_message(model: ModelInfo) -> dict[str, Any]:
+    return {"type": "ready", "target": model.target, "draft": model.draft}
+
+
+def update_message(news: Update, resume_point: ResumePoint | None) -> dict[str, Any]:
+    """Return an update of the text; one of the speech leaves the text as it is."""
+    if news.speech is not None:
+        return {"type": "speech", "event": news.speech.value, "at_s": news.speech_at_s}
+    report: dict[str, Any] = {
+        "type": "update",
+        "finals": [_final(segment) for segment in news.segments],
+        "verified": news.verified_text,
+        "stable": news.stable_text,
+        "tentative": news.tentative_text,
+        "is_unverified": news.is_unverified,
+        "received_s": round(news.received_s, 3),
+    }
+    if resume_point is not None:
+        report["resume_point"] = {
+            "state": base64.b64encode(resume_point.state).decode(),
+            "start_sample": resume_point.start_sample,
+            "num_ends": resume_point.num_ends,
+        }
+    if news.statistics is None:
+        return report
+    return report | {"statistics": _statistics(news.statistics)}
+
+
+def _speaker(utterance: Segment) -> dict[str, Any]:
+    return {"type": "speaker", "utterance": utterance.utterance, "speaker": utterance.speaker}
+
+
+def _final(segment: Segment) -> dict[str, Any]:
+    return {
+        "text": segment.text,
+        "start_s": segment.start_s,
+        "end_s": segment.end_s,
+        "utterance": segment.utterance,
+        "is_utterance_end": segment.is_utterance_end,
+        "words": [
+            {"text": word.text, "start_s": round(word.start_s, 2), "end_s": round(word.end_s, 2)}
+            for word in segment.words
+        ],
+    }
+
+
+def _statistics(statistics: SpeculationStatistics) -> dict[str, Any]:
+    num_answers = statistics.num_answers
+    round_trip_ns = statistics.network_ns / num_answers if num_answers else statistics.min_round_trip_ns
+    return {
+        "drafted": statistics.num_drafted,
+        "verified": statistics.num_verified,
+        "accepted": statistics.num_accepted,
+        "committed": statistics.num_committed,
+        "passes": statistics.num_forwards,
+        "steps": statistics.num_windows,
+        "round_trip_ms": round(round_trip_ns / 1e6, 2),
+    }
+
+
+class LiveConnection:
+    """Runs a transcription for the page.
+
+    Parameters
+    ----------
+    take_session : called when the page sends more than its settings.
+    """
+
+    def __init__(self, gateway: Gateway, peer: Peer, take_session: TakeSession) -> None:
+        self._gateway = gateway
+        self._peer = peer
+        self._take_session = take_session
+
+    async def run(self) -> None:
+        frames = self._peer.frames()
+        start = await _start(await anext(frames, None))
+        second = await anext(frames, None)
+        if second is None:
+            raise ClientGone("The page was closed before it sent any audio.")
+        self._take_session()
+        speakers = self._speakers(start)
+        stream = self._open(start, speakers)
+        await self._check_languages(stream.options)
+        start_s = stream.received_s
+        async with stream:
+            work = (self._read(_chained(second, frames), stream), self._send(stream, speakers))
+            try:
+                async with running(*work) as (reading, sending):
+                    await asyncio.wait((reading, sending), return_when=asyncio.FIRST_COMPLETED)
+                    if not sending.done():
+                        reading.result()
+                        raise ClientGone("The page was closed before its transcription ended.")
+                    sending.result()
+            finally:
+                self._gateway.metrics.count(stream.statistics, stream.received_s - start_s)
+        await self._peer.send({"type": "done"})
+
+    async def report_error(self, error: BaseException) -> None:
+        await self._peer.send(error_event(error))
+
+    async def _check_languages(self, options: DecodingOptions) -> None:
+        """Refuse languages that the target does not have, in a sentence without the hundred that it has."""
+        asked = list(filter(None, (*options.languages, options.language)))
+        try:
+            known = (await self._gateway.client.get_model()).languages if asked else ()
+        except SpecWhisperError:
+            return  # without a target, the draft's text may continue
+        for language in asked:
+            if language not in known:
+                raise InvalidEvent(
+                    f"The target has no language '{language}': choose one of the list, or leave it empty.",
+                    "languages",
+                )
+
+    def _speakers(self, start: Start) -> UtteranceSpeakers | None:
+        found = self._gateway.config.speakers
+        if found is None or not start.speakers:
+            return None
+        point = start.resume_point
+        return found.live(start_sample=point.start_sample if point is not None else 0)
+
+    def _open(self, start: Start, speakers: UtteranceSpeakers | None) -> StreamingClient:
+        return StreamingClient(
+            self._gateway.config.server,
+            resume_point=start.resume_point.read() if start.resume_point is not None else None,
+            mode=start.mode,
+            sample_rate=start.sample_rate,
+            added_latency_ms=start.added_latency_ms,
+            continue_unverified=True,
+            languages=start.languages,
+            with_statistics=True,
+            reconnect_s=RECONNECT_S,
+            servers=self._gateway.client.servers,
+            speakers=speakers,
+        )
+
+    async def _read(self, frames: AsyncGenerator[str | bytes], stream: StreamingClient) -> None:
+        has_finished = False
+        async for frame in frames:
+            if isinstance(frame, bytes):
+                if has_finished:
+                    raise InvalidEvent("Audio arrived after the message 'finish'.")
+                await _forward(stream, frame)
+                continue
+            try:
+                match await read_message(frame):
+                    case Start():
+                        raise InvalidEvent(
+                            "The stream has started already: send 'change', or open another connection."
+                        )
+                    case Change() as change if not has_finished:
+                        stream.change(mode=change.mode, added_latency_ms=change.added_latency_ms)
+                    case Finish() if not has_finished:
+                        has_finished = True
+                        async with stall_timeout():
+                            await stream.finish()
+            except InvalidRequest as error:
+                await self.report_error(error)
+
+    async def _send(self, stream: StreamingClient, speakers: UtteranceSpeakers | None) -> None:
+        model, utterances = None, Utterances()
+        complete: asyncio.Queue[Segment | None] = asyncio.Queue()
+        async with running(self._send_speakers(complete, speakers)) as (naming,):
+            async with aclosing(aiter(stream)) as updates:
+                async for update in updates:
+                    if stream.model is not None and stream.model != model:
+                        model = stream.model
+                        await self._peer.send(ready_message(model))
+                    await self._peer.send(update_message(update, stream.resume_point))
+                    for utterance in utterances.add(update.segments):
+                        complete.put_nowait(utterance)
+            complete.put_nowait(None)
+            await naming
+
+    async def _send_speakers(
+        self, utterances: asyncio.Queue[Segment | None], speakers: UtteranceSpeakers | None
+    ) -> None:
+        while speakers is not None and (utterance := await utterances.get()) is not None:
+            await self._peer.send(_speaker(await speakers.named(utterance)))
+
+
+async def _start(frame: str | bytes | None) -> Start:
+    if frame is None:
+        raise ClientGone("The page was closed before it started.")
+    message = await read_message(frame) if isinstance(frame, str) else None
+    if not isinstance(message, Start):
+        raise InvalidEvent("A stream begins with a message of type 'start'; this one does not.")
+    return message
+
+
+async def _chained(first: str | bytes, others: AsyncGenerator[str | bytes]) -> AsyncGenerator[str | bytes]:
+    yield first
+    async for frame in others:
+        yield frame
+
+
+async def _forward(stream: StreamingClient, pcm: bytes) -> None:
+    if len(pcm) > MAX_AUDIO_BYTES:
+        raise MessageTooLarge(f"The audio message has {len(pcm)} bytes; the limit is {MAX_AUDIO_BYTES}.")
+    async with stall_timeout():
+        await stream.send(pcm)
+
+
+async def check_page(connection: HTTPConnection) -> None:
+    """Refuse pages of other sites, with keys too: they may use ``/v1/realtime``."""
+    check_origin(connection)
+
+
+@router.websocket("/live", dependencies=[Depends(check_page)])
+async def live(socket: WebSocket, take_session: Annotated[TakeSession, Depends(admit_later)]) -> None:
+    """Transcribe for the page."""
+    await socket.accept(subprotocol_of(socket))
+    peer = Peer(socket)
+    session = LiveConnection(gateway_of(socket), peer, take_session)
+    async with close_on_error(socket, peer, session.report_error), within_time(socket):
+        await session.run()
+        await peer.close()

@@ -1,1 +1,0 @@
-"""The page's own protocol: audio up; text and statistics down."""

@@ -1,1 +1,0 @@
-"""The gateway's routes, a file for each part of the API."""

@@ -1,0 +1,219 @@
+"""The sessions of a draft server at one target share a call, and have their texts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pytest
+from grpc.aio import AioRpcError
+
+from specwhisper.errors import PairMismatch, ServerFull, SlowReader, TargetUnavailable
+from specwhisper.options import DecodingOptions
+from specwhisper.rpc.channels import open_channel
+from specwhisper.rpc.serving import start_server
+from specwhisper.rpc.serving_options import ServingOptions
+from specwhisper.types import AudioChunk, Candidates, Commit, Mode
+from specwhisper.wire.status import error_from_rpc
+from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper.wire.v1 import verification_pb2_grpc
+from specwhisper_draft_server.link import candidate_channel, grpc_target_stream
+from specwhisper_draft_server.link.candidate_channel import CandidateChannel
+from specwhisper_draft_server.link.grpc_target_stream import GrpcTargetStream
+from specwhisper_draft_server.link.link import TargetLink
+from specwhisper_target_server import candidate_call
+from specwhisper_target_server.candidate_call import CandidateCall
+from tests.rpc.bad_network import BadNetwork, bad_network
+from tests.rpc.network import cut_network
+from tests.rpc.services import (
+    MODES,
+    Draft,
+    all_free,
+    draft_server,
+    eventually,
+    expected_finals,
+    finals,
+    recording,
+    stream,
+    target_alone,
+    target_server,
+)
+
+LENGTHS_S = (8.0, 33.0, 65.0)
+
+
+@dataclass
+class Shared:
+    """The draft server's calls, and the numbers of the sessions that have joined."""
+
+    calls: list[CandidateChannel] = field(default_factory=list)
+    joined: list[int] = field(default_factory=list)
+
+
+@pytest.fixture
+def shared(monkeypatch) -> Shared:
+    noted = Shared()
+    open_call, join = CandidateChannel.__init__, CandidateCall.joined
+
+    def noting_call(self, *args):
+        noted.calls.append(self)
+        open_call(self, *args)
+
+    def noting_session(self, number, *args):
+        noted.joined.append(number)
+        return join(self, number, *args)
+
+    monkeypatch.setattr(CandidateChannel, "__init__", noting_call)
+    monkeypatch.setattr(CandidateCall, "joined", noting_session)
+    return noted
+
+
+async def check_texts(draft: Draft, mode: str) -> None:
+    lengths_s = LENGTHS_S * 2
+    texts = await asyncio.gather(*(stream(draft, recording(s), mode=mode) for s in lengths_s))
+    for length_s, responses in zip(lengths_s, texts, strict=True):
+        assert finals(responses) == expected_finals(target_alone(length_s))
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_sessions_share_a_call_that_ends_with_the_last_of_them(shared, mode):
+    async with target_server() as target, draft_server(target.address) as draft:
+        await check_texts(draft, mode)
+        assert sorted(shared.joined) == list(range(1, 2 * len(LENGTHS_S) + 1))
+        await all_free(target)
+        await eventually(lambda: target.server.calls.num_open == 0)
+        await stream(draft, recording(8.0))
+        assert len(shared.calls) == 2
+
+
+def lossy():
+    """Return a function that loses, repeats and damages blocks in turns."""
+    num_blocks = 0
+
+    def edit(block: Candidates) -> tuple[Candidates, ...]:
+        nonlocal num_blocks
+        num_blocks += 1
+        return [(block,), (), (block, block)][num_blocks % 3]
+
+    return edit
+
+
+@pytest.mark.parametrize("hold_commits", [0, 2])
+async def test_candidates_may_be_lost_repeated_and_late(hold_commits):
+    async with (
+        target_server() as target,
+        bad_network(target.address, lossy, hold_commits=hold_commits) as network,
+        draft_server(network.address) as draft,
+    ):
+        await check_texts(draft, "MODE_FULL")
+
+
+@pytest.mark.parametrize("num_responses", [0, 1, 8])
+async def test_sessions_continue_after_the_loss_of_their_call(fast_retries, num_responses):
+    async with (
+        target_server() as target,
+        cut_network(target.address, [], [num_responses]) as (network, cutting),
+        draft_server(network.address) as draft,
+    ):
+        await check_texts(draft, "MODE_FULL")
+        assert cutting.num_cut == 1
+
+
+async def test_sessions_continue_after_the_silence_of_their_call(shared, fast_retries, monkeypatch):
+    """The sessions' own calls and the connection stay alive."""
+    monkeypatch.setattr(candidate_channel, "SILENCE_S", 1.0)
+    monkeypatch.setattr(candidate_call, "HEARTBEAT_S", 0.2)
+    async with (
+        target_server() as target,
+        cut_network(target.address, [], [4], stalls=True) as (network, cutting),
+        draft_server(network.address) as draft,
+        asyncio.timeout(30),
+    ):
+        await check_texts(draft, "MODE_FULL")
+        assert cutting.num_cut == 1
+    assert len(shared.calls) > 1
+
+
+class SpreadCalls(BadNetwork):
+    """A proxy that sends the calls of a connection to two targets."""
+
+    def __init__(self, first: Any, second: Any) -> None:
+        super().__init__(first, None, 0)
+        self._other = BadNetwork(second, None, 0)
+
+    async def Share(self, requests, context):
+        async for response in self._other.Share(requests, context):
+            yield response
+
+
+async def test_a_proxy_that_spreads_calls_is_an_error_that_says_so(monkeypatch):
+    monkeypatch.setattr(candidate_call, "JOIN_S", 0.5)
+    async with target_server() as first, target_server() as second:
+        async with open_channel(first.address) as one, open_channel(second.address) as two:
+            add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, SpreadCalls(one, two))
+            proxy = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
+            async with draft_server(proxy.address) as draft:
+                with pytest.raises(AioRpcError, match="a proxy sends the calls of one connection") as refused:
+                    await stream(draft, recording(8.0))
+                assert type(error_from_rpc(refused.value, "here")) is PairMismatch
+            await proxy.stop(drain_timeout_s=0)
+
+
+async def test_a_target_that_refuses_the_shared_call_refuses_the_session(monkeypatch):
+    async with target_server() as target, draft_server(target.address) as draft:
+        monkeypatch.setattr(target.service._call_limiter, "max_sessions", 0)
+        with pytest.raises(AioRpcError, match="holds its 0 `Share` calls") as refused:
+            await stream(draft, recording(8.0))
+        assert type(error_from_rpc(refused.value, "here")) is ServerFull
+        await all_free(target)
+
+
+@asynccontextmanager
+async def opened() -> AsyncIterator[GrpcTargetStream]:
+    """Open a session at a target, without a draft."""
+    async with target_server() as target:
+        link = TargetLink(target.address)
+        described, options = await link.describe(), DecodingOptions.greedy(language="en")
+        async with link.open("by hand", described, Mode.FULL, options, draft_model="") as session:
+            yield session
+        await link.close()
+
+
+async def test_heartbeats_keep_a_call_that_has_nothing_to_say(monkeypatch):
+    for side in (candidate_channel, candidate_call):
+        monkeypatch.setattr(side, "SILENCE_S", 0.5)
+        monkeypatch.setattr(side, "HEARTBEAT_S", 0.1)
+    async with opened() as session:
+        await asyncio.sleep(1.5)
+        assert not session._channel.is_over
+
+
+async def test_many_blocks_that_wait_are_sent_in_messages_that_fit():
+    async with opened() as session:
+        for _ in range(3 * candidate_channel.MAX_BLOCKS):
+            session.propose(Candidates(0, 0, 0, tuple(range(64)), 1))
+        await session.send_audio(AudioChunk(0, recording(8.0), is_last=True))
+        tokens = [event.tokens async for event in session.events() if isinstance(event, Commit)]
+        assert sum(tokens, ()) == sum(target_alone(8.0).window_tokens, ())
+        assert not session._channel.is_over
+
+
+async def test_a_session_whose_responses_are_not_read_ends(monkeypatch):
+    monkeypatch.setattr(grpc_target_stream, "MAX_UNREAD", 3)
+    async with opened() as session:
+        for _ in range(9):
+            session.receive(pb.SharedEvent(number=1, commit=pb.Commit()))
+        with pytest.raises(SlowReader):
+            assert [event async for event in session.events()] == []
+
+
+async def test_the_end_of_the_call_does_not_matter_to_a_session_that_is_finished():
+    async with opened() as session:
+        session.receive(pb.SharedEvent(number=1, is_finished=True))
+        session.receive(TargetUnavailable("The call has ended."))
+        session._put(None)  # the end of its own call
+        assert [event async for event in session.events()] == []
