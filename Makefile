@@ -7,13 +7,13 @@ help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
 demo: .venv/.demo  ## transcribe a sample with client, draft server and target server
-	scripts/demo
+	.venv/bin/python scripts/demo.py
 
 demo-real: .venv/.demo  ## the same with Whisper's base and tiny.en, fetched once (220 MB), on human speech or FILE=talk.mp3
-	MODEL=real scripts/demo $(if $(FILE),"$(FILE)")
+	MODEL=real .venv/bin/python scripts/demo.py $(if $(FILE),"$(FILE)")
 
 demo-web: .venv/.web  ## the same in a browser, with a microphone or a sample, until Ctrl-C; MODEL=real as above
-	scripts/demo-web
+	.venv/bin/python scripts/demo_web.py
 
 test: .venv/.dev  ## run the tests
 	scripts/test

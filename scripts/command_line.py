@@ -20,13 +20,11 @@ WIDTH = 100  # characters of a line
 
 
 def with_commands(page: str) -> str:
-    """Return the page with a section for each command, after its introduction."""
     introduction = page[: page.index("\n## ")] if "\n## " in page else page.rstrip("\n") + "\n"
     return introduction + "".join(f"\n{section}" for section in sections())
 
 
 def sections() -> Iterator[str]:
-    """Yield a section for the options of all commands, and one for each command."""
     group: Any = typer.main.get_command(app)
     yield section("specwhisper [OPTIONS] COMMAND", group)
     for name, command in group.commands.items():
@@ -36,7 +34,6 @@ def sections() -> Iterator[str]:
 
 
 def section(heading: str, command: Any) -> str:
-    """Return a command's heading, meaning and table of arguments and options."""
     paragraph = " ".join((command.help or "").partition("\n\n")[0].split())
     rows = [row_of(parameter) for parameter in command.params if not is_general(parameter)]
     table = ["| Option | Default | Meaning |", "|---|---|---|", *rows, ""] if rows else []
@@ -44,12 +41,10 @@ def section(heading: str, command: Any) -> str:
 
 
 def is_general(parameter: Any) -> bool:
-    """Return whether every command has it, or none shows it."""
     return parameter.name in ("help", "version") or getattr(parameter, "hidden", False)
 
 
 def row_of(parameter: Any) -> str:
-    """Return the row of an argument or option."""
     default = "" if callable(parameter.default) else shown(parameter.default)
     meaning = " ".join((parameter.help or "").split()).replace("|", "/")
     return f"| {names_of(parameter)} | {default} | {meaning} |"

@@ -25,7 +25,6 @@ PROGRAMS: dict[str, type[Settings]] = {
 
 
 def with_tables(page: str) -> str:
-    """Return the page with the current tables, each below its program's heading."""
     for program, settings in PROGRAMS.items():
         section = re.compile(rf"(?<=^## {program}\n\n).*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
         page = section.sub(lambda _, settings=settings: tables_of(settings) + "\n", page, count=1)
@@ -33,7 +32,6 @@ def with_tables(page: str) -> str:
 
 
 def tables_of(settings: type[Settings]) -> str:
-    """Return a table for each panel of --help."""
     options, tables = options_of(settings), []
     for panel in PANELS:
         rows = [row_of(option) for option in options if option.setting.panel == panel]
@@ -44,7 +42,6 @@ def tables_of(settings: type[Settings]) -> str:
 
 
 def row_of(option: Option) -> str:
-    """Return a setting's row."""
     default = option.default.value if isinstance(option.default, Enum) else option.default
     if default is None:
         default = ""

@@ -1,7 +1,7 @@
 """Transcribe a bundled recording with client, draft server and target server, and prove the text.
 
 ``make demo`` runs this with the bundled pair, ``make demo-real`` with Whisper's base and tiny.en, which it
-fetches; ``scripts/demo FILE`` takes a recording of your own. The same recording is then transcribed by the
+fetches; ``scripts/demo.py FILE`` takes a recording of your own. The same recording is then transcribed by the
 target alone, and the two transcripts are compared token for token.
 """
 
@@ -87,7 +87,6 @@ def server(module: str, log: Path, *arguments: str) -> Iterator[str]:
 
 
 def wait_until_ready(process: subprocess.Popen[bytes], module: str, log: Path) -> str:
-    """Follow a server's log up to its readiness line."""
     with log.open() as lines:
         for _ in range(START_TIMEOUT_S * 20):
             line = lines.readline()
@@ -131,12 +130,10 @@ def if_busy() -> str:
 
 
 def tokens(result: Any) -> list[int]:
-    """Collect a transcript's token ids, timestamps included."""
     return [token for segment in result["segments"] for token in segment["tokens"]]
 
 
 def main() -> None:
-    """Run the demo."""
     named = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     if named is not None and not named.is_file():
         sys.exit(f"There is no file '{named}': name a recording.")

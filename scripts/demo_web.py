@@ -1,8 +1,7 @@
 """Show live transcription in a browser: target server, draft server and gateway.
 
 They have the bundled pair, or with ``MODEL=real`` Whisper's base and tiny.en. ``make demo-web`` runs this
-until Ctrl-C; ``scripts/demo-web PORT`` chooses the gateway's port. The draft server also has Riva's service,
-for voice agents.
+until Ctrl-C. An argument is the gateway's port. The draft server also has Riva's service, for voice agents.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ DEFAULT_PORT, DRAFT_PORT = 8000, 50051
 
 
 def main() -> None:
-    """Run all three until a signal."""
     pair = chosen_pair()
     port = sys.argv[1] if len(sys.argv) > 1 else str(free_port(DEFAULT_PORT))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -58,18 +56,16 @@ def main() -> None:
 
 
 def last_words(logs: Path) -> str:
-    """Return the end of each log."""
     return "\n".join(f"{log.name}: {log.read_text().strip()[-500:]}" for log in sorted(logs.glob("*.log")))
 
 
 def free_port(usual: int) -> int:
-    """Return the usual port, or 0 for any where that one is taken."""
+    """Return the usual port, or 0 for any if that one is taken."""
     with socket.socket() as probe:
         return 0 if probe.connect_ex(("127.0.0.1", usual)) == 0 else usual
 
 
 def has_display() -> bool:
-    """Return whether a browser would have somewhere to open."""
     return sys.platform in ("darwin", "win32") or any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
     )

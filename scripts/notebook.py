@@ -17,7 +17,6 @@ END_OF_CELL = "\f\n"
 
 
 def cells_of(notebook: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the cells with code."""
     return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
 
 
@@ -32,12 +31,10 @@ def printed_by(notebook: dict[str, Any]) -> list[str]:
 
 
 def saved_in(notebook: dict[str, Any]) -> list[str]:
-    """Return what each cell printed when the notebook was saved."""
     return ["".join(line for each in cell["outputs"] for line in each["text"]) for cell in cells_of(notebook)]
 
 
 def main() -> None:
-    """Save the outputs."""
     notebook = json.loads(TOUR.read_text(encoding="utf-8"))
     for number, (cell, text) in enumerate(zip(cells_of(notebook), printed_by(notebook), strict=True), 1):
         lines = text.splitlines(keepends=True)

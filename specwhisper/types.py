@@ -433,10 +433,7 @@ class Commit:
 
     @property
     def num_drafted_verified(self) -> int:
-        """Verified candidates of the draft.
-
-        A rejected candidate of a hint before them leaves none.
-        """
+        """Verified candidates of the draft; none after a rejected candidate of a hint."""
         return self.num_verified - self.num_hinted if self.num_accepted >= self.num_hinted_first else 0
 
     @property

@@ -37,7 +37,7 @@ async def call_all_replicas(replicas: DeploymentHandle, method: str, timeout_s: 
     """Call a method of all replicas; return each one's result or exception.
 
     A replica that does not answer in time has a ``CancelledError``. The public ``results_async`` returns no
-    result at all where one replica hangs.
+    result at all if one replica hangs.
     """
     calls: list[asyncio.Future[Any]] = []
     try:

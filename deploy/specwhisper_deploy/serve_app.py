@@ -59,8 +59,7 @@ SHARED_WITH_LOCATOR = (
 
 Target = serve.deployment(
     name="Target",
-    # Sessions migrate from a target that is replaced to one of the new version: all at once, where there is
-    # room for both versions.
+    # Sessions migrate from a replaced target to one of the new version: all at once, if both versions fit.
     rolling_update_percentage=1.0,
     request_router_config=RequestRouterConfig(
         request_router_class=LeastSessions, request_routing_stats_period_s=STATS_PERIOD_S

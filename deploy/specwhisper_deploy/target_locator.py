@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["Verification"].full_name
 ANSWER_TIMEOUT_S = 2.0  # for all attempts; draft servers wait longer, so that they receive the error
-MAX_ATTEMPTS = 3  # the next target is asked where one refuses, or has not answered in its share of that time
+MAX_ATTEMPTS = 3  # the next target is asked if one refuses, or does not answer in its share of that time
 
 Reply = TypeVar("Reply", bound=Message)
 

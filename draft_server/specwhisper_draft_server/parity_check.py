@@ -27,10 +27,10 @@ from specwhisper_draft_server.sessions.session import Session, SessionRequest
 
 logger = logging.getLogger(__name__)
 
-MAX_KEPT_BYTES = 64 * 1024 * 1024  # of all recordings that await their check: 35 minutes
+MAX_KEPT_BYTES = 64 * 1024 * 1024  # 35 minutes of recordings that await their check
 FULL, SIZE, FAILED = "full", "size", "failed"  # reasons why a check is skipped
 
-Tokens = Sequence[Sequence[int]]  # of each window
+Tokens = Sequence[Sequence[int]]  # by window
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class ParityChecker:
 
     Parameters
     ----------
-    every : check one recording in so many; ``None`` checks none.
+    every : check one recording in every N; ``None`` checks none.
     resume_timeout_s : see :class:`Session`.
     """
 

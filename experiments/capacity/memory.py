@@ -9,11 +9,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Annotated
 
 import numpy as np
 import soundfile
-import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -28,7 +26,7 @@ from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper_client.api import TranscriptionClient
 
-QUICK_HOURS = 1 / 15
+HOURS, QUICK_HOURS = 2.0, 1 / 15
 SETTLED_S = 60.0  # after this much audio every buffer has been used
 BOUND = 0.05
 
@@ -54,7 +52,6 @@ def memory(
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
     audio: Audio = None,
-    hours: Annotated[float, typer.Option(min=0.05, help="Length of the recording.")] = 2.0,
 ) -> None:
     """Transcribe one long file, made of the samples in random order, and watch the memory of each process.
 
@@ -63,7 +60,7 @@ def memory(
     alone transcribes the same file through the servers, and all texts are compared.
     """
     cores, path = available_cores(), given.folder / "long.flac"
-    length_s = write_long(path, load_samples(audio), 3600 * given.choose(QUICK_HOURS, hours), given.seed)
+    length_s = write_long(path, load_samples(audio), 3600 * given.choose(QUICK_HOURS, HOURS), given.seed)
     with ExitStack() as stack:
         served = stack.enter_context(
             running_process("specwhisper_target_server", "--model", target, cores=cores[:1])

@@ -5,11 +5,10 @@ from __future__ import annotations
 import gc
 import time
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
-import typer
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -23,7 +22,6 @@ from experiments.common.bench.report import Bar
 from experiments.common.bench.stats import ratio_of_medians, spread
 from experiments.common.models.checkpoints import build_checkpoint
 from experiments.common.models.published import PUBLISHED
-from specwhisper.errors import InvalidRequest
 from specwhisper.model.backends import open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.onnx.layers import sums_bytes_exactly
@@ -105,10 +103,6 @@ class Row:
 @program
 def steps(
     given: Program,
-    shape: Annotated[
-        list[str] | None,
-        typer.Option(help=f"Of {', '.join(PUBLISHED)}; repeat for more. [default: tiny, small]"),
-    ] = None,
     rounds: Rounds = 7,
 ) -> None:
     """Time passes of decoders with random weights of true shape, in turns, in every precision.
@@ -117,15 +111,13 @@ def steps(
     floor is what must be read and computed at the speed that this machine reaches at best; the audio's
     encoder is not part of it.
     """
-    if unknown := set(shape or ()) - set(PUBLISHED):
-        raise InvalidRequest(f"There is no shape '{min(unknown)}': choose from {', '.join(PUBLISHED)}.")
     rounds, machine = given.choose(3, rounds), measure_machine()
     given.print(
         f"{num_threads()} threads read {machine.bytes_per_s / 1e9:.1f} GB/s and do "
         + ", ".join(f"{ops / 1e9:.0f} Gop/s in {dtype}" for dtype, ops in machine.ops_per_s.items())
     )
     table: list[Row] = []
-    for name in shape or ("tiny", "small"):
+    for name in ("tiny", "small"):
         table += measure_shape(name, machine, rounds, given.seed, given.console)
     print_table(table, given.seed, given.console)
     figures = {"threads": num_threads(), "floor": asdict(machine), "rows": [asdict(row) for row in table]}

@@ -53,7 +53,7 @@ class Row:
     num_slots: int = 2
 
 
-def rows(*, quick: bool, seed: int, only: str) -> list[Row]:
+def rows(*, quick: bool, seed: int, only: str = "") -> list[Row]:
     """Return the rows whose names contain ``only``; another ``seed`` gives other weights and recordings."""
 
     def row(case: Case, num_slots: int = 2, suffix: str = "") -> Row:

@@ -20,17 +20,17 @@ import torch
 import typer
 from rich.table import Table
 
-from experiments.common.bench.program import Program, parse_levels, program
+from experiments.common.bench.program import Program, program
 from experiments.common.bench.report import Bar
 from experiments.gpu import identity, passes
 from experiments.gpu.service import Texts, Throughput, measure_service
-from experiments.gpu.weights import SHAPES, Place, Weights
+from experiments.gpu.weights import Place, Weights
 from specwhisper.engine.process import check_device
-from specwhisper.errors import InvalidRequest
 from specwhisper.model.pytorch.backend import force_float32_accumulation
 from specwhisper.types import Mode
 
-DTYPES = ("float16", "bfloat16", "float32")
+DTYPES = ("float16", "bfloat16", "float32")  # for the logits
+DTYPE = DTYPES[0]  # of passes, encoding and service
 TOKENS_OF_A_REQUEST = 28  # 10 s of speech
 JUDGED = "large-v3"
 PASS_MS = {(1, 8): 1.0, (32, 5): 3.5}
@@ -78,15 +78,7 @@ class Figures:
 def gpu(
     given: Program,
     stage: Annotated[list[Stage] | None, typer.Argument(help="Stages. [default: all]")] = None,
-    shape: Annotated[
-        list[str] | None,
-        typer.Option(help=f"Shape of {', '.join(SHAPES)}; repeat for more. [default: large-v3, turbo]"),
-    ] = None,
     device: Annotated[str, typer.Option(help="Torch device; on a CPU, shapes are narrow.")] = "cuda",
-    dtype: Annotated[str, typer.Option(help="Data type of passes, encoding and service.")] = "float16",
-    sessions: Annotated[
-        str, typer.Option(metavar="N,N,...", help="Numbers of clients of the service.")
-    ] = "1,16,32,64,128",
     minutes: Annotated[
         float, typer.Option(min=0.1, help="Items of a stage that have not begun by then are left out.")
     ] = 7.0,
@@ -96,12 +88,8 @@ def gpu(
     The service is a replay with true costs, but random text, and drafts that are right in 85 %. Exits with 1
     if anything differs that must be equal.
     """
-    names = shape or given.choose([JUDGED], [JUDGED, "turbo"])
-    if unknown := set(names) - set(SHAPES):
-        raise InvalidRequest(f"Unknown shape '{min(unknown)}': choose from {', '.join(SHAPES)}.")
-    if dtype not in DTYPES:
-        raise InvalidRequest(f"Unknown dtype '{dtype}': choose from {', '.join(DTYPES)}.")
-    levels = given.choose((2,), parse_levels(sessions))
+    names = given.choose([JUDGED], [JUDGED, "turbo"])
+    levels = given.choose((2,), (1, 16, 32, 64, 128))
     check_device(device, "--device")
     if torch.device(device).type == "cuda":
         torch.cuda.set_device(torch.empty(0, device=device).device)  # with its number
@@ -112,7 +100,7 @@ def gpu(
     figures, left_out = Figures(), list[str]()
 
     def results() -> tuple[dict[str, Any], dict[str, Any], list[Bar], list[str]]:
-        models = {"weights": "random", "dtype": dtype, "device": device}
+        models = {"weights": "random", "dtype": DTYPE, "device": device}
         content = {"device": described, "left_out": left_out, **asdict(figures)}
         return models, content, find_bars(figures), figures.broken
 
@@ -124,7 +112,7 @@ def gpu(
             figures.carried.append(carried)
             given.save(*results())
 
-        settings: dict[str, Any] = {"dtype": dtype, "num_processes": num_processes, "modes": modes}
+        settings: dict[str, Any] = {"dtype": DTYPE, "num_processes": num_processes, "modes": modes}
         asyncio.run(measure_service(weights, texts, levels, record, **settings))
 
     def items_of(one: Stage, weights: Weights) -> Iterator[Item]:
@@ -132,7 +120,7 @@ def gpu(
             case Stage.CORRECTNESS:
                 return correctness(weights, figures, quick=given.quick)
             case Stage.PROFILE:
-                return profile(weights, dtype, figures, quick=given.quick)
+                return profile(weights, figures, quick=given.quick)
             case Stage.SERVICE:
                 return service(weights, serve)
 
@@ -182,17 +170,17 @@ def correctness(weights: Weights, figures: Figures, *, quick: bool) -> Iterator[
     yield item("texts with a draft", figures.checks, identity.check_texts, weights)
 
 
-def profile(weights: Weights, dtype: str, figures: Figures, *, quick: bool) -> Iterator[Item]:
+def profile(weights: Weights, figures: Figures, *, quick: bool) -> Iterator[Item]:
     """Yield where the time goes."""
     few, more = (passes.QUICK, passes.QUICK) if quick else (passes.FEW, passes.MORE)
     batches = passes.QUICK_BATCHES if quick else passes.BATCHES
 
     def timed(title: str, sizes: passes.Sizes, **settings: Any) -> Item:
-        settings = {"dtype": dtype, **settings}
+        settings = {"dtype": DTYPE, **settings}
         return item(title, figures.passes, passes.measure_passes, weights, sizes, **settings)
 
     yield timed("passes", few)
-    yield item("encoding", figures.encodings, passes.measure_encoding, weights, batches, dtype=dtype)
+    yield item("encoding", figures.encodings, passes.measure_encoding, weights, batches, dtype=DTYPE)
     if weights.name == JUDGED:
         for kind in ("bfloat16", "float32"):
             yield timed(f"passes, {kind}", few, dtype=kind)

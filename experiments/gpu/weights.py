@@ -14,17 +14,11 @@ from torch import Tensor
 from transformers import WhisperConfig, WhisperForConditionalGeneration
 
 from experiments.common.models.checkpoints import Shape, build_model, checkpoint_from_model, with_noise
-from experiments.common.models.published import LARGE_V3, PUBLISHED
+from experiments.common.models.published import PUBLISHED
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.checkpoints.sizes import read_sizes
 from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights
 from specwhisper.types import WINDOW_FRAMES
-
-SHAPES = {
-    "large-v3": LARGE_V3,
-    "turbo": PUBLISHED["turbo"],
-    "tiny": PUBLISHED["tiny"],
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +67,7 @@ class Weights:
     def __init__(self, name: str, place: Place) -> None:
         self.name = name
         self.place = place
-        shape = replace(SHAPES[name], words="made-up", seed=place.seed)
+        shape = replace(PUBLISHED[name], words="made-up", seed=place.seed)
         self._shape = _narrow(shape) if place.is_narrow else shape
         with place.device:
             model, self._tokens = build_model(self._shape)

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from multiprocessing import Pool
 from statistics import fmean
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import typer
 from rich.progress import track
 from rich.table import Table
 
@@ -16,8 +15,7 @@ from experiments.common.audio.conditions import Condition
 from experiments.common.audio.samples import load_samples
 from experiments.common.bench.program import Audio, Draft, Program, Target, program
 from experiments.common.replay.trace import Trace
-from experiments.latency.cells import parse_round_trips
-from experiments.latency.lab import DraftDtype, Pair, spoken_in
+from experiments.latency.lab import Pair, spoken_in
 from experiments.latency.prediction import acceptance_of
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session, simulate_together
@@ -35,6 +33,7 @@ ON_THE_GPU = Costs(H200, Cost(0.5e-3), target_encode_s=ENCODE_S)
 BESIDE = "both on the GPU"
 NUM_SESSIONS = 32  # that share a target
 NUM_SEEDS = 3  # for the runs in which they do
+ROUND_TRIPS_MS = [0.0, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0, 400.0]
 NUM_WINDOWS = 4  # per session, where there are many
 
 
@@ -52,10 +51,8 @@ class Job(NamedTuple):
 @program
 def expect(
     given: Program,
-    rtt_ms: Annotated[str, typer.Option(help="Round trips in milliseconds.")] = "0,5,10,25,50,100,200,400",
     target: Target = "base",
     draft: Draft = "tiny.en",
-    draft_dtype: DraftDtype = "int8",
     audio: Audio = None,
 ) -> None:
     """Simulate one session and many, by round trip and mode, with the service's own engines.
@@ -65,9 +62,9 @@ def expect(
     in each condition. Every simulated text is compared with the target's.
     """
     conditions = given.choose([Condition.CLEAN], list(Condition))
-    round_trips_ms = parse_round_trips(given.choose("0,100", rtt_ms))
+    round_trips_ms = given.choose([0.0, 100.0], ROUND_TRIPS_MS)
     spoken = spoken_in(load_samples(audio)[: given.choose(2, None)], conditions, given.seed)
-    pair = Pair(target, draft, draft_dtype)
+    pair = Pair(target, draft)
     traces = {condition: pair.record(samples) for condition, samples in spoken.items()}
     jobs = []
     for condition in conditions:

@@ -144,31 +144,22 @@ def waits(facts: Facts) -> Figure:
 
 
 def predictions(facts: Facts) -> Figure:
-    figure, panels = plt.subplots(1, 2, figsize=(WIDTH, 3.2), sharey=True, layout="constrained")
-    shown = (("simulated", "simulation", 0.10), ("closed_form", "closed form", 0.15))
-    for axes, (name, title, bound) in zip(panels, shown, strict=True):
-        for mode in DRAFTING:
-            found = [cell for cell in cells(facts["grid"], mode=mode) if cell.get(name) is not None]
-            measured = [cell["decoding_over_target_only"][0] for cell in found]
-            axes.plot(
-                measured,
-                [cell[name] for cell in found],
-                linestyle="none",
-                alpha=0.6,
-                label=str(mode),
-                color=COLOURS[mode],
-                marker=MARKERS[mode],
-                markersize=3,
-            )
-        ends = np.array([0.1, 30.0])
-        axes.plot(ends, ends, color="black", linewidth=0.8)
-        axes.fill_between(ends, ends * (1 - bound), ends * (1 + bound), color="grey", alpha=0.25, linewidth=0)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_title(f"{title}, shaded: {bound:.0%}")
-        axes.set_xlabel(f"measured {OVER}")
-    panels[0].set_ylabel(f"predicted {OVER}")
-    _legend(figure, panels[0])
+    figure, axes = plt.subplots(figsize=(WIDTH / 2, 3.2), layout="constrained")
+    for mode in DRAFTING:
+        found = [cell for cell in cells(facts["grid"], mode=mode) if cell.get("simulated") is not None]
+        measured = [cell["decoding_over_target_only"][0] for cell in found]
+        simulated = [cell["simulated"] for cell in found]
+        style = _style(mode) | {"linestyle": "none", "markersize": 3}
+        axes.plot(measured, simulated, alpha=0.6, label=str(mode), **style)
+    ends = np.array([0.1, 30.0])
+    axes.plot(ends, ends, color="black", linewidth=0.8)
+    axes.fill_between(ends, ends * 0.9, ends * 1.1, color="grey", alpha=0.25, linewidth=0)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel(f"measured {OVER}")
+    axes.set_ylabel(f"simulated {OVER}")
+    axes.set_title("shaded: 10%")
+    _legend(figure, axes)
     return figure
 
 

@@ -7,10 +7,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
-from typing import Annotated
 
 import numpy as np
-import typer
 
 from experiments.common.audio.conditions import Condition, in_condition
 from experiments.common.audio.samples import Sample
@@ -32,19 +30,18 @@ from specwhisper.types import Mode
 OPTIONS = DecodingOptions.greedy(language="en")
 WRONG_SHARE = 0.1  # wrong words in a given hint
 Spoken = Mapping[Condition, Sequence[Sample]]
-DraftDtype = Annotated[str, typer.Option(help="Numeric type of the draft's weights.")]
+DRAFT_DTYPE = "int8"
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Names of two models, and the numeric type of the draft's weights."""
+    """Names of two models."""
 
     target: str
     draft: str
-    draft_dtype: str = "int8"
 
     def facts(self) -> dict[str, str]:
-        return {"target": self.target, "draft": f"{self.draft}, {self.draft_dtype}"}
+        return {"target": self.target, "draft": f"{self.draft}, {DRAFT_DTYPE}"}
 
     def record(self, samples: Sequence[Sample]) -> Trace:
         """Record the target's text and the errors of the draft as the servers run it."""
@@ -52,7 +49,7 @@ class Pair:
             samples,
             target=self.target,
             draft=self.draft,
-            draft_dtype=self.draft_dtype,
+            draft_dtype=DRAFT_DTYPE,
             cut_windows=True,
             options=[OPTIONS],
         )
@@ -78,7 +75,7 @@ def mostly_right(words: Sequence[str], random: Random) -> list[str]:
 class OneProcess:
     def __init__(self, pair: Pair) -> None:
         target = load_checkpoint(pair.target)
-        draft = load_checkpoint(pair.draft, dtype=pair.draft_dtype, is_draft=True)
+        draft = load_checkpoint(pair.draft, dtype=DRAFT_DTYPE, is_draft=True)
         self._target = WhisperModel(target, 1)
         self._draft = open_draft(draft, 1, target.vocabulary, cut_windows=True)
         self._max_new_tokens = target.max_new_tokens
@@ -134,7 +131,7 @@ def open_lab(pair: Pair, link: Link) -> Iterator[Lab]:
         far = running_process(
             "specwhisper_target_server", *of_target, cores=cores["target"], prefix=link.far_prefix
         )
-        of_draft = "--draft-model", pair.draft, "--dtype", pair.draft_dtype, "--cut-windows"
+        of_draft = "--draft-model", pair.draft, "--dtype", DRAFT_DTYPE, "--cut-windows"
         target = "--target", stack.enter_context(far).address
         near = running_process("experiments.latency.serve", *of_draft, *target, cores=cores["draft"])
         client = TimedClient(stack.enter_context(near).address, watches=True)

@@ -1,4 +1,4 @@
-"""Predict the cells of a grid, by closed form and by simulation of the service's engines."""
+"""Predict the cells of a grid by a simulation of the service's engines."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from experiments.common.replay.trace import Decoding, Trace
-from experiments.latency import closed_form
-from experiments.latency.cells import CHOSEN, TARGET_ONLY, Arm, Cell
+from experiments.latency.cells import TARGET_ONLY, Arm, Cell
 from experiments.latency.costs import PairCosts
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session
@@ -88,29 +87,6 @@ class Predictor:
         later_s = costs.target_encode_s * (len(script) - 1)
         return float(result.arrivals_s[-1] - result.arrivals_s[0] + mean_pass_s - later_s)
 
-    def closed_form_s(self, arm: Arm, rtt_ms: float, samples: Sequence[str]) -> float:
-        """Return the decoding time of recordings by closed form; the draft errs equally in all of them."""
-        decodings = [one for one in self.decodings if one.recording in samples]
-        num_tokens, costs = sum(len(one.tokens) for one in decodings), self.costs[samples[0]]
-        pass_s, wide_s = costs.target.of(1, 1), costs.target.of(17, 1)
-        token_s = (wide_s - pass_s) / 16
-        round_trip_s = 0.0 if arm.mode is Mode.ONE_PROCESS else rtt_ms / 1e3 + 2 * costs.message_s
-        of = closed_form.Costs(costs.draft.pass_s, pass_s - token_s, token_s, round_trip_s)
-        if arm.mode is Mode.TARGET_ONLY:
-            return num_tokens * closed_form.target_only_s(of)
-        if arm.mode is Mode.FULL:
-            # The draft writes while the audio is on its way and encoded, and its candidates travel meanwhile.
-            head_start_s = costs.target_encode_s - costs.draft_encode_s + round_trip_s
-            survival, realigned = survival_of(decodings), realigned_of(decodings)
-            return sum(
-                closed_form.window_s(of, survival, realigned, len(one.tokens), head_start_s)
-                for one in decodings
-            )
-        gamma = arm.gamma or 1  # blocks as short as messages allow
-        if arm.mode is Mode.PIPELINED:
-            return num_tokens * closed_form.pipelined_s(of, survival_of(decodings), gamma)
-        return num_tokens * closed_form.sync_s(of, survival_of(decodings, gamma), gamma)
-
     def facts(self) -> dict[str, Any]:
         some = next(iter(self.costs.values()))
         return {
@@ -126,11 +102,6 @@ class Predictor:
 def is_predicted(cell: Cell) -> bool:
     """Whether it is simulated: nothing overlaps in one process."""
     return cell.arm.mode not in (Mode.ONE_PROCESS, Mode.TARGET_ONLY) and not cell.arm.has_hint
-
-
-def has_closed_form(cell: Cell) -> bool:
-    """Whether there is a closed form: none covers blocks that end where a draft is no longer sure."""
-    return cell.arm.mode is not Mode.SYNC or cell.arm.gamma != CHOSEN
 
 
 def _message_s(grid: Grid) -> float:
@@ -163,25 +134,16 @@ def _windows(run: Run) -> int:
     return max(1, int(run.statistics["num_windows"]))
 
 
-def runs_of(decoding: Decoding, gamma: int | None = None) -> Iterator[int]:
-    """Yield the number of tokens of each run: from a correction or the window's start to the next.
-
-    With a ``gamma``, a run ends after that many candidates too: then blocks wait for each other.
-    """
+def runs_of(decoding: Decoding) -> Iterator[int]:
+    """Yield the number of tokens of each run: from a correction or the window's start to the next."""
     run = 0
     for position in range(len(decoding.tokens)):
         run += 1
-        if position in decoding.divergences or run == (gamma or MAX_RUN) + 1:
+        if position in decoding.divergences or run == MAX_RUN + 1:
             yield run
             run = 0
     if run:
         yield run
-
-
-def survival_of(decodings: Iterable[Decoding], gamma: int | None = None) -> list[float]:
-    """Return how often the first i tokens of a draft are all right, by i."""
-    lengths = np.array([run for decoding in decodings for run in runs_of(decoding, gamma)])
-    return [float(np.mean(lengths > i)) for i in range(max(lengths))]
 
 
 def realigned_of(decodings: Iterable[Decoding]) -> float:

@@ -34,7 +34,7 @@ from experiments.latency.cells import (
     parse_round_trips,
 )
 from experiments.latency.costs import measure_costs
-from experiments.latency.lab import DraftDtype, Lab, Pair, Spoken, cores_used, open_lab, spoken_in
+from experiments.latency.lab import Lab, Pair, Spoken, cores_used, open_lab, spoken_in
 from experiments.latency.link import Link, open_link
 from experiments.latency.store import MAX_NETWORK_SHARE, Grid, Run, Store
 from experiments.latency.summary import DECODING, WHOLE, Summary
@@ -50,7 +50,6 @@ def sweep(
     given: Program,
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
-    draft_dtype: DraftDtype = "int8",
     audio: Annotated[
         list[Path] | None,
         typer.Option(exists=True, dir_okay=False, help="A recording; repeat for more. [default: two]"),
@@ -88,7 +87,7 @@ def sweep(
     spoken = spoken_in(load_samples(audio or SHORTEST), list(Condition), given.seed)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and networks are stopped
     runs = list(in_order(cells, repeats, given.seed))
-    grid = measure(Pair(target, draft, draft_dtype), spoken, runs, Store(out), given.console)
+    grid = measure(Pair(target, draft), spoken, runs, Store(out), given.console)
     summary = Summary(grid)
     for condition in dict.fromkeys(cell.condition for cell in summary.cells):
         for what, title in ((DECODING, "decoding"), (WHOLE, "whole utterance")):

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from experiments.common.audio.samples import Sample, load_samples
-from experiments.common.bench.program import Audio, Draft, Gamma, Program, Rounds, Target, program
+from experiments.common.bench.program import Program, Rounds, program
 from experiments.common.models.checkpoints import save_checkpoint
 from experiments.common.models.published import PUBLISHED
 from experiments.common.replay.record import record
@@ -36,6 +36,8 @@ from specwhisper.model.checkpoints.names import resolve
 from specwhisper.options import DecodingOptions
 
 PACKAGES = ("ctranslate2", "faster-whisper", "onnxruntime", "openai-whisper", "pywhispercpp", "tokenizers")
+TARGET, DRAFT = "demo-target", "demo-draft-tiny"
+DISTILLED = "demo-draft-distil"  # has the target's encoder: for transformers' assistant, and ours
 DRAFT_SHAPE = "tiny"
 QUICK_ROUNDS, QUICK_SHAPE = 2, "base"
 
@@ -46,51 +48,43 @@ app = typer.Typer(add_completion=False, no_args_is_help=True)
 @program
 def pair(
     given: Program,
-    target: Target = "demo-target",
-    draft: Draft = "demo-draft-tiny",
-    distilled: Annotated[
-        str, typer.Option(help="Draft with the target's encoder: transformers' assistant, and ours.")
-    ] = "demo-draft-distil",
-    gamma: Gamma = None,
-    audio: Audio = None,
     rounds: Rounds = 5,
 ) -> None:
-    """Time per token of the demo pair, or of another one, and of others on the target's weights.
+    """Time per token of the demo pair, and of others on the target's weights.
 
     Programs run on the first core, as the target server does; draft server and client share the second.
     ``--quick`` leaves out timestamps, batches and int8.
     """
-    cores, samples = first_two_cores(), load_samples(audio)
+    cores, samples = first_two_cores(), load_samples(None)
     if given.quick:
         samples, rounds = [sample for sample in samples if sample.fits_one_window][:1], QUICK_ROUNDS
-    checkpoint = load_checkpoint(target)
+    checkpoint = load_checkpoint(TARGET)
     vocabulary = checkpoint.vocabulary
     with on_cores(cores[1:]):
-        folder, converted = resolve(target), given.folder / "ctranslate2"
+        folder, converted = resolve(TARGET), given.folder / "ctranslate2"
 
         def build(arm: Arm) -> Callable[[], Any]:
             if arm.system in (System.TRANSFORMERS, System.ASSISTED):
-                return partial(Transformers, folder, resolve(distilled))
+                return partial(Transformers, folder, resolve(DISTILLED))
             if arm.system in OURS:
-                return partial(on_pair, target, draft, distilled, arm.precision, gamma)
+                return partial(on_pair, TARGET, DRAFT, DISTILLED, arm.precision)
             if not converted.exists():
                 save_ctranslate2(folder, converted)
             suppress, has_languages = sorted(vocabulary.suppress), bool(vocabulary.languages)
             return partial(FasterWhisper, converted, arm.precision, suppress, is_multilingual=has_languages)
 
         special = special_of(checkpoint)
-        serve = partial(served_pair, target, draft, special=special, cores=cores, gamma=gamma)
+        serve = partial(served_pair, TARGET, DRAFT, special=special, cores=cores)
         with Programs(samples, build, core=cores[0], serve=serve) as programs:
             arms = arms_of_pair(quick=given.quick)
             runs, missing = programs.measure(arms, rounds, given.seed, given.console)
     rates = word_error_rates(runs, samples, vocabulary)
-    digests = {name: load_checkpoint(name).weights_digest for name in (target, draft, distilled)}
+    digests = {name: load_checkpoint(name).weights_digest for name in (TARGET, DRAFT, DISTILLED)}
     figures = {
         "cores": cores,
-        "gamma": gamma,
         "word_error_rates": {str(arm): rate for arm, rate in rates.items()},
     }
-    end(given, target, samples, runs, missing, rates, (), digests, figures)
+    end(given, TARGET, samples, runs, missing, rates, (), digests, figures)
 
 
 @app.command()
@@ -98,11 +92,6 @@ def pair(
 def shape(
     given: Program,
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(PUBLISHED)}.")] = "small",
-    target: Target = "demo-target",
-    draft: Draft = "demo-draft-tiny",
-    gamma: Gamma = None,
-    audio: Audio = None,
-    recordings: Annotated[int, typer.Option(min=1, help="How many, shortest first.")] = 2,
     rounds: Rounds = 5,
 ) -> None:
     """Time per token at the cost of a published shape, with the same random weights for all.
@@ -111,14 +100,14 @@ def shape(
     as the demo target did, without the rules of timestamps. ``--quick`` takes base, in float32.
     """
     if given.quick:
-        name, rounds, recordings = QUICK_SHAPE, QUICK_ROUNDS, 1
+        name, rounds = QUICK_SHAPE, QUICK_ROUNDS
     if name not in PUBLISHED:
         raise InvalidRequest(f"There is no shape '{name}': choose one of {', '.join(PUBLISHED)}.")
     cores, work, seed = first_two_cores(), given.folder, given.seed
-    samples = load_samples(audio)[:recordings]
+    samples = load_samples(None)[: given.choose(1, 2)]
     with on_cores(cores[1:]):
         options = [DecodingOptions.greedy(language="en")]
-        written = record(samples, target=target, draft=draft, options=options)
+        written = record(samples, target=TARGET, draft=DRAFT, options=options)
         large = str(save_checkpoint(replace(PUBLISHED[name], seed=seed), work / "target"))
         small = str(save_checkpoint(replace(PUBLISHED[DRAFT_SHAPE], seed=seed + 1), work / "draft"))
         vocabulary = load_checkpoint(large).vocabulary
@@ -139,15 +128,15 @@ def shape(
                 case System.WHISPER_CPP:
                     return partial(WhisperCpp, save_ggml(large, file, is_int8=arm.precision == INT8))
                 case _:
-                    return partial(as_replay, large, small, written, arm.precision, gamma)
+                    return partial(as_replay, large, small, written, arm.precision)
 
         pieces = pieces_of(written, samples)
         with Programs(samples, build, core=cores[0], pieces=pieces) as programs:
             arms = arms_of_shape(quick=given.quick)
             runs, missing = programs.measure(arms, rounds, seed, given.console)
-    title = f"{name}, random weights; ours replays {target}, and {draft} at the cost of {DRAFT_SHAPE}"
-    digests = {"shape": name, target: written.target_digest, draft: written.draft_digest}
-    figures = {"cores": cores, "gamma": gamma, "piece_tokens": [piece.num_tokens for piece in pieces]}
+    title = f"{name}, random weights; ours replays {TARGET}, and {DRAFT} at the cost of {DRAFT_SHAPE}"
+    digests = {"shape": name, TARGET: written.target_digest, DRAFT: written.draft_digest}
+    figures = {"cores": cores, "piece_tokens": [piece.num_tokens for piece in pieces]}
     end(given, title, samples, runs, missing, {}, pieces, digests, figures)
 
 

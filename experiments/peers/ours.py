@@ -28,9 +28,7 @@ DRAFT_DTYPE = INT8  # it never changes the text
 class OneProcess:
     """Several ways to transcribe with one target, each by its system's name."""
 
-    def __init__(
-        self, target: Checkpoint, models: Mapping[System, tuple[Model, Model | None]], gamma: int | None
-    ):
+    def __init__(self, target: Checkpoint, models: Mapping[System, tuple[Model, Model | None]]):
         logging.set_verbosity_error()
         logging.disable_progress_bar()
         self._special = special_of(target)
@@ -38,7 +36,6 @@ class OneProcess:
             system: InlinePair(
                 *pair,
                 mode=Mode.TARGET_ONLY if pair[1] is None else Mode.ONE_PROCESS,
-                gamma=gamma,
                 max_new_tokens=target.max_new_tokens,
             )
             for system, pair in models.items()
@@ -88,7 +85,7 @@ def special_of(target: Checkpoint) -> tuple[int, int]:
     return target.vocabulary.end_of_text, target.vocabulary.timestamp_begin
 
 
-def on_pair(target: str, draft: str, distilled: str, dtype: str, gamma: int | None) -> OneProcess:
+def on_pair(target: str, draft: str, distilled: str, dtype: str) -> OneProcess:
     """Load a pair; only the distilled draft shares its target's encoder."""
     large, small, distil = (load_checkpoint(name, dtype=dtype) for name in (target, draft, distilled))
     drafts_encoder, encoder = load_encoders(distil, large, 1)
@@ -104,10 +101,10 @@ def on_pair(target: str, draft: str, distilled: str, dtype: str, gamma: int | No
             open_draft(small, NUM_BATCHED, large.vocabulary),
         ),
     }
-    return OneProcess(large, models, gamma)
+    return OneProcess(large, models)
 
 
-def as_replay(target: str, draft: str, recorded: Trace, dtype: str, gamma: int | None) -> OneProcess:
+def as_replay(target: str, draft: str, recorded: Trace, dtype: str) -> OneProcess:
     """Load random weights and replay on them what the demo pair wrote."""
     demo = load_checkpoint(recorded.target)
     large, small = (WhisperModel(load_checkpoint(folder, dtype=dtype), 1) for folder in (target, draft))
@@ -116,7 +113,7 @@ def as_replay(target: str, draft: str, recorded: Trace, dtype: str, gamma: int |
         System.TARGET_ONLY: (replayed, None),
         System.ONE_PROCESS: (replayed, ReplayDraft(recorded, demo.vocabulary, small)),
     }
-    return OneProcess(demo, models, gamma)
+    return OneProcess(demo, models)
 
 
 def pieces_of(trace: Trace, samples: Sequence[Sample]) -> list[Piece]:

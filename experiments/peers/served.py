@@ -24,7 +24,6 @@ class Service:
 
     client: TimedClient
     special: tuple[int, int]
-    gamma: int | None = None
 
     def run(self, mode: Mode, samples: Sequence[Sample], timestamps: bool) -> Run:
         wall_s, tokens, total = [], [], SpeculationStatistics()
@@ -32,7 +31,7 @@ class Service:
             options = DecodingOptions.greedy(
                 language="en", timestamps=timestamps, log_mel_max=sample.log_mel_max
             )
-            timed = self.client.transcribe(sample, options, mode, self.gamma)
+            timed = self.client.transcribe(sample, options, mode)
             wall_s.append(timed.wall_s)
             tokens.append(without_specials(timed.tokens, self.special))
             total.add(timed.statistics)
@@ -46,11 +45,10 @@ def served_pair(
     *draft_options: str,
     special: tuple[int, int],
     cores: tuple[int, int],
-    gamma: int | None = None,
 ) -> Iterator[Service]:
     """Start the target server on the first core, the draft server on the second; yield what transcribes."""
     with running_process("specwhisper_target_server", "--model", target, cores=cores[:1]) as far:
         pair = "--target", far.address, "--draft-model", draft, *draft_options
         with running_process("specwhisper_draft_server", *pair, cores=cores[1:]) as near:
             with closing(TimedClient(near.address)) as client:
-                yield Service(client, special, gamma)
+                yield Service(client, special)

@@ -19,8 +19,6 @@ from specwhisper_client.cli.grouped_options import Given, takes
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where the recordings and their texts are."""
-
     folder: Annotated[
         Path | None,
         typer.Option(
@@ -44,8 +42,6 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Models:
-    """Models in this process."""
-
     final_model: Annotated[
         str, typer.Option(metavar="MODEL", help="Target model: a name, a hub id, a folder or a file.")
     ] = "large-v3"
@@ -74,8 +70,6 @@ class Models:
 
 @dataclass(frozen=True, kw_only=True)
 class Decoding:
-    """Decoding options."""
-
     language: Annotated[
         str | None,
         typer.Option(
@@ -98,8 +92,6 @@ class Decoding:
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """What is written beside the table of totals."""
-
     recordings: Annotated[bool, typer.Option(help="Table of every recording.")] = True
     json: Annotated[
         Path | None,
@@ -117,8 +109,6 @@ class Output:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions:
-    """All options of the command."""
-
     source: Source
     server: Annotated[
         str | None,
@@ -187,5 +177,4 @@ def evaluate(context: typer.Context, options: EvaluateOptions) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to ``specwhisper``."""
     app.command()(evaluate)

@@ -30,9 +30,8 @@ class Method:
 
     Attributes
     ----------
-    name : in tables.
-    transcribe : transcribes recordings at the same time; meanwhile it calls its second argument with the
-        number of one of them and the seconds of it that are done.
+    name : shown in tables.
+    transcribe : transcribes a batch concurrently, and reports progress as (index, seconds done).
     """
 
     name: str
@@ -49,17 +48,14 @@ class MethodResults:
 
     @property
     def texts(self) -> list[str]:
-        """The text of each recording."""
         return [result.text for result in self.results]
 
     @property
     def elapsed_s(self) -> float:
-        """Time of all batches."""
         return sum(self.seconds)
 
     @property
     def statistics(self) -> SpeculationStatistics:
-        """Totals of all recordings."""
         total = SpeculationStatistics()
         for result in self.results:
             if result.stats is not None:
@@ -85,7 +81,6 @@ class ComparedRecording:
 
     @property
     def statistics(self) -> SpeculationStatistics:
-        """Those of the pair."""
         return self.speculative.stats or SpeculationStatistics()
 
     @property
@@ -96,12 +91,7 @@ class ComparedRecording:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The results of both methods over the same recordings.
-
-    Attributes
-    ----------
-    names, references : of the recordings: their names and reference texts.
-    """
+    """The results of both methods over the same recordings."""
 
     names: list[str]
     references: list[str]
@@ -110,18 +100,16 @@ class Comparison:
 
     @property
     def recordings(self) -> list[ComparedRecording]:
-        """The recordings, each with both results."""
         columns = self.names, self.references, self.standard.results, self.speculative.results
         return [ComparedRecording(*row) for row in zip(*columns, strict=True)]
 
     @property
     def duration_s(self) -> float:
-        """Length of all recordings."""
         return sum(result.duration_s for result in self.speculative.results)
 
     @property
     def language(self) -> str:
-        """Code of the language of most texts; empty without recordings."""
+        """The code of the most frequent language; empty without recordings."""
         languages = Counter(
             "en" if result.options.task is Task.TRANSLATE else result.language
             for result in self.speculative.results
@@ -130,7 +118,6 @@ class Comparison:
 
     @property
     def model(self) -> ModelInfo:
-        """The pair."""
         return self.speculative.results[0].model
 
     @property
@@ -145,11 +132,9 @@ class Comparison:
 
     @property
     def num_identical(self) -> int:
-        """Recordings of which both wrote the same tokens."""
         return sum(recording.is_identical for recording in self.recordings)
 
     def rates(self, results: MethodResults) -> ErrorRates:
-        """Return the error rates of a method."""
         return error_rates(self.references, results.texts, self.language)
 
 
@@ -167,8 +152,7 @@ def compare(
 
     Parameters
     ----------
-    methods : that of the target alone, and that of the pair.
-    bar : shows how far it is.
+    methods : the target alone, and the pair.
     on_undecodable : called with each recording that cannot be decoded, which is left out; without it, the
         error is raised.
     """

@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 
 
 def in_one_process(pair: SpeculativeWhisper, **options: Any) -> tuple[Method, Method]:
-    """Return the methods of a pair's target alone, and of the pair.
-
-    Parameters
-    ----------
-    options : as of :meth:`SpeculativeWhisper.transcribe`.
-    """
+    """Return a pair's target alone and the pair, with options of :meth:`SpeculativeWhisper.transcribe`."""
 
     def transcribe(
         model: SpeculativeWhisper, batch: Sequence[Reference], on_position: OnPosition
@@ -57,18 +52,9 @@ def over_servers(
     mode: Mode | None = None,
     gamma: int | None = None,
 ) -> Iterator[tuple[Method, Method]]:
-    """Return the methods of ``target-only`` and another mode over one draft server.
+    """Return ``target-only`` and another mode, by default the server's, over one draft server.
 
     Times are those that a client waits, with opening, audio and encoder.
-
-    Parameters
-    ----------
-    mode, gamma : of the pair; by default the server's own.
-
-    Raises
-    ------
-    InvalidRequest : if the mode has no draft.
-    SpecWhisperError : if the server does not answer.
     """
     with TemporaryDirectory() as folder, asyncio.Runner() as runner:
         client = TranscriptionClient(server, credentials)

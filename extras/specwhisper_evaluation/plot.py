@@ -18,13 +18,7 @@ COLOUR = "#2f6db5"
 
 
 def check_plot(path: Path) -> None:
-    """Refuse a plot that could not be written, before anything is transcribed.
-
-    Raises
-    ------
-    InvalidRequest : for another format.
-    MissingExtra : if matplotlib is not installed.
-    """
+    """Refuse a plot that could not be written, before anything is transcribed."""
     if path.suffix.lower() not in SUFFIXES:
         raise InvalidRequest(f"--plot is '{path}': its name must end with {' or '.join(SUFFIXES)}.")
     with needs_extra("--plot", "evaluation"):
@@ -32,12 +26,6 @@ def check_plot(path: Path) -> None:
 
 
 def plot(comparison: Comparison, path: Path) -> None:
-    """Write the picture.
-
-    Raises
-    ------
-    InvalidRequest : if the file cannot be written.
-    """
     from matplotlib.figure import Figure
 
     recordings = comparison.recordings

@@ -19,8 +19,6 @@ TEXT_COLUMNS = ("text", "transcription", "sentence", "normalized_text", "raw_tex
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A recording, as a file or as the bytes of one, and its text."""
-
     name: str
     audio: Path | BinaryIO
     text: str
@@ -106,7 +104,6 @@ def _texts(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a table of recordings."""
     text = _read(path)
     if path.suffix == ".csv":
         yield from csv.DictReader(StringIO(text, newline=""))
@@ -118,7 +115,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
             except ValueError as error:
                 raise InvalidRequest(f"Line {number} of {path} is not JSON: {error}.") from error
             if not isinstance(row, dict):
-                raise InvalidRequest(f"Line {number} of {path} is no JSON object.")
+                raise InvalidRequest(f"Line {number} of {path} is not a JSON object.")
             yield row
 
 

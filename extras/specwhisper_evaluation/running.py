@@ -89,7 +89,6 @@ def _check(options: EvaluateOptions) -> None:
 
 
 def _references(source: Source) -> tuple[Iterator[Reference], int | None]:
-    """Return the recordings and, where that is known, their number."""
     if source.folder is not None and source.dataset is None:
         found = list(islice(from_folder(source.folder), source.limit))
         return iter(found), len(found)

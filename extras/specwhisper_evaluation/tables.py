@@ -20,7 +20,6 @@ FACTS_OF_DRAFT = (
 
 
 def table_of(comparison: Comparison) -> Table:
-    """Return a table of both methods."""
     count = len(comparison.references)
     recordings = f"{count} recording{'s' * (count != 1)}, {comparison.duration_s:.0f} s"
     caption = f"{comparison.speed_up:.2f} times as fast; {comparison.num_identical} of {count} identical"
@@ -90,7 +89,6 @@ def recordings_table(comparison: Comparison) -> Table:
 
 
 def facts(comparison: Comparison) -> dict[str, Any]:
-    """Return everything as plain values."""
     return {
         "language": comparison.language,
         "duration_s": comparison.duration_s,

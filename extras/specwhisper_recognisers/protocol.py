@@ -16,17 +16,17 @@ from typing import NamedTuple, Protocol, cast
 
 from specwhisper.errors import InvalidRequest, SpecWhisperError
 
-FORMER_NAME = "specwhisper_draft_server.recognisers"  # of this package, in factories and their imports
+FORMER_NAME = "specwhisper_draft_server.recognisers"  # what factories and their imports called this package
 
 
 class Recognised(NamedTuple):
-    """The text from a time on, as far as it is recognised.
+    """The text recognised so far, starting at a given time.
 
     Attributes
     ----------
     start_s : when its first word begins, about, in seconds from the first sample that the stream took.
-    text : all of it until now, not only what is new. Its first 4,000 bytes in UTF-8 are used: before they are
-        full, begin another one, with the time of its first word.
+    text : all of it until now, not only what is new. Only its first 4,000 bytes in UTF-8 are used: begin
+        another text before that, with the time of its first word.
     """
 
     start_s: float
@@ -36,24 +36,24 @@ class Recognised(NamedTuple):
 class RecogniserStream(Protocol):
     """Recognises one stretch of audio.
 
-    It may have a method ``close()`` without parameters, which is called once nothing more follows, also where
-    audio is skipped or the session ends early.
+    It may have a method ``close()`` without parameters. That is called when no more audio follows, including
+    after skipped audio and when the session ends early.
     """
 
     def accept(self, pcm: bytes, *, is_pause: bool, is_last: bool, waiting_s: float) -> Sequence[Recognised]:
         """Take the next audio; return the text that has changed, the oldest first.
 
-        Each text replaces all that was returned from its time on. An incremental recogniser returns an
-        utterance again as it grows, with the same time: with a later one, the words before it would be there
-        twice. Another recogniser returns it once, for example when speech pauses.
+        Each text replaces all that was returned for its time and later. An incremental recogniser returns an
+        utterance again as it grows, always with the same time: a later one would repeat the words before it.
+        Another recogniser returns it once, for example when speech pauses.
 
         Parameters
         ----------
         pcm : s16le, 16 kHz, mono; may be empty where speech pauses and in the last call.
-        is_pause : whether speech pauses or ends in it, as far as that is known: it is for live audio only.
+        is_pause : whether speech pauses or ends in it, if that is known; only for live audio.
         is_last : whether no more audio follows.
-        waiting_s : how much audio waits after it. Where that grows, it is too slow: audio that the target
-            has done meanwhile will be skipped.
+        waiting_s : how much audio waits after it. If that grows, the recogniser is too slow: audio that the
+            target has decoded meanwhile will be skipped.
         """
 
 
@@ -66,32 +66,27 @@ class Recogniser(Protocol):
 
     Attributes
     ----------
-    name : for messages, logs and clients.
+    name : shown in messages and logs, and to clients.
     """
 
     name: str
 
     def open(self, language: str | None, start_s: float, *, is_live: bool) -> RecogniserStream | None:
-        """Begin a stream; ``None`` for a language that it cannot recognise.
+        """Begin a stream, or return ``None`` for a language that it cannot recognise.
 
-        It is not called for translations.
+        It isn't called for translations.
 
         Parameters
         ----------
         language : Whisper's code, or ``None`` if it is not known.
         start_s : time of the stream's first sample in the recording.
-        is_live : whether the client is shown its text until the target's is final. Else the text only saves
-            the target time.
+        is_live : whether the client is shown its text until the target's is final. Otherwise the text only
+            saves the target time.
         """
 
 
 def load_recogniser(factory: str, model: str) -> Recogniser:
-    """Call a factory, named as MODULE:FACTORY.
-
-    Raises
-    ------
-    InvalidRequest : if there is no such factory, or it cannot use the model.
-    """
+    """Call a factory, named as MODULE:FACTORY."""
     module_name, separator, function_name = factory.partition(":")
     if not (module_name and separator and function_name):
         raise InvalidRequest(f"--draft-recogniser is '{factory}': name it as MODULE:FACTORY.")
@@ -104,7 +99,7 @@ def load_recogniser(factory: str, model: str) -> Recogniser:
         return cast(Callable[[str], Recogniser], function)(model)
     except SpecWhisperError:
         raise
-    except Exception as error:  # of any library
+    except Exception as error:  # any library's
         raise InvalidRequest(
             f"--draft-recogniser {factory} cannot use --draft-model '{model}' ({error})."
         ) from error

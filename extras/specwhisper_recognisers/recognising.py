@@ -43,18 +43,14 @@ class AnyTarget:
     """The targets that a recogniser drafts for: all of them; see :class:`Pairing`."""
 
     def choose(self, target: TargetDescription) -> bool:
-        """Return whether it can be used with a target: always."""
         return True
 
-    async def done_for(self, target: TargetDescription) -> None:
-        """Return at once."""
+    async def done_for(self, target: TargetDescription) -> None: ...
 
     def requirements(self, weights_digest: str = "") -> Requirements:
-        """Return what a session requires of a target."""
         return Requirements("", weights_digest)
 
     def why_not(self, target: TargetDescription) -> str:
-        """Return nothing: it can be used with every target."""
         return ""
 
 
@@ -66,15 +62,11 @@ class RecogniserDrafting:
     timeout_s : how long a call of the recogniser may take. After that it hangs: open sessions continue
         without drafts, and so do new ones until it answers.
     on_failure : called when a session's draft fails.
-
-    Raises
-    ------
-    InvalidRequest : if the recogniser asks for pieces of a length that it cannot have.
     """
 
     check_mode = staticmethod(check_mode)
     num_mel_bins = None
-    num_free_slots = None  # it has no limit of sessions
+    num_free_slots = None  # it limits no sessions
 
     def __init__(
         self,
@@ -139,7 +131,6 @@ class RecogniserDrafting:
             await asyncio.gather(running, return_exceptions=True)
 
     async def stop(self) -> None:
-        """End the thread."""
         self.watchdog.stop()
         try:
             await self._executor.end()
@@ -158,8 +149,7 @@ class RecogniserDrafting:
         logger.info("draft engine answers again")
 
 
-def _open_none(start_s: float) -> None:
-    """Begin no stream."""
+def _open_none(start_s: float) -> None: ...
 
 
 class RecognisedStream:
@@ -201,8 +191,8 @@ class RecognisedStream:
         self._on_drafted = on_drafted
         self._on_failure = on_failure
         self._stream: RecogniserStream | None = None
-        self._report = DraftReport()  # of its time, since the last text
-        self._first_sample = self._next_sample = 0  # of the stream
+        self._report = DraftReport()  # its time since the last text
+        self._first_sample = self._next_sample = 0  # where the stream begins, and where its audio ends
         self._is_live = is_live
         self._window_end = 0  # sample after the target's window
         self._done_to = 0  # sample before which the target needs no text
@@ -211,7 +201,6 @@ class RecognisedStream:
         self._has_news = asyncio.Event()
 
     def send(self, message: AudioChunk | WindowOpened | Commit) -> None:
-        """Send audio, or an event of the target."""
         if self.has_failed or self._is_idle:
             return
         match message:
@@ -260,11 +249,10 @@ class RecognisedStream:
         return self._take_report()
 
     async def run(self) -> None:
-        """Recognise audio as it arrives, until it fails or is cancelled."""
         try:
             await self._run()
         finally:
-            with suppress(RuntimeError):  # of an executor that has ended
+            with suppress(RuntimeError):  # the executor has ended
                 self._executor.submit(self._close)
 
     async def _run(self) -> None:
@@ -287,12 +275,7 @@ class RecognisedStream:
                 self._on_drafted(Drafted(None, self._take_report(), hint=hint))
 
     def _hints_of(self, piece: Piece, waiting_s: float) -> tuple[list[TimedHint], int]:
-        """Return what the recogniser makes of audio, and how long that took, in nanoseconds.
-
-        Raises
-        ------
-        RuntimeError : whatever it raises, and if it returns something else than texts with times.
-        """
+        """Return the recogniser's hints for audio, and how long they took; any failure is a RuntimeError."""
         began_ns = perf_counter_ns()
         try:
             hints = [
@@ -321,7 +304,6 @@ class RecognisedStream:
         )
 
     def _close(self) -> None:
-        """Close the recogniser's stream, if it can be closed."""
         stream, self._stream = self._stream, None
         try:
             getattr(stream, "close", lambda: None)()

@@ -26,7 +26,6 @@ def factory(
         ),
     ] = None,
 ) -> str | None:
-    """Return the name of the recogniser's factory; ``None`` where a Whisper model drafts."""
     return draft_recogniser
 
 
@@ -42,7 +41,6 @@ def check_mode(mode: Mode) -> None:
 
 
 def recogniser_draft(config: DraftConfig) -> LoadDraft | None:
-    """Return what loads the recogniser, if the settings name one."""
     name = config.extras.get("recogniser")
     if name is None:
         return None

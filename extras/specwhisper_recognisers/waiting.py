@@ -8,7 +8,7 @@ from typing import NamedTuple
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.types import SAMPLE_RATE, AudioChunk, VoiceEvent
 
-MAX_PIECE_SAMPLES = SAMPLE_RATE  # where it asks for no length, so that sessions take turns
+MAX_PIECE_SAMPLES = SAMPLE_RATE  # if it asks for no length, so that sessions take turns
 
 
 class Piece(NamedTuple):
@@ -21,12 +21,10 @@ class Piece(NamedTuple):
 
     @property
     def num_samples(self) -> int:
-        """Its length."""
         return len(self.pcm) // BYTES_PER_SAMPLE
 
     @property
     def end_sample(self) -> int:
-        """Sample after the last one."""
         return self.start_sample + self.num_samples
 
 
@@ -35,7 +33,7 @@ class WaitingAudio:
 
     Parameters
     ----------
-    piece_s : length of a piece. It is shorter where speech pauses and where the audio ends. ``None`` gives
+    piece_s : length of a piece. It is shorter at a pause and at the end of the audio. ``None`` gives
         whatever has arrived, up to a second.
 
     Attributes
@@ -53,16 +51,13 @@ class WaitingAudio:
 
     @property
     def num_samples(self) -> int:
-        """Its length."""
         return len(self._pcm) // BYTES_PER_SAMPLE
 
     @property
     def end_sample(self) -> int:
-        """Sample after the last one."""
         return self.start_sample + self.num_samples
 
     def append(self, chunk: AudioChunk) -> None:
-        """Add the next audio."""
         if not self._pcm:
             self.start_sample = chunk.start_sample
         self._pcm += chunk.pcm

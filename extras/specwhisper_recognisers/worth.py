@@ -11,9 +11,9 @@ live                  the same, and what the client is shown until   most of the
                       the target's text is final                     recognised
 ====================  =============================================  =========================================
 
-One thread recognises the audio of all sessions. So its time counts where it is too long: the target is then
-ahead, and the text of audio that it has decoded brings nothing. What text wrongly predicts counts as well:
-the target takes time for it.
+One thread recognises the audio of all sessions. If that takes too long, the target is ahead, and text for
+audio that it has decoded brings nothing. Wrong text counts against the recogniser as well: verifying it takes
+the target's time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from specwhisper.types import SAMPLE_RATE, Commit, WindowOpened
 
 TRIAL_SAMPLES = 60 * SAMPLE_RATE  # that the target has done when the text is judged: two windows or more
 PAUSE_SAMPLES = 5 * TRIAL_SAMPLES  # then it tries again
-MAX_LATE = 0.5  # of the audio
+MAX_LATE = 0.5  # share of the audio
 MIN_GAIN = 0.02  # share of the target's time that it has to save
 # Why it pauses.
 IS_LATE = "paused: the recogniser is slower than the target"
@@ -49,7 +49,7 @@ class Trial:
 
 
 def judge(trial: Trial, *, is_live: bool) -> str:
-    """Return why a recogniser pauses after a trial; empty where it does not."""
+    """Return why a recogniser pauses after a trial; empty if it does not."""
     is_late = trial.num_late > MAX_LATE * trial.num_samples
     if is_live:
         return IS_LATE if is_late else ""
@@ -79,11 +79,9 @@ class Worth:
         self._trial.num_late += num_samples * is_late
 
     def observe_window(self, opened: WindowOpened) -> None:
-        """Turn to a window that the target has opened."""
         self._num_prompt, self._num_known = len(opened.window.prompt), len(opened.opening)
 
     def observe_commit(self, commit: Commit) -> None:
-        """Add a forward pass of the target."""
         if not commit.tokens:
             return
         timing = commit.timing

@@ -125,6 +125,5 @@ def linear_16(data: bytes, encoding: int) -> bytes:
 
 
 def encoding_name(number: int) -> str:
-    """Return the name of one of Riva's encodings."""
     known = riva_audio_pb2.AudioEncoding.values()
     return riva_audio_pb2.AudioEncoding.Name(number) if number in known else str(number)

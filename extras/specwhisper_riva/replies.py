@@ -127,7 +127,7 @@ class LiveReplies:
 
     def __init__(self, *, interim_results: bool) -> None:
         self._interim_results = interim_results
-        self._pieces: list[pb.SpeechRecognitionResult] = []  # of the open utterance, final
+        self._pieces: list[pb.SpeechRecognitionResult] = []  # the open utterance's final results
         self._sent = ("", 0.0)  # its text and stability, as the client has them
         self._has_sent = False
         self._is_end_expected = False
@@ -186,7 +186,6 @@ class LiveReplies:
 def _live(
     whole: riva_asr_pb2.SpeechRecognitionAlternative, audio_s: float, **state: Any
 ) -> riva_asr_pb2.StreamingRecognizeResponse:
-    """Return a response with one result, final or with a stability."""
     result = riva_asr_pb2.StreamingRecognitionResult(
         alternatives=[whole], channel_tag=CHANNEL, audio_processed=audio_s, **state
     )
@@ -194,10 +193,8 @@ def _live(
 
 
 def seconds(duration: Duration) -> float:
-    """Convert a protobuf duration to seconds."""
     return float(duration.ToNanoseconds() / 1e9)
 
 
 def milliseconds(duration: Duration) -> int:
-    """Convert a protobuf duration to whole milliseconds."""
     return round(duration.ToNanoseconds() / 1e6)

@@ -65,7 +65,6 @@ def recognition_config(
 
 
 def set_samples(message: pb.RecognitionConfig, samples: Samples) -> None:
-    """Set the format of samples that are decoded to 16 bits."""
     message.encoding = decoding_pb2.AUDIO_ENCODING_LINEAR16
     message.sample_rate_hertz = samples.sample_rate
     message.audio_channel_count = samples.num_channels
@@ -107,7 +106,7 @@ def endpointing(config: riva_asr_pb2.RecognitionConfig) -> pb.Endpointing:
     silence_ms = _length_ms(asked, "stop_history", "stop_threshold", STOP_HISTORY_MS)
     if speech_ms is not None:
         message.min_speech_ms = speech_ms
-    if silence_ms is not None:  # of every utterance, however short
+    if silence_ms is not None:  # for every utterance, however short
         message.silence_duration_ms = message.short_silence_ms = silence_ms
     return message
 

@@ -82,7 +82,6 @@ class RivaService:
     async def Recognize(
         self, request: riva_asr_pb2.RecognizeRequest, context: Any
     ) -> riva_asr_pb2.RecognizeResponse:
-        """Transcribe a whole recording."""
         await self._check_model(request.config.model)
         config, audio = whole_config(request), await in_turn(Turn(), whole_audio, request)
         async with self._beside(request, config, audio) as turns:
@@ -104,7 +103,6 @@ class RivaService:
         return beside(partial(speakers.turns_of, partial(decode_recording, config, audio, self._max_audio_s)))
 
     def _speakers_for(self, config: riva_asr_pb2.RecognitionConfig) -> SpeakerModels | None:
-        """Return what finds speakers, if a request asks for them."""
         if not config.diarization_config.enable_speaker_diarization:
             return None
         if self._speakers is None:
@@ -117,7 +115,6 @@ class RivaService:
     async def StreamingRecognize(
         self, requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest], context: Any
     ) -> AsyncIterator[riva_asr_pb2.StreamingRecognizeResponse]:
-        """Transcribe while audio arrives."""
         self._service.check_room()
         timed = WithIdleTimeout(requests, self._service.idle_timeout_s)
         with timed.error_at_end():

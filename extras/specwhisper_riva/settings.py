@@ -44,7 +44,6 @@ def riva_settings(
     served_model_name: ServedModelName = None,
     strict_model_names: StrictModelNames = False,
 ) -> RivaSettings:
-    """Return the flags' values."""
     return RivaSettings(riva, served_model_names(served_model_name), strict_model_names)
 
 

@@ -18,8 +18,7 @@ from specwhisper.errors import DiarizationFailed, InvalidRequest
 from specwhisper.extras import needs_extra
 from specwhisper.onnx_metadata import metadata_of
 from specwhisper.transcription.speakers import Turn
-from specwhisper_speakers.known import named, names_of, sample_of
-from specwhisper_speakers.voices import DEFAULT_THRESHOLD
+from specwhisper_speakers.voices import DEFAULT_THRESHOLD, named, names_of, sample_of
 
 WORKER = "specwhisper_speakers.worker"
 SEGMENTATION = "receptive_field_shift"  # in the metadata of a model for segmentation only
@@ -35,9 +34,9 @@ class Diarizer:
     ----------
     folder : holds two models as sherpa-onnx publishes them, at any depth: one for speaker segmentation
         (pyannote's or reverb's) and one for speaker embeddings.
-    num_speakers : of the recording, if it is known; otherwise they are counted.
-    threshold : of the distance between two voices, from which they are two speakers, if their number is not
-        known; larger values find fewer speakers.
+    num_speakers : how many speak; by default they are counted.
+    threshold : distance at which two voices are two speakers, unless ``num_speakers`` is set; larger values
+        find fewer speakers.
     num_threads : threads of the models.
 
     Raises
@@ -104,10 +103,6 @@ class Diarizer:
         Parameters
         ----------
         decode : yields canonical PCM.
-
-        Raises
-        ------
-        As :meth:`turns`.
         """
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
@@ -152,12 +147,7 @@ def worker_command(
     num_speakers: int | None = None,
     is_live: bool = False,
 ) -> tuple[str, ...]:
-    """Return the command of a process that finds speakers with a folder's models.
-
-    Raises
-    ------
-    As :class:`Diarizer`.
-    """
+    """Return the command of a process that finds speakers with a folder's models."""
     if not 0.0 < threshold < 2.0:
         raise InvalidRequest(f"threshold is {threshold:g}: it must be between 0 and 2.")
     with needs_extra("Speaker diarization", "sherpa"):

@@ -19,16 +19,13 @@ from specwhisper.tasks import retrieve_error
 from specwhisper_speakers.diarizer import failure, worker_command
 from specwhisper_speakers.voices import DEFAULT_THRESHOLD
 
-MAX_LINE_BYTES = 1024 * 1024  # of an answer: an embedding has some hundred numbers
+MAX_LINE_BYTES = 1024 * 1024  # longest answer: an embedding has a few hundred numbers
 
 
 class VoicesOfPiece(NamedTuple):
-    """The turns and voices of a piece of audio; its speakers have numbers.
+    """The turns of a piece (start and end in seconds, speaker's number), and the voices' embeddings.
 
-    Attributes
-    ----------
-    turns : start and end in seconds, and the speaker.
-    embeddings : of each speaker's voice, unless there was too little of it.
+    A voice of which there was too little has no embedding.
     """
 
     turns: tuple[tuple[float, float, int], ...]
@@ -79,7 +76,6 @@ class LiveDiarizer:
         return await asyncio.shield(exchange)  # a cancelled caller leaves no answer unread
 
     async def close(self) -> None:
-        """End the process."""
         async with self._is_free:
             await self._kill()
 
@@ -111,7 +107,6 @@ class LiveDiarizer:
         )
 
     async def _ended(self, process: Process) -> DiarizationFailed:
-        """Return why the process has ended."""
         status = await process.wait()
         err = b""
         if self._errors is not None:

@@ -28,7 +28,7 @@ class LiveSpeakers:
     ----------
     diarizer : shared by sessions.
     max_speakers : most speakers; further voices are those of the nearest one.
-    start_sample : of the first audio that is appended, in the time of utterances.
+    start_sample : where the first audio that is appended begins, in the time of utterances.
     """
 
     def __init__(
@@ -37,15 +37,15 @@ class LiveSpeakers:
         self._diarizer = diarizer
         self._voices = Voices(diarizer.threshold, max_speakers)
         self._pcm = bytearray()
-        self._start_sample = start_sample  # of the audio that is kept
+        self._start_sample = start_sample  # where the kept audio begins
 
     def append(self, pcm: bytes) -> None:
-        """Add canonical PCM."""
+        """Append canonical PCM."""
         self._pcm += pcm
         self._forget_before(self._end_sample - round(MAX_KEPT_S * SAMPLE_RATE))
 
     async def named(self, utterance: Segment) -> Segment:
-        """Return an utterance with speakers; they are empty where the process fails.
+        """Return an utterance with speakers; they are empty if the process fails.
 
         Utterances come in their order, with the audio up to their ends appended.
         """

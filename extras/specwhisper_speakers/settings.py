@@ -65,10 +65,7 @@ class Speakers:
             return await self._diarizer.turns_of(decode)
 
     async def knowing(self, samples: Mapping[str, Audio]) -> Speakers:
-        """Return one that names speakers as :meth:`Diarizer.knowing` does.
-
-        Both share the limit of recordings at a time.
-        """
+        """Return one that names speakers as :meth:`Diarizer.knowing` does; both share the limit."""
         if not samples:
             return self
         informed = copy.copy(self)
@@ -76,9 +73,7 @@ class Speakers:
         return informed
 
     def live(self, *, max_speakers: int | None = None, start_sample: int = 0) -> LiveSpeakers:
-        """Return the speakers of one live session."""
         return LiveSpeakers(self._live, max_speakers=max_speakers, start_sample=start_sample)
 
     async def close(self) -> None:
-        """End the process of live sessions."""
         await self._live.close()

@@ -25,12 +25,11 @@ from numpy.typing import NDArray
 
 from specwhisper.types import SAMPLE_RATE
 
-MIN_SPEECH_S, MIN_PAUSE_S = 0.3, 0.5  # of a turn, and between two of the same speaker: sherpa-onnx's defaults
+MIN_SPEECH_S, MIN_PAUSE_S = 0.3, 0.5  # shortest turn, and pause within a turn: sherpa-onnx's defaults
 Turns = list[tuple[float, float, int]]
 
 
 def main() -> None:
-    """Read audio, write turns."""
     settings = json.loads(sys.argv[1])
     find = load(settings)
     if not settings["is_live"]:
@@ -44,7 +43,6 @@ def main() -> None:
 
 
 def in_recording(find: Any, settings: dict[str, Any], sample_sizes: Sequence[int]) -> dict[str, Any]:
-    """Read samples and the recording; return what is written of them."""
     if not sample_sizes:  # the model of voices need not be loaded a second time
         return {"turns": find(sys.stdin.buffer.read()), "voices": {}, "samples": []}
     voices = VoiceEmbedder(settings)
@@ -84,8 +82,6 @@ def load(settings: dict[str, Any]) -> Any:
 
 
 class VoiceEmbedder:
-    """Computes the embeddings of voices."""
-
     def __init__(self, settings: dict[str, Any]) -> None:
         self._extractor = sherpa_onnx.SpeakerEmbeddingExtractor(embedding_config(settings))
 
@@ -112,14 +108,12 @@ class VoiceEmbedder:
 
 
 def embedding_config(settings: dict[str, Any]) -> Any:
-    """Return the configuration of the model for embeddings."""
     return sherpa_onnx.SpeakerEmbeddingExtractorConfig(
         model=settings["embedding"], num_threads=settings["num_threads"]
     )
 
 
 def samples(pcm: bytes) -> NDArray[np.float32]:
-    """Return PCM as numbers from -1 to 1."""
     return np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32_768)
 
 

@@ -52,12 +52,12 @@ class TextModel:
 
     Parameters
     ----------
-    model, tokenizer : of ``AutoModelForCausalLM`` and ``AutoTokenizer``.
+    model, tokenizer : from ``AutoModelForCausalLM`` and ``AutoTokenizer``.
     vocabulary_size : larger ids are never chosen: models are padded to different sizes.
     rules : change logits by the tokens before; a draft has those of its target.
     """
 
-    num_mel_bins = 80  # of the silence in place of audio
+    num_mel_bins = 80  # features of the silence in place of audio
     max_windows = 1
     has_word_times = False
 
@@ -187,7 +187,6 @@ class TextModel:
             self._caches[slot] = []
 
     def length(self, slot: int) -> int:
-        """Return the number of tokens in a slot."""
         return len(self._tokens[slot])
 
     def can_continue(self, prompt: Sequence[int]) -> bool:
@@ -198,7 +197,6 @@ class TextModel:
         return all(token < self._size for token in prompt)
 
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
-        """Return a prompt's tokens, special ones included."""
         return tuple(self._tokenizer(text).input_ids)
 
     def align(
@@ -242,7 +240,7 @@ def _padded(rows: Sequence[Tensor], length: int) -> Tensor:
 
 
 def _appended(held: Tensor, length: int, new: Tensor) -> Tensor:
-    """Write new tokens after the first ``length``, in place where there is room."""
+    """Write new tokens after the first ``length``, in place if there is room."""
     end = length + new.shape[2]
     if end > held.shape[2]:
         room = -(-end // BLOCK) * BLOCK

@@ -30,7 +30,7 @@ OPTION_NAMES = frozenset(
     "temperature temperatures top_k k top_p seed acceptance acceptance_threshold beam_size num_beams "
     "max_tokens".split()
 )
-PARAMETERS = {"gamma", "use_adaptive_gamma", "max_new_tokens", "stop_token_ids"}  # of ``generate`` itself
+PARAMETERS = {"gamma", "use_adaptive_gamma", "max_new_tokens", "stop_token_ids"}  # ``generate``'s own
 MAX_NEW_TOKENS = 256
 SILENCE = bytes(2)  # one sample: the engines need audio to begin
 Prompt: TypeAlias = str | Sequence[int]  # text or token ids
@@ -38,8 +38,6 @@ Prompt: TypeAlias = str | Sequence[int]  # text or token ids
 
 @dataclass(frozen=True, slots=True)
 class TextOptions(DecodingOptions):
-    """Options of a prompt: also its tokens, and further tokens that end it."""
-
     prompt: tuple[int, ...] = ()
     stops: frozenset[int] = frozenset()
 
@@ -112,13 +110,13 @@ class SpeculativeLM:
     ----------
     draft_model, final_model : hub ids or folders of causal language models with one tokenizer, such as
         TinyLlama and Llama 2.
-    device : of both, as torch names it; "auto" for the first of cuda, mps and cpu that there is. By default
-        cuda where there is one, else cpu.
-    dtype : of both, as torch names it.
-    batch_size : most prompts that are continued at once, of all calls together.
-    device_map : of the final model, in place of ``device``: "auto" or a map from module to device, as
+    device : torch's name of the device of both; "auto" is the first of cuda, mps and cpu that there is. By
+        default cuda if there is one, else cpu.
+    dtype : torch's type of both models' weights.
+    batch_size : most prompts that are continued at once, over all calls.
+    device_map : places the final model instead of ``device``: "auto" or a map from module to device, as
         transformers takes them. Weights are loaded straight to their place.
-    offload_folder : for weights that the map puts on disk.
+    offload_folder : folder for weights that the map puts on disk.
 
     Raises
     ------
@@ -238,7 +236,6 @@ class SpeculativeLM:
     def _asked(
         self, prompts: Sequence[Any], wanted: DecodingOptions, stops: frozenset[int], *, is_one: bool
     ) -> list[TextOptions]:
-        """Return the options of each prompt; raise one error for all invalid ones."""
         options = {field.name: getattr(wanted, field.name) for field in fields(wanted)}
         asked: list[TextOptions] = []
         errors: dict[int, InvalidRequest] = {}
@@ -280,7 +277,7 @@ class SpeculativeLM:
         for i in listed:
             if not (isinstance(i, Integral) and not isinstance(i, bool) and 0 <= int(i) < self._size):
                 raise InvalidRequest(
-                    f"{name} has {i!r}, which is no token id of these models: they are 0 to {self._size - 1}."
+                    f"{name} has {i!r}, which is not a token id here: they are 0 to {self._size - 1}."
                 )
         return tuple(map(int, listed))
 

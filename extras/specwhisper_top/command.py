@@ -36,12 +36,11 @@ class Cluster:
         self._addresses = addresses
         self._locators = locators
         self._credentials = credentials
-        self._last: dict[str, Reading] = {}  # of each server that has answered
+        self._last: dict[str, Reading] = {}  # by server, if it has answered
         self.rows: list[Figures] = []
         self.totals: dict[str, Figures] = {}
 
     async def read(self) -> None:
-        """Read all servers."""
         found = await asyncio.gather(
             *(find_targets(locator, self._credentials) for locator in self._locators)
         )
@@ -60,11 +59,9 @@ class Cluster:
 
     @property
     def is_lost(self) -> bool:
-        """Whether some server does not answer."""
         return any(row.state == LOST for row in self.rows)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the figures as plain values."""
         return {
             "servers": [asdict(row) for row in self.rows],
             "totals": {kind: asdict(total) for kind, total in self.totals.items()},
@@ -121,7 +118,6 @@ def top(
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to ``specwhisper``."""
     app.command()(top)
 
 

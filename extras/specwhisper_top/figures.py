@@ -23,7 +23,7 @@ class Figures:
     sessions, capacity : open sessions, and most sessions.
     streams : seconds of audio per second.
     acceptance : share of verified candidates that were accepted.
-    tokens_per_forward : of one session.
+    tokens_per_forward : mean of one session.
     sessions_per_forward, forward_s : means over forward passes.
     queue_s : 95th percentile of the wait for a forward pass.
     round_trip_s : median of heartbeats.
@@ -56,8 +56,6 @@ class Figures:
 
 
 class _Counts:
-    """Metrics of one kind of server: current values, and increases of counters."""
-
     def __init__(self, kind: str, now: Samples, growth: Samples, elapsed_s: float) -> None:
         self._prefix = f"specwhisper_{kind}_"
         self._now = now
@@ -65,11 +63,9 @@ class _Counts:
         self._elapsed_s = elapsed_s
 
     def gauge(self, name: str) -> float | None:
-        """Return a gauge's value."""
         return self._now.get((self._prefix + name, frozenset()))
 
     def label(self, name: str, label: str) -> str:
-        """Return the value of a metric's label."""
         found = (dict(labels) for (each, labels) in self._now if each == self._prefix + name)
         return next(found, {}).get(label, "")
 
@@ -83,20 +79,16 @@ class _Counts:
         return sum(found) if found else None
 
     def number(self, name: str, **wanted: str) -> int | None:
-        """Return a counter's increase as a whole number."""
         grown = self.grown(name, **wanted)
         return None if grown is None else round(grown)
 
     def rate(self, name: str) -> float | None:
-        """Return a counter's increase per second."""
         return _ratio(self.grown(name), self._elapsed_s)
 
     def ratio(self, name: str, to: str) -> float | None:
-        """Return the ratio of two counters' increases."""
         return _ratio(self.grown(name), self.grown(to))
 
     def mean(self, name: str) -> float | None:
-        """Return a histogram's mean."""
         return self.ratio(f"{name}_sum", f"{name}_count")
 
     def quantile(self, name: str, share: float) -> float | None:
@@ -131,12 +123,7 @@ def quantile(counts: Sequence[tuple[float, float]], share: float) -> float | Non
 
 
 def figures_of(now: Reading, before: Reading | None) -> list[Figures]:
-    """Return the figures of a server: two for a draft server with a target.
-
-    Parameters
-    ----------
-    before : an earlier reading; without one, figures are those since the server began.
-    """
+    """Return the figures since an earlier reading, or the server's start: two for a draft with a target."""
     if now.error:
         return [Figures(now.address, "", LOST, now.error)]
     since_s = began_s(now) or now.at_s
@@ -169,12 +156,7 @@ def began_s(reading: Reading) -> float | None:
 def total_of(
     kind: str, rows: Sequence[Figures], readings: Sequence[tuple[Reading, Reading | None]]
 ) -> Figures:
-    """Return the figures of all servers of a kind: sums, and ratios of sums.
-
-    Parameters
-    ----------
-    readings : the last reading of each server, and the one before.
-    """
+    """Return sums, and ratios of sums, from each server's last reading and the one before."""
     now = _added(each.samples for each, _ in readings)
     total = _figures("", _Counts(kind, now, _added(growth(*pair) for pair in readings), 0.0), kind)
     return replace(

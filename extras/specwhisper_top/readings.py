@@ -47,13 +47,7 @@ async def read_all(addresses: Sequence[str], credentials: Credentials) -> list[R
 
 
 async def find_targets(locator: str, credentials: Credentials) -> tuple[list[str], Reading | None]:
-    """Return the addresses of the metrics of a locator's targets.
-
-    Returns
-    -------
-    addresses : empty if the locator does not answer.
-    error : the failed reading, if it does not.
-    """
+    """Return the metrics addresses that a locator lists, or none and the failed reading."""
     return await asyncio.to_thread(_find_targets, locator, credentials)
 
 
@@ -88,7 +82,6 @@ def _find_targets(locator: str, credentials: Credentials) -> tuple[list[str], Re
 
 
 def parse(text: str) -> Samples:
-    """Read the text format of Prometheus."""
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)

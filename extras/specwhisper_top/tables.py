@@ -33,7 +33,6 @@ class Column:
 def cluster_view(
     rows: Sequence[Figures], totals: Mapping[str, Figures], title: str, *, width: int
 ) -> RenderableType:
-    """Return tables of the servers of each kind, and the lost servers."""
     parts: list[RenderableType] = [Text.assemble(("specwhisper top", "bold"), ("  " + title, "dim"))]
     for kind in KINDS:
         of_kind = [row for row in rows if row.kind == kind]
@@ -85,7 +84,6 @@ def _server(row: Figures) -> Text:
 
 
 def _capacity(row: Figures) -> Text:
-    """Show sessions and capacity, as a bar and as numbers."""
     if row.capacity is None:
         return Text(str(row.sessions))
     share = min(1.0, row.sessions / row.capacity) if row.capacity else 1.0
@@ -106,8 +104,6 @@ def _number(
 
 
 def _alarming(read: Callable[[Figures], int | None]) -> Callable[[Figures], Text]:
-    """Show a number in red unless it is 0."""
-
     def show(row: Figures) -> Text:
         value = read(row) or 0
         return Text(str(value), "bold red" if value else "dim")

@@ -63,7 +63,7 @@ def read_uri(uri: str) -> Address:
     try:
         parts = urlsplit(uri)
         host, port = parts.hostname, parts.port
-    except ValueError:  # a port that is no number, or a bracket without its other half
+    except ValueError:  # a port that isn't a number, or a bracket without its other half
         host = port = None
         parts = urlsplit("")
     if parts.scheme == "tcp" and host and port is not None and parts.path in ("", "/"):

@@ -12,22 +12,26 @@ from typing import Any
 from wyoming.asr import Transcribe, TranscriptStart
 from wyoming.error import Error
 from wyoming.event import Event, async_write_event
+from wyoming.info import AsrModel, AsrProgram, Attribution, Info
 from wyoming.ping import Ping, Pong
 
+from specwhisper import __version__
 from specwhisper.errors import IdleClient, InvalidAudio, InvalidRequest, SpecWhisperError
 from specwhisper.observe.request_id import received_request_id, request_id
 from specwhisper.options import DecodingOptions
 from specwhisper.wire.status import INTERNAL_ERROR, refusal
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_wyoming.audio import read_format
+from specwhisper_client.updates import ServerInfo
 from specwhisper_wyoming.events import MAX_HEADER_BYTES, read_event
-from specwhisper_wyoming.info import info_of
-from specwhisper_wyoming.utterance import WyomingUtterance, send_transcript
+from specwhisper_wyoming.utterance import WyomingUtterance, read_format, send_transcript
 
 logger = logging.getLogger(__name__)
 
 LINGER_S = 1.0  # for the client to read an error: closing at once could discard it
 INTERNAL = "Internal"  # code of the event for a bug
+# Wyoming requires a name and an address for both. Every target is a model of OpenAI's architecture.
+PROJECT = Attribution("specwhisper contributors", "")
+WHISPER = Attribution("OpenAI", "https://github.com/openai/whisper")
 
 
 class Connection:
@@ -38,7 +42,6 @@ class Connection:
 
     Parameters
     ----------
-    client : the connections to draft servers.
     idle_timeout_s : seconds that the client may send nothing, or read nothing.
     defaults : options that a request need not name.
     """
@@ -56,7 +59,7 @@ class Connection:
         self._client = client
         self._idle_timeout_s = idle_timeout_s
         self._defaults = defaults
-        self._options = self._defaults  # of the next utterance
+        self._options = self._defaults  # for the next utterance
         self._utterance: WyomingUtterance | None = None  # the last one
         self._answering: asyncio.Task[None] | None = None
         self._reading: asyncio.Timeout | None = None
@@ -79,7 +82,6 @@ class Connection:
             await self._closed()
 
     async def refuse(self, error: SpecWhisperError) -> None:
-        """Send an error and close."""
         try:
             await self._refuse(error)
         finally:
@@ -93,7 +95,6 @@ class Connection:
 
     @property
     def is_transcribing(self) -> bool:
-        """Whether an utterance is open."""
         return self._answering is not None and not self._answering.done()
 
     @property
@@ -268,12 +269,8 @@ def _request() -> dict[str, Any]:
 def options_of(event: Event, defaults: DecodingOptions) -> DecodingOptions:
     """Return the options of a request: its language and words, else the defaults.
 
-    A request for one of the languages that may be spoken leaves open which of them is: Home Assistant always
-    names that of its pipeline. The only model is the target, whatever the request's name of it.
-
-    Raises
-    ------
-    InvalidRequest : for a language or words of another type.
+    A request for one of the languages that may be spoken stands for any of them: Home Assistant always names
+    its pipeline's language. The only model is the target, whatever the request calls it.
     """
     request = Transcribe.from_event(event)
     words: list[Any] = []
@@ -287,3 +284,26 @@ def options_of(event: Event, defaults: DecodingOptions) -> DecodingOptions:
     if named.language is None or named.language in defaults.languages:
         return replace(named, language=None, languages=defaults.languages)
     return named
+
+
+def info_of(server: ServerInfo) -> Info:
+    """Describe a draft server: one program with one model, the target."""
+    target, draft = server.model.target, server.model.draft
+    model = AsrModel(
+        name=target,
+        attribution=WHISPER,
+        installed=True,
+        description=f"{target}, drafted for by {draft}" if draft else target,
+        version=None,
+        languages=list(server.languages),
+    )
+    program = AsrProgram(
+        name="specwhisper",
+        attribution=PROJECT,
+        installed=True,
+        description="Whisper by speculative decoding",
+        version=__version__,
+        models=[model],
+        supports_transcript_streaming=True,
+    )
+    return Info(asr=[program])

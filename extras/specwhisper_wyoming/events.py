@@ -16,20 +16,13 @@ MAX_PAYLOAD_BYTES = 4 * 1024 * 1024  # two minutes at 16 kHz; clients send a fra
 
 
 async def read_event(reader: StreamReader) -> Event | None:
-    """Read an event, or ``None`` at the end of the connection.
+    """Read an event, or ``None`` at the end of the connection, which may be within an event.
 
-    The connection may also end within an event.
-
-    The package's own reader has no limits, and fails on JSON that is no object.
+    The package's own reader has no limits, and fails on JSON that is not an object.
 
     Parameters
     ----------
-    reader : with a limit of :data:`MAX_HEADER_BYTES`.
-
-    Raises
-    ------
-    InvalidRequest : for bytes that are no event.
-    MessageTooLarge : for an event above a limit.
+    reader : its limit is :data:`MAX_HEADER_BYTES`.
     """
     try:
         header = _parsed(await reader.readuntil(b"\n"))
@@ -37,7 +30,7 @@ async def read_event(reader: StreamReader) -> Event | None:
         if not isinstance(kind, str):
             raise InvalidRequest("An event has no 'type'.")
         if not isinstance(data, dict | None):
-            raise InvalidRequest("The 'data' of an event is no JSON object.")
+            raise InvalidRequest("The 'data' of an event is not a JSON object.")
         more = await reader.readexactly(_length(header, "data_length", MAX_DATA_BYTES))
         payload = await reader.readexactly(_length(header, "payload_length", MAX_PAYLOAD_BYTES))
     except LimitOverrunError as error:
@@ -70,7 +63,7 @@ def _length(header: dict[str, Any], name: str, limit: int) -> int:
     if length is None:
         return 0
     if not isinstance(length, int) or isinstance(length, bool) or length < 0:
-        raise InvalidRequest(f"The '{name}' of an event is no number of bytes.")
+        raise InvalidRequest(f"The '{name}' of an event is not a number of bytes.")
     if length > limit:
         raise MessageTooLarge(f"The '{name}' of an event is {length}; the limit is {limit} bytes.")
     return length

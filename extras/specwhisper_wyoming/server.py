@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+
+import zeroconf
+from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
 
 from specwhisper.errors import InvalidRequest, ServerFull
 from specwhisper.observe.tracing import configure_tracing
@@ -16,20 +20,17 @@ from specwhisper.rpc.process import freeze_loaded, stop_signals
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_wyoming.config import StdioAddress, TcpAddress, UnixAddress, WyomingConfig
 from specwhisper_wyoming.connection import Connection
-from specwhisper_wyoming.discovery import announced
 from specwhisper_wyoming.events import MAX_HEADER_BYTES
 
 logger = logging.getLogger(__name__)
 
+SERVICE = "_wyoming._tcp.local."
+MDNS = ("224.0.0.251", 5353)
+WILDCARDS = ("0.0.0.0", "::")
+
 
 class WyomingServer:
-    """Listens during :meth:`serve`, until :meth:`stop`.
-
-    Attributes
-    ----------
-    address : the URI where it listens, once it is ready.
-    ready : set once it answers.
-    """
+    """Listens during :meth:`serve`, at the URI ``address``, until :meth:`stop`."""
 
     def __init__(self, config: WyomingConfig) -> None:
         self._config = config
@@ -42,7 +43,6 @@ class WyomingServer:
 
     @property
     def num_connections(self) -> int:
-        """Open connections."""
         return len(self._connections)
 
     def stop(self) -> None:
@@ -50,12 +50,6 @@ class WyomingServer:
         self._stopping.set()
 
     async def serve(self) -> None:
-        """Answer clients until :meth:`stop`.
-
-        Raises
-        ------
-        InvalidRequest : where the server cannot listen, or cannot be announced.
-        """
         async with self._client:
             async with self._listening() as self.address:
                 logger.info("ready", extra={"address": self.address})
@@ -65,7 +59,6 @@ class WyomingServer:
 
     @asynccontextmanager
     async def _listening(self) -> AsyncIterator[str]:
-        """Listen while the body runs; yield the address."""
         match self._config.address:
             case TcpAddress(host, port):
                 async with AsyncExitStack() as stack:
@@ -127,8 +120,36 @@ class WyomingServer:
         logger.info("stopped", extra={"address": self.address})
 
 
+@asynccontextmanager
+async def announced(name: str, host: str, port: int) -> AsyncIterator[None]:
+    """Announce a service by mDNS, as Home Assistant looks for it; a taken name gets a number."""
+    try:
+        address = _outgoing_address() if host in WILDCARDS else host
+        announcing = AsyncZeroconf()
+        try:
+            service = AsyncServiceInfo(SERVICE, f"{name}.{SERVICE}", port, parsed_addresses=[address])
+            await announcing.async_register_service(service, allow_name_change=True)
+        except BaseException:
+            await announcing.async_close()
+            raise
+    except (OSError, zeroconf.Error) as error:
+        raise InvalidRequest(
+            f"--zeroconf cannot announce '{name}': {error or type(error).__name__}."
+        ) from error
+    try:
+        yield
+    finally:
+        await announcing.async_close()
+
+
+def _outgoing_address() -> str:
+    """Return this machine's address on mDNS's network; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asking.connect(MDNS)
+        return str(asking.getsockname()[0])
+
+
 async def _stdio() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Return standard input and output as streams."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=MAX_HEADER_BYTES)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

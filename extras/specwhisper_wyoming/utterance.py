@@ -4,38 +4,91 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 from wyoming.asr import Transcript, TranscriptChunk, TranscriptStart, TranscriptStop
 from wyoming.event import Event
 
+from specwhisper.errors import InvalidAudio
 from specwhisper.options import DecodingOptions
 from specwhisper_client.servers import Servers
 from specwhisper_client.streaming import StreamingClient
-from specwhisper_wyoming.audio import PcmFormat, To16Bit
-from specwhisper_wyoming.transcript import TranscriptText
 
+WIDTHS = (1, 2, 3, 4)
 Send = Callable[[Event], Awaitable[None]]
 
 
-class WyomingUtterance:
-    """A session at a draft server, from the first audio to the transcript.
+@dataclass(frozen=True, slots=True)
+class PcmFormat:
+    """The format of raw samples: rate in Hz, bytes of a sample, channels."""
 
-    Parameters
-    ----------
-    pcm_format : of its audio.
+    rate: int
+    width: int
+    channels: int
 
-    Attributes
-    ----------
-    is_finished : whether its audio has ended.
+    def __post_init__(self) -> None:
+        if self.width not in WIDTHS:
+            raise InvalidAudio(f"Samples of {self.width} bytes are not supported: 1 to 4 are.")
 
-    Raises
-    ------
-    InvalidAudio : for a rate or a number of channels that is not supported.
+
+def read_format(data: dict[str, Any]) -> PcmFormat:
+    values = {}
+    for name in ("rate", "width", "channels"):
+        value = data.get(name)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise InvalidAudio(f"The '{name}' of an audio-chunk is missing, or is not a whole number.")
+        values[name] = value
+    return PcmFormat(**values)
+
+
+class To16Bit:
+    """Converts samples of 1 to 4 bytes to s16le; pieces may break off anywhere.
+
+    Samples of one byte are unsigned, as in WAV files. Of wider ones, the upper 16 bits are kept.
     """
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._partial = b""
+
+    def push(self, data: bytes) -> bytes:
+        if self._width == 2:
+            return data
+        data = self._partial + data
+        end = len(data) - len(data) % self._width
+        self._partial = data[end:]
+        samples = np.frombuffer(data, np.uint8, count=end).reshape(-1, self._width)
+        if self._width == 1:
+            return ((samples.astype(np.int16) - 128) << 8).astype("<i2").tobytes()
+        return samples[:, -2:].tobytes()
+
+
+class TranscriptText:
+    """Joins final text to chunks, and chunks to the whole: neither begins or ends with spaces."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._spaces = ""  # at the end of what was added: they belong to a chunk that may not follow
+
+    def add(self, text: str) -> str:
+        """Add final text; return the next chunk, which may be empty."""
+        text = self._spaces + text
+        if not self.text:
+            text = text.lstrip()
+        chunk = text.rstrip()
+        self._spaces = text[len(chunk) :]
+        self.text += chunk
+        return chunk
+
+
+class WyomingUtterance:
+    """A session at a draft server, from the first audio to the transcript."""
 
     def __init__(self, servers: Servers, options: DecodingOptions, pcm_format: PcmFormat) -> None:
         self.pcm_format = pcm_format
-        self.is_finished = False
+        self.is_finished = False  # its audio has ended
         self._to_16_bit = To16Bit(pcm_format.width)
         # The client ends an utterance, by its own voice activity detection.
         self._stream = StreamingClient(
@@ -49,12 +102,11 @@ class WyomingUtterance:
 
     @property
     def received_s(self) -> float:
-        """Seconds of audio that the draft server has received."""
         return self._stream.received_s
 
     @property
     def language(self) -> str | None:
-        """Code of the language: of the speech, or else of the request."""
+        """The code of the spoken language, or else of the requested one."""
         return self._stream.language or self._stream.options.language
 
     async def put(self, samples: bytes) -> None:
@@ -62,7 +114,6 @@ class WyomingUtterance:
         await self._stream.send(self._to_16_bit.push(samples))
 
     async def finish(self) -> None:
-        """End the audio."""
         self.is_finished = True
         await self._stream.finish()
 
@@ -78,9 +129,6 @@ class WyomingUtterance:
 
 
 async def send_transcript(send: Send, text: str, language: str | None) -> None:
-    """Send the whole text and the end of the stream.
-
-    Clients without streaming read only the whole text.
-    """
+    """Send the whole text, which is all that clients without streaming read, and the end."""
     await send(Transcript(text, language=language).event())
     await send(TranscriptStop().event())

@@ -26,8 +26,6 @@ class Drafted:
 
     Attributes
     ----------
-    candidates : a block to send, if there is one.
-    report : the draft's work since the last report.
     hypothesis : text of live audio, to be shown.
     knows_language : whether it knows the language that is spoken now, where that has changed.
     hint : text of a recogniser that has other tokens than the target.
@@ -51,8 +49,6 @@ class DraftSession:
     belief : about the open window; before the target opens the first one, about its prediction.
     is_known : whether the draft knows the window's language and task; without, it has no candidates.
     encoding : the slot's last one, queued, running or done; ``encoded`` is its audio.
-    report : work that was not reported yet.
-    newest_block : window and number of the last block that was sent.
     """
 
     length: DraftLength
@@ -155,12 +151,7 @@ class DraftSession:
             self.block_size.observe_step(forward_ns)
 
     def apply_commit(self, belief: Belief, commit: Commit, now_ns: int) -> int:
-        """Apply a commit of the open window.
-
-        Returns
-        -------
-        The position up to which the old belief agrees with the commit.
-        """
+        """Apply a commit; return the position up to which the old belief agrees with it."""
         timing = commit.timing
         sent_ns = belief.pop_sent_ns(commit.answered_block)
         if sent_ns is not None and timing.block_age_ns != UNKNOWN_AGE_NS:

@@ -60,10 +60,6 @@ class Encodings:
 
     A window of live audio does not wait for those of recordings, which may be many: it is the next one. Where
     both wait, they take turns, so that recordings do not starve either.
-
-    Parameters
-    ----------
-    wake : called, from any thread, when an encoding has ended.
     """
 
     def __init__(self, executor: Executor, wake: Callable[[], None]) -> None:

@@ -52,10 +52,6 @@ class EndingPool(Executor):
     """Runs calls in threads that are all started at once.
 
     None could be started after the main thread has ended.
-
-    Attributes
-    ----------
-    busy : measures the current calls.
     """
 
     def __init__(self, name: str, num_threads: int) -> None:

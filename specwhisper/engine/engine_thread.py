@@ -49,10 +49,6 @@ class EngineThread(Generic[Event]):
     on_fault : called with the fault that ends the thread; no step follows. A thread that does not end after
         :meth:`stop` is such a fault.
     observe : called with the events of each step, in the event loop.
-
-    Attributes
-    ----------
-    busy : measures the current action or step.
     """
 
     def __init__(
@@ -110,13 +106,7 @@ class EngineThread(Generic[Event]):
         self._deliver_to_all(Failed(error))
 
     def subscribe(self, session_id: str, receive: Callable[[Event | Failed], None]) -> None:
-        """Call ``receive`` with a session's events, in order, in the event loop.
-
-        Raises
-        ------
-        InvalidRequest
-            if another session has that id.
-        """
+        """Call ``receive`` with a session's events, in order, in the event loop; its id must be free."""
         if session_id in self._receivers:
             raise InvalidRequest(f"Session '{session_id}' exists already: choose another name.")
         self._receivers[session_id] = receive
@@ -143,10 +133,7 @@ class EngineThread(Generic[Event]):
             return True
 
     async def call(self, action: Callable[[], T]) -> T:
-        """Run ``action`` in the thread; return its result or raise its error.
-
-        A cancelled call may still run.
-        """
+        """Run ``action`` in the thread and return its result; a cancelled call may still run."""
         future: Future[T] = Future()
 
         def run() -> None:

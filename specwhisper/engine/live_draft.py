@@ -74,10 +74,7 @@ class LiveDraft(DraftSession):
         return belief.next_stale(min(room, MAX_REDRAFTED)) if room > 0 else ()
 
     def next_window(self) -> Window | None:
-        """Return the window of the next hypothesis, which begins.
-
-        ``None`` while there is none, or until the target has found the language.
-        """
+        """Begin the next hypothesis, if one is due and the language is known; return its window."""
         if self.piece is not None:
             return None
         self.piece = piece = next(filter(self._is_due, self.windows.pieces.all), None)

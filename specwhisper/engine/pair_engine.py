@@ -59,11 +59,6 @@ class PairSession:
 
     Attributes
     ----------
-    id : the session's id in the engine.
-    index : index of the recording in its call.
-    num_samples : samples read so far.
-    builder : the transcript so far.
-    error : the error that ended the session, if there is one.
     is_refused : whether the options were refused, not the recording.
     has_ended : whether no event follows.
     """

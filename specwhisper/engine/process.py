@@ -67,10 +67,7 @@ def pin(cores: Sequence[int]) -> None:
 
 
 def check_device(device: str, flag: str) -> str:
-    """Try a device before a model is loaded for it, and return it.
-
-    "auto" is resolved. ``flag`` names it in the error.
-    """
+    """Try a device before a model is loaded for it; return it, "auto" resolved. Errors name the flag."""
     device = resolve_device(device)
     if device == "cpu":
         return device
@@ -97,10 +94,7 @@ def default_device() -> str:
 
 
 def resolve_device(device: str) -> str:
-    """Return a device; "auto" is the first of cuda, mps and cpu that there is.
-
-    ROCm's builds of torch name their GPUs "cuda" too.
-    """
+    """Return a device; "auto" is the first of cuda (ROCm's too), mps and cpu that there is."""
     if device != "auto":
         return device
     if (found := default_device()) != "cpu" or find_spec("torch") is None:

@@ -38,7 +38,6 @@ class Prepared:
     Attributes
     ----------
     pcm : canonical PCM (s16le, 16 kHz, mono), whole or in pieces that are read as needed.
-    num_samples : 0 if it is unknown.
     """
 
     pcm: bytes | Iterable[bytes]

@@ -69,28 +69,12 @@ class TargetEngine:
         self._watchdog.start()
 
     async def check_health(self) -> None:
-        """Return when the engine has run all earlier actions.
-
-        If the engine's thread hangs, this hangs too.
-
-        Raises
-        ------
-        TargetUnavailable
-            if an executor hangs.
-        """
+        """Return once the engine has run all earlier actions; raise while an executor hangs."""
         self._watchdog.check()
         await self.thread.call(lambda: None)
 
     async def check_room(self) -> int:
-        """Return how many sessions can still be opened, after all earlier actions.
-
-        Raises
-        ------
-        ServerFull
-            if none can be opened now.
-        TargetUnavailable
-            while the engine hangs.
-        """
+        """Return the number of free slots after all earlier actions; raise without room."""
         self._watchdog.check()
         return await self.thread.call(self.verifier.check_room)
 

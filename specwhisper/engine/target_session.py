@@ -91,7 +91,6 @@ class TargetSession:
     Attributes
     ----------
     hints : those that all windows share, and how often the draft is right.
-    resumed : the window to resume, until it is opened.
     early_blocks : blocks for the next window, and when they arrived.
     window : the open window; what follows about it is kept until the next one is opened.
     ledger, log_probs : its candidates and committed tokens, and these tokens' log-probabilities.
@@ -100,8 +99,6 @@ class TargetSession:
     candidates : for the next forward pass; ``None`` while they are not chosen.
     may_self_decode : whether the target may append one token without candidates, in a mode that waits for
         them.
-    closed : the result of the last window.
-    opened_ns : when the last window was opened.
     encoding : the slot's, while it is queued or running; ``encoded`` is the audio in the slot.
     encode_ns : time of the last encoding, until it is reported.
     language_probs, detect_ns : a detected language, and the time of its forward passes, until they are
@@ -109,7 +106,6 @@ class TargetSession:
     aligning : the last commit of a window, which waits for an alignment on the executor.
     ready_ns : since when the session is runnable, or waits for candidates.
     num_missed : forward passes in which it was runnable and took no part, since its last one.
-    is_runnable : whether the session can take part in a forward pass.
     can_open : whether it waits for a window, and its audio, or the end, has arrived.
     """
 
@@ -214,12 +210,7 @@ class TargetSession:
             self.recording.discard_before(self.windows.next_frame * HOP_SAMPLES)
 
     def offer_block(self, block: Candidates, received_ns: int, now_ns: int) -> Commit | None:
-        """Take candidates for the next forward passes.
-
-        Returns
-        -------
-        An empty commit if the block is answered at once: it reports the state of the window to the draft.
-        """
+        """Take candidates; return an empty commit, the window's state, for a block that is not used."""
         window, ledger = self.window, self.ledger
         if window is None or block.window_id != window.id:
             # Of blocks for the next window, wherever the draft predicts it, the newest are kept.
@@ -268,12 +259,7 @@ class TargetSession:
         self.candidates = None
 
     def resume_window(self, resume: Resume, vocabulary: Vocabulary, num_mel_bins: int) -> None:
-        """Continue a window that another target opened.
-
-        Raises
-        ------
-        InvalidRequest : the session has begun, or the window is not open or does not fit this target.
-        """
+        """Continue a window that another target opened, if it fits and the session has not begun."""
         if self.windows.is_live:
             raise InvalidRequest("Live audio is not resumed in a window: send where it continues.")
         self._check_has_not_begun()
@@ -364,10 +350,7 @@ class TargetSession:
     def commit_tokens(
         self, verdict: Verdict, scores: Scores, num_verified: int, timing: Timing, now_ns: int
     ) -> Commit:
-        """Commit the tokens of a forward pass, which verified the first candidates; return the message.
-
-        A window that ends is closed.
-        """
+        """Commit a forward pass's tokens, and close a window that ends; return the message."""
         window, ledger, probe_result = self.window, self.ledger, scores.probe_result
         if window is None:
             raise RuntimeError(f"Session '{self.id}' has no open window.")

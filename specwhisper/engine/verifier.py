@@ -65,7 +65,7 @@ class Verifier:
     clock : returns the time in nanoseconds, from any origin.
     wake : called, from any thread, when the executors are done and :meth:`step` has work.
     max_width : most draft tokens of a session in a forward pass; a hint may add ``MAX_REACH``.
-    max_num_batched_tokens : most tokens in a forward pass (:func:`speculation.scheduling.next_batch`).
+    max_num_batched_tokens : most tokens in a forward pass (:func:`speculation.batching.next_batch`).
     latency_budget_ms : sessions are refused while the mean response time would exceed it.
     plan : returns the windows of a session; by default Whisper's, sequential or live.
     """
@@ -149,13 +149,7 @@ class Verifier:
         return session.awaits_candidates and now_ns - session.ready_ns >= CANDIDATES_TIMEOUT_NS
 
     def check_room(self) -> int:
-        """Return the number of free slots.
-
-        Raises
-        ------
-        ServerFull
-            if no slot is free, or one more session would exceed the latency budget.
-        """
+        """Return the number of free slots; raise ``ServerFull`` if one more session does not fit."""
         self._slots.check_free()
         num_sessions, response_time = len(self._sessions), self._response_time
         if not response_time.has_room(num_sessions):

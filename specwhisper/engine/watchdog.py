@@ -47,12 +47,7 @@ class TimedExecutor(ThreadPoolExecutor):
         return super().submit(self._call, fn, *args, **kwargs)
 
     async def end(self) -> None:
-        """Drop queued calls, and wait for running ones.
-
-        Raises
-        ------
-        TimeoutError : if they take longer than :data:`ENDS_WITHIN_S`.
-        """
+        """Drop queued calls, and wait up to :data:`ENDS_WITHIN_S` for running ones."""
         async with asyncio.timeout(ENDS_WITHIN_S):
             await asyncio.to_thread(self.shutdown, cancel_futures=True)
 
@@ -66,13 +61,8 @@ class Watchdog:
 
     Parameters
     ----------
-    busy_s : returns how long the current work has taken.
     error : makes the error of sessions while it hangs.
     on_hang, on_return : called in the event loop when it hangs, and when it has ended.
-
-    Attributes
-    ----------
-    hangs : whether it takes longer now.
     """
 
     def __init__(

@@ -110,6 +110,7 @@ def open_backend(
 
     Parameters
     ----------
+    device : where the whole model is, unless there is a device map.
     encoder : the checkpoint's, loaded before; by default it is loaded onto ``device``.
     ids : the checkpoint's id of each token of another vocabulary, ``None`` for those that it lacks. Then
         tokens and logits are in that vocabulary's order.
@@ -118,8 +119,8 @@ def open_backend(
         ``encoder`` and ``decoder`` stand for all modules of one, "" for all of both. An encoder that the map
         does not name is on ``device``.
     offload_folder : for weights on disk, which are written there first.
-    has_static_shapes : by default on a GPU without device map.
-    library : by default that of :func:`library_for`.
+    has_static_shapes : whether batches are padded to a few shapes; by default on a GPU without device map.
+    library : what runs it; by default ONNX Runtime on a CPU, PyTorch elsewhere.
     """
     if device_map == "auto":
         with needs_extra("A device map", "server"):

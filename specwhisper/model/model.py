@@ -123,20 +123,15 @@ class WhisperModel:
 
         Parameters
         ----------
-        device : where the whole model is, unless there is a device map.
-        encoder : the checkpoint's, loaded before; by default it is loaded onto ``device``.
         vocabulary, ids : the target's vocabulary and this model's id of each of its tokens
             (:func:`specwhisper.model.translated.draft_ids`). The embedding is reordered once, so no id is
             translated later.
-        device_map : accelerate's map from module to device, "cpu" or "disk", or "auto"
-            (:func:`specwhisper.model.backends.open_backend`).
-        has_static_shapes : whether batches are padded to a few shapes; by default on a GPU without device
-            map.
-        library : what runs it; by default ONNX Runtime on a CPU, PyTorch elsewhere.
         cut_windows : encode only the audio of a window and :data:`MARGIN_FRAMES` of silence, in steps of
             :data:`CUT_FRAMES`, instead of silence up to 30 s. It takes less time, and the model was not
             trained for it: for drafts, on ONNX Runtime. Without effect on an encoder that draft and target
             share.
+
+        The others are those of :func:`specwhisper.model.backends.open_backend`.
         """
         self.vocabulary = vocabulary or checkpoint.vocabulary
         self.num_slots = num_slots

@@ -50,7 +50,7 @@ class Health(health.aio.HealthServicer):  # type: ignore[misc]  # grpc has no ty
             try:
                 async with asyncio.timeout(CHECK_WITHIN_S):
                     await check()
-            except Exception as error:  # of any kind
+            except Exception as error:  # whatever it is
                 if is_well:
                     logger.error("engine does not answer", extra={"error": repr(error)})
                 is_well = False

@@ -116,12 +116,12 @@ class _Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._others.add(self)
-        if len(self._others) > self._max_connections:
+        if len(self._others) >= self._max_connections:
             transport.write(FULL)
             transport.close()
             self.protocol = asyncio.Protocol()  # takes what is left
             return
+        self._others.add(self)
         self._expect_request(HEAD_S)
         self.protocol.connection_made(_Upgradable(transport, self))
 
@@ -163,8 +163,13 @@ class _Connection(asyncio.BufferedProtocol):
         if self._deadline is not None:
             self._deadline.cancel()
         loop = asyncio.get_running_loop()
-        # An orderly close would wait for the client.
-        self._deadline = None if within_s is None else loop.call_later(within_s, self._transport.abort)
+        self._deadline = None if within_s is None else loop.call_later(within_s, self._cut)
+
+    def _cut(self) -> None:
+        if self._transport.get_write_buffer_size():
+            self._expect_request(HEAD_S)  # the client still reads the last answer
+        else:
+            self._transport.abort()  # an orderly close would wait for the client
 
 
 class _Upgradable:

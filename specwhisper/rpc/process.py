@@ -38,7 +38,7 @@ def _exit_from_a_thread() -> None:
 
     def wait() -> None:
         while (number := os.read(numbers, 1)[0]) not in STOP_SIGNALS:
-            pass  # of a handler that a library has installed
+            pass  # a library has installed this handler
         os._exit(128 + number)
 
     threading.Thread(target=wait, name="stop-signals", daemon=True).start()

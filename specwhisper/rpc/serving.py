@@ -25,7 +25,7 @@ from specwhisper.rpc.serving_options import ServingOptions
 logger = logging.getLogger(__name__)
 
 HANDSHAKE_S = 20.0  # a client that sends nothing is disconnected
-# Of a connection without a call; clients open another one by themselves. A connection's age has no limit:
+# For a connection without a call; clients open another one by themselves. A connection's age has no limit:
 # gRPC would cut off open calls after its grace, and a session may last for hours.
 IDLE_CONNECTION_S = 300.0
 # Clients without a token may connect too, and each connection is a file of this process. A draft server has

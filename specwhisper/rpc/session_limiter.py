@@ -9,7 +9,7 @@ from time import monotonic
 
 from specwhisper.errors import ServerFull
 
-KEPT_PART = 8  # of the sessions, one of so many is not for a caller that has all others
+KEPT_PART = 8  # one session in eight is kept from a caller that has all others
 SEEN_S = 86_400.0  # how long a caller that has wanted a session counts
 
 

@@ -35,6 +35,7 @@ class ServerTls:
         self.context()  # gRPC reports invalid files only after the model is loaded, or never
 
     def credentials(self) -> grpc.ServerCredentials:
+        """Return the credentials of a listening gRPC port."""
         return grpc.dynamic_ssl_server_credentials(
             self._read(), self._read_again, require_client_authentication=self.client_roots is not None
         )
@@ -154,10 +155,12 @@ class ClientTls:
         return context
 
     def credentials(self) -> grpc.ChannelCredentials:
+        """Return the credentials of a gRPC channel."""
         return grpc.ssl_channel_credentials(*map(_read_if_any, (self.roots, self.key, self.certificate)))
 
 
 def read_pem(path: Path) -> bytes:
+    """Read a PEM file."""
     try:
         pem = path.read_bytes()
     except OSError as error:

@@ -16,8 +16,6 @@ class Verdict(NamedTuple):
     Attributes
     ----------
     tokens : the accepted prefix, then the correction token unless the prefix ends the window; never empty.
-    num_accepted : length of the accepted prefix.
-    is_final : whether the window ends with these tokens.
     """
 
     tokens: tuple[int, ...]

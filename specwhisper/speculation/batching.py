@@ -66,12 +66,7 @@ SMOOTHING = 0.05  # weight of the latest response
 
 
 class FreeSlots:
-    """The slots of a model that no session holds.
-
-    Parameters
-    ----------
-    server : names the server in the error when no slot is free.
-    """
+    """The slots of a model that no session holds."""
 
     def __init__(self, num_slots: int, server: str) -> None:
         self.num_slots = num_slots
@@ -100,10 +95,6 @@ class ResponseTime:
     """Recent mean response time, from the moment a session has work to its commit.
 
     The encoder's time is not part of it, because no forward pass waits for the encoder.
-
-    Parameters
-    ----------
-    budget_ms : longest mean response time; ``None`` for no limit.
     """
 
     def __init__(self, budget_ms: float | None = None) -> None:

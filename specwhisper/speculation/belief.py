@@ -47,9 +47,7 @@ class Belief:
     Attributes
     ----------
     tokens : the belief, committed tokens first.
-    num_committed : number of committed tokens.
     num_sent : position up to which the target has the tokens.
-    num_blocks : number of the newest block.
     credit : position up to which (exclusive) candidates may be sent.
     is_predicted : whether the target has not opened the window yet.
     has_sent_empty : whether the newest block was empty and is not answered.

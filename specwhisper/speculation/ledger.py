@@ -71,7 +71,6 @@ class SharedHints:
     texts : how the tokens of hints are compared, and where they may stand.
     script, live : texts from outside, turned to the open window; they have followed the committed tokens.
     keeps_sent : whether what the draft sent before a correction becomes a hint.
-    rates : how often the draft is right.
     token_share : returns the time of a token of the session, over its part of a forward pass without tokens.
     """
 
@@ -91,10 +90,7 @@ class SharedHints:
             hint.open_window(num_kept, start_sample)
 
     def open_later(self, previous: Sequence[int], start_sample: int) -> None:
-        """Turn to the first window of a session that continues another one.
-
-        See :meth:`ScriptHint.open_later`.
-        """
+        """Turn to the first window of a session that continues another one."""
         if self.script is not None:
             self.script.open_later(previous)
         if self.live is not None:

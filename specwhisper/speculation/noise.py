@@ -28,8 +28,5 @@ def window_key(seed: int, start_sample: int, attempt: int) -> int:
 
 
 def position_key(window: int, position: int) -> int:
-    """Return the key of the noise at a position.
-
-    The noise of token ``i`` is number ``i + 1`` of the key's sequence.
-    """
+    """Return the key of a position's noise; token ``i`` has number ``i + 1`` of the key's sequence."""
     return mix((window + (position + 1) * GOLDEN) & MASK)

@@ -54,12 +54,6 @@ class Failpoints:
     Parameters
     ----------
     points : faults by the name of their point.
-    send_signal : sends a signal to this process.
-    hang : blocks the thread that calls it.
-
-    Attributes
-    ----------
-    num_hanging : threads that hang at a point.
     """
 
     def __init__(
@@ -195,12 +189,7 @@ class _FailingTargetStream:
 
 
 def read_failpoints(environment: Mapping[str, str], known: Collection[str]) -> Failpoints | None:
-    """Return the failpoints in the variable; ``None`` if it is not set.
-
-    Parameters
-    ----------
-    known : the points of this server.
-    """
+    """Return the failpoints in the variable, of those ``known``; ``None`` if it is not set."""
     text = environment.get(VARIABLE, "").strip()
     if not text:
         return None

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from specwhisper.errors import InvalidCandidates, InvalidRequest
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.open_window import OpenWindow
+from specwhisper.transcription.transcript import OpenWindow
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
     CONTEXT_SAMPLES,
@@ -62,10 +62,7 @@ class ResumePoint:
     language_probs: Mapping[str, float] = field(default_factory=dict)
 
     def commit(self, max_ahead_tokens: int) -> Commit:
-        """Return one commit of all committed tokens.
-
-        A draft and a transcript that begin here are sent it first.
-        """
+        """Return one commit of all committed tokens, with which a draft and a transcript begin here."""
         resume, end = self.resume, len(self.resume.committed)
         return Commit(
             resume.window.id,
@@ -179,13 +176,7 @@ class ResumeTracker:
         return block
 
     def observe(self, event: WindowOpened | Commit) -> SentEvents:
-        """Take in an event of the target; return the events that are new to the reader.
-
-        Raises
-        ------
-        InvalidCandidates : for a commit of another window or one that leaves a gap, and for a target that
-            resumes with another window.
-        """
+        """Take in an event of the target; return the events that are new to the reader."""
         if isinstance(event, WindowOpened):
             return self._open(event)
         window = self._window
@@ -242,12 +233,7 @@ class ResumeTracker:
 
 
 def check_resume(resume: Resume, vocabulary: Vocabulary, options: DecodingOptions) -> None:
-    """Raise :class:`InvalidRequest` for a window that is complete or does not fit.
-
-    Parameters
-    ----------
-    vocabulary, options : those with which the window would continue.
-    """
+    """Raise :class:`InvalidRequest` for a window that is complete or does not fit."""
     window, committed = resume.window, resume.committed
     room = vocabulary.max_length - len(window.prompt)
     if not (vocabulary.start_of_transcript in window.prompt and 1 <= window.max_new_tokens <= room):

@@ -36,10 +36,7 @@ class WindowResult:
 
 
 def split_window(window: Window, tokens: Sequence[int], vocabulary: Vocabulary) -> WindowResult:
-    """Cut the committed tokens of a window into segments.
-
-    End-of-text may be the last of them.
-    """
+    """Cut the committed tokens of a window, of which end-of-text may be the last, into segments."""
     if tokens and tokens[-1] == vocabulary.end_of_text:
         tokens = tokens[:-1]
     is_timestamp = [vocabulary.is_timestamp(token) for token in tokens]
@@ -75,10 +72,7 @@ def split_window(window: Window, tokens: Sequence[int], vocabulary: Vocabulary) 
 def _whole(
     window: Window, tokens: Sequence[int], is_timestamp: Sequence[bool], vocabulary: Vocabulary
 ) -> Segment:
-    """Return all tokens as one segment.
-
-    It ends at its last timestamp, or without one at the end of the window.
-    """
+    """Return all tokens as one segment; it ends at its last timestamp, else with the window."""
     end_frames = window.num_frames
     timestamps = [token for token, is_time in zip(tokens, is_timestamp, strict=True) if is_time]
     if timestamps and timestamps[-1] != vocabulary.timestamp_begin:
@@ -99,10 +93,7 @@ def _segment(
 
 
 def shift_timestamps(tokens: Sequence[int], frames: int, vocabulary: Vocabulary) -> tuple[int, ...]:
-    """Return tokens with the timestamps of a window that begins ``frames`` later.
-
-    Times outside that window become its first or last one.
-    """
+    """Return tokens with times in a window that begins ``frames`` later, moved to its edges if outside."""
     begin, end, shift = vocabulary.timestamp_begin, len(vocabulary) - 1, frames // FRAMES_PER_TIMESTAMP
     return tuple(min(max(begin, token - shift), end) if token >= begin else token for token in tokens)
 

@@ -101,10 +101,7 @@ class SequentialWindows(WhisperWindows):
         )
 
     def predict_first(self, language: str | None, audio: Extent) -> Window | None:
-        """Return the first window, as the target will open it.
-
-        Only the target can open one whose prompt has words of the caller.
-        """
+        """Return the first window; only the target can open one with words of the caller."""
         num_frames, options = self._frames_from(0, audio), self._options
         language = self.language or language
         only_target = self.is_clip or options.initial_prompt or options.hotwords

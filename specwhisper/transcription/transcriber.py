@@ -91,7 +91,6 @@ class TargetStream(Protocol):
 
     Attributes
     ----------
-    address : names the target in messages.
     target, limits : the target's description, and this session's limits.
     going_away : set once the target has announced that it is stopping.
     on_answer : called with the timing of each commit.
@@ -112,10 +111,7 @@ class TargetStream(Protocol):
         """The most audio in a message now."""
 
     def resume(self, resume: Resume | LivePosition) -> None:
-        """Send where to continue, before anything else.
-
-        Without it the session begins at the start.
-        """
+        """Send where to continue, before anything else; without it the session begins at the start."""
 
     def propose(self, block: Candidates) -> None:
         """Send candidates; they overtake audio."""

@@ -65,10 +65,7 @@ class Vocabulary:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over tokens and ids, in hexadecimal.
-
-        Ids of vocabularies with equal digests are interchangeable.
-        """
+        """SHA-256 over tokens and ids, in hexadecimal: with equal digests, ids are interchangeable."""
         content = (
             self.tokens,
             (self.end_of_text, self.start_of_transcript, self.no_timestamps, self.timestamp_begin),
@@ -106,12 +103,7 @@ class Vocabulary:
         return next(iter(self.languages)) if len(self.languages) == 1 else self.own_language
 
     def prompt(self, options: DecodingOptions, language: str | None = None) -> tuple[int, ...]:
-        """Return the prompt tokens of language, task and timestamps.
-
-        Parameters
-        ----------
-        language : the detected one, used if the options name none.
-        """
+        """Return the prompt tokens; ``language`` is the detected one, used if the options name none."""
         self.check(options)
         prompt = [self.start_of_transcript]
         if self.languages:
@@ -151,10 +143,7 @@ class Vocabulary:
         return _whole_characters(incomplete + data if continues else data)[0]
 
     def word_of(self, token: int) -> str:
-        """Return the text of a token without case, spaces and punctuation.
-
-        It is empty for special tokens.
-        """
+        """Return a token's text without case, spaces and punctuation; empty for special tokens."""
         word = self._words.get(token)
         if word is None:
             data = self.token_bytes((token,))
@@ -175,10 +164,7 @@ class Vocabulary:
         return {}
 
     def without_ending(self, tokens: Sequence[int]) -> tuple[int, ...]:
-        """Return tokens without an ending that only the end of the audio caused.
-
-        That is: timestamps, end-of-text and punctuation.
-        """
+        """Return tokens without times, end-of-text and punctuation that only the audio's end caused."""
         end = len(tokens)
         while end and (tokens[end - 1] >= self.end_of_text or self._is_punctuation(tokens[end - 1])):
             end -= 1
@@ -203,10 +189,7 @@ UNSPACED = frozenset(("zh", "yue", "ja", "th", "lo", "my"))  # languages that pu
 
 
 def _whole_characters(data: bytes) -> tuple[str, bytes]:
-    """Decode UTF-8 up to the last whole character; broken bytes are replaced.
-
-    Return the text, and the bytes of an incomplete character after it.
-    """
+    """Decode UTF-8, broken bytes replaced; return the bytes of an incomplete last character too."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data)
     return text, decoder.getstate()[0]

@@ -56,7 +56,6 @@ class ClosedWindow:
     opening : tokens of this decoding with which the next window will likely begin.
     num_kept : tokens of the window whose audio is not decoded again.
     num_transcribed : first tokens that are part of the transcript; ``None`` for those of all ``segments``.
-    step : what a window of live audio has made final.
     ending : tokens that follow ``opening`` if the next window holds no more speech.
     """
 
@@ -95,15 +94,12 @@ class Windows(ABC):
 
     Parameters
     ----------
-    max_length : most tokens of a window, prompt included.
     max_new_tokens : limit of a window's tokens where the options name none.
 
     Attributes
     ----------
-    next_frame : first mel frame of the next window.
     language : the language spoken; ``None`` until it is detected.
     needs_speech : whether :meth:`find_speech` must be called before the next window is opened.
-    is_live : whether windows are of live audio.
     is_clip : whether each window is encoded as a recording of its own, of its frames only.
     reviews : whether a window that is kept needs :meth:`review` after :meth:`close`.
     stops : tokens that end a window, besides those of the vocabulary.
@@ -148,10 +144,7 @@ class Windows(ABC):
         """Change how often audio that grows is decoded."""
 
     def ready_frames(self, audio: Extent) -> int | None:
-        """Return the frames of the next window; ``None`` if it cannot be opened yet.
-
-        0 stands for the end of the audio.
-        """
+        """Return the frames of the next window; ``None`` if it cannot be opened yet, 0 at the end."""
         return self._frames_from(self.next_frame, audio)
 
     def find_speech(self, pcm: bytes, num_frames: int) -> None:  # noqa: B027 (few do)
@@ -170,12 +163,7 @@ class Windows(ABC):
         return probs
 
     def open(self, num_frames: int) -> Window:
-        """Open the next window, or the last one again at its next temperature.
-
-        Parameters
-        ----------
-        num_frames : mel frames of the window that hold audio.
-        """
+        """Open the next window, of ``num_frames`` with audio, or the last one at its next temperature."""
         retry, self._retry = self._retry, None
         if retry is not None:
             attempt = retry.attempt + 1
@@ -196,12 +184,7 @@ class Windows(ABC):
         return window
 
     def resume(self, window: Window, previous: Sequence[int] = ()) -> None:
-        """Take over a window that another target opened.
-
-        Raises
-        ------
-        InvalidRequest : where windows cannot be resumed.
-        """
+        """Take over a window that another target opened; raise if windows cannot be resumed."""
         raise InvalidRequest("This session cannot be resumed in a window: open another one.")
 
     @abstractmethod
@@ -212,12 +195,7 @@ class Windows(ABC):
         log_probs: Sequence[float] = (),
         no_speech_prob: float | None = None,
     ) -> ClosedWindow:
-        """Judge a complete window, and move to the next one.
-
-        Parameters
-        ----------
-        log_probs : natural log-probabilities, one per token.
-        """
+        """Judge a complete window by its tokens' log-probabilities, and move to the next one."""
 
     def review(
         self,
@@ -244,14 +222,7 @@ class Windows(ABC):
         """Follow the target's commits."""
 
     def predict_first(self, language: str | None, audio: Extent) -> Window | None:
-        """Return the first window, as the target will open it.
-
-        ``None`` if that cannot be predicted.
-
-        Parameters
-        ----------
-        language : that the target will likely detect, if it has to.
-        """
+        """Return the first window as the target will open it, if that can be predicted."""
         return None
 
     @abstractmethod

@@ -18,7 +18,7 @@ FAILURES = (
     grpc.StatusCode.FAILED_PRECONDITION,
 )
 
-# Of the current call: the error for which the server evicted it, or none.
+# The error for which the server evicted the current call, or none.
 evictions: ContextVar[list[SpecWhisperError]] = ContextVar("evictions")
 
 

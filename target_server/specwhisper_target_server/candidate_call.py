@@ -32,10 +32,10 @@ from specwhisper.wire import HEARTBEAT_S, SILENCE_S, codec
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper_target_server.metrics import TargetMetrics
 
-MAX_UNREAD_EVENTS = 32_768  # of all sessions of a call
+MAX_UNREAD_EVENTS = 32_768  # all sessions of a call together
 MAX_EVENTS = 256  # in one response
 MAX_BLOCKS = 256  # in one request
-MAX_POSTED_BLOCKS = 32  # of each session, that wait for the engine's next step
+MAX_POSTED_BLOCKS = 32  # that may wait for the engine's next step, for each session
 MIN_KEY, MAX_KEY = 16, 64  # characters
 JOIN_S = 5.0  # that a session waits for its draft server's call, which was opened before it
 

@@ -52,9 +52,9 @@ from specwhisper_target_server.metrics import TargetMetrics
 
 logger = logging.getLogger(__name__)
 
-# Of one session, waiting for the engine's next step:
+# Most that may wait for the engine's next step, for each session:
 MAX_POSTED_MESSAGES = 32
-MAX_POSTED_BYTES = 1024 * 1024  # of samples, of which a compressed message may hold many
+MAX_POSTED_BYTES = 1024 * 1024  # a compressed message may hold many samples
 MAX_UNREAD = 64  # responses in a session's own call; above it, its requests are not read either
 
 

@@ -12,23 +12,23 @@ NOT_IN_THE_BASE = "array_api_compat,onnx,onnxruntime,tokenizers,torch,transforme
 MODULES = ("specwhisper_target_server", "specwhisper_draft_server")
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_help_fits_a_terminal(module):
-    status, out, err = run(module, "--help")
+SERVER_FLAGS = ("--port", "--insecure", "--max-sessions", "--drain-timeout", "--log-format")
+CLIENT_FLAGS = ("--temperature-increment-on-fallback", "--condition-on-previous-text", "--output-format")
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        *(((module,), SERVER_FLAGS) for module in MODULES),
+        (("specwhisper_client.cli.main", "transcribe"), CLIENT_FLAGS),
+    ],
+)
+def test_help_fits_a_terminal_and_lists_every_option(command, flags):
+    status, out, err = run(*command, "--help")
     assert (status, err) == (0, "")
     assert max(map(len, out.splitlines())) <= 80
     assert "…" not in out
-    for flag in ("--port", "--insecure", "--max-sessions", "--drain-timeout", "--log-format"):
-        assert flag in out
-
-
-def test_the_clients_help_lists_every_option():
-    status, out, err = run("specwhisper_client.cli.main", "transcribe", "--help")
-    assert (status, err) == (0, "")
-    assert max(map(len, out.splitlines())) <= 80
-    assert "…" not in out
-    for flag in ("--temperature-increment-on-fallback", "--condition-on-previous-text", "--output-format"):
-        assert flag in out
+    assert [flag for flag in flags if flag not in out] == []
 
 
 @pytest.mark.parametrize("module", [*MODULES, "specwhisper_client.cli.main"])

@@ -134,7 +134,7 @@ def test_open_requests_complete_after_sigterm(demo_server):
     try:
         with openai.OpenAI(**settings(gateway)) as api:
             stream = api.audio.transcriptions.create(
-                file=OTHERS[0], model="whisper-1", language="en", stream=True
+                file=RECORDING, model="whisper-1", language="en", stream=True
             )
             gateway.send_signal(signal.SIGTERM)
             assert [event.type for event in stream][-1] == "transcript.text.done"

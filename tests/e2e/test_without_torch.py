@@ -51,13 +51,9 @@ def address(request, target, checkpoints, tmp_path) -> Iterator[str]:
     server.end()
 
 
-async def test_recordings_and_live_audio_are_transcribed(address, pair, noise):
-    texts = []
-    for server in (pair.draft.address, address):
-        async with TranscriptionClient(server) as client:
-            segments = (await client.transcribe_file(noise(3.0))).segments
-        texts.append([segment.tokens for segment in segments])
-    assert texts[0] == texts[1] != []
+async def test_recordings_and_live_audio_are_transcribed(address, noise):
+    async with TranscriptionClient(address) as client:
+        assert (await client.transcribe_file(noise(3.0))).segments
     async with StreamingClient(address) as stream:
         live = LiveTranscription(stream, file(SAMPLES / "01_phone_call.flac", is_paced=False))
         speech = [update.speech async for update in live if update.speech is not None]

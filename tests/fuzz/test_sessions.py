@@ -22,6 +22,7 @@ from experiments.common.models.scripted import VOCABULARY
 from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper_target_server import candidate_call
 from tests.fuzz.messages import messages
 from tests.fuzz.resumes import SIZE, TOKENS, resumes
 from tests.fuzz.running import CALL_S, Running, examples
@@ -131,8 +132,11 @@ class Speaker:
         if leaves:
             with suppress(*ENDED):
                 await self.session.call.done_writing()
-        async with asyncio.timeout(CALL_S):
-            await self._reading
+        try:
+            async with asyncio.timeout(CALL_S):
+                await self._reading
+        finally:
+            self.session.cancel()
 
     def leave(self) -> None:
         self.running.run(self._leave())
@@ -177,7 +181,7 @@ class SessionsAtOneTarget(RuleBasedStateMachine):
     def open(self, mode, length_s, seed, shares):
         if len(self.speakers) >= MAX_SESSIONS:
             return
-        if shares and self.shared is None:
+        if shares and (self.reading is None or self.reading.done()):  # it ends without sessions
             self.running.run(self._open_shared())
         self.num_opened += 1
         shared = self.shared if shares else None
@@ -280,10 +284,13 @@ async def ended(session: Session, requests: Sequence[Request]) -> None:
         assert error.code() in REFUSALS, error.details()
     finally:
         await asyncio.gather(sending, return_exceptions=True)
+        session.cancel()
 
 
 @pytest.mark.timeout(600)
-def test_sessions_side_by_side(running):
+def test_sessions_side_by_side(running, monkeypatch):
+    monkeypatch.setattr(candidate_call, "SILENCE_S", 600.0)  # the shared call sends no heartbeats
+
     class Machine(SessionsAtOneTarget):
         pass
 

@@ -39,7 +39,7 @@ class Drafting:
 
     Attributes
     ----------
-    name, num_mel_bins : of the draft model.
+    name, num_mel_bins : the draft model's.
     watchdog : notices that the engine exceeds ``timeout_s``.
     """
 
@@ -100,7 +100,7 @@ class Drafting:
             else:
                 await self._open_in_time(session, session_id, target, length, options)
             yield session
-        finally:  # also if the client cancels while the session is being opened
+        finally:  # even if the client cancels while the session is being opened
             self._thread.unsubscribe(session_id)
             session.close()
 

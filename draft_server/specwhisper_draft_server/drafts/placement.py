@@ -34,7 +34,7 @@ class Placement:
 
     Parameters
     ----------
-    name : of the draft model, for messages.
+    name : the draft model's, for messages.
     place : places the model; it runs in ``executor``.
     on_failed : called after an attempt that failed; another one follows after :data:`RETRY_PLACE_S`.
     on_placed : called once with the model.

@@ -44,7 +44,7 @@ class DraftSource(Protocol):
 
     Attributes
     ----------
-    name : of its model, in messages and metrics.
+    name : the model's, in messages and metrics.
     """
 
     name: str

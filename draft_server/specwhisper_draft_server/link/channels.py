@@ -30,7 +30,7 @@ class Channels:
 
     Parameters
     ----------
-    credentials : of this server, for targets.
+    credentials : what this server shows to targets.
     is_worth_keeping : whether an address without users may be asked again.
     """
 

@@ -41,7 +41,7 @@ from specwhisper_draft_server.metrics import DraftMetrics
 
 logger = logging.getLogger(__name__)
 
-PIECE_BYTES = 64 * 1024  # of audio in a message on a fast link: candidates have another call
+PIECE_BYTES = 64 * 1024  # audio in a message on a fast link: candidates have another call
 MAX_UNREAD = 8_192  # responses
 
 Response = pb.VerifyResponse | pb.WindowOpened | pb.Commit

@@ -12,7 +12,7 @@ from specwhisper.types import TimedHint
 # For each hint, and for each of its bytes: a target takes some 1 ms for a short one and 9 ms for the longest,
 # in which other sessions wait. So one session's hints take at most 4 % of its time.
 INTERVAL_S, INTERVAL_S_PER_BYTE = 0.025, 50e-6
-BURST_S = 16 * INTERVAL_S  # of intervals that are waited at once, after their hints
+BURST_S = 16 * INTERVAL_S  # hints go out at once until their intervals add up to this
 
 
 class SessionHints(HintFeed):

@@ -36,7 +36,7 @@ from specwhisper_draft_server.metrics import DraftMetrics
 
 REASON_S = 1.0  # to learn why a connection failed: gRPC knows, once it has tried
 UNKNOWN_S = 0.25  # a target that has answered nothing yet is expected to take so long
-MAX_DESCRIPTIONS = 8  # of targets with different weights
+MAX_DESCRIPTIONS = 8  # kept, each for other weights
 
 Opened = TypeVar("Opened")
 Find = Callable[[Collection[str]], Awaitable[TargetOffer]]
@@ -49,8 +49,8 @@ class TargetLink:
 
     Parameters
     ----------
-    addresses : of targets, or of locators that answer ``Locate`` for many.
-    credentials : of this server, for targets.
+    addresses : targets, or locators that answer ``Locate`` for many.
+    credentials : what this server shows to targets.
     connect_timeout_s : time that a target may refuse connections, in seconds; an attempt that is in progress
         has more (:func:`wait_connected`).
     """
@@ -72,7 +72,7 @@ class TargetLink:
         # while it runs, and its successor has other connections.
         self._described: dict[str, TargetDescription] = {}
         self._needs_no_lease: set[str] = set()  # servers that open sessions themselves
-        self._offer: TargetOffer | None = None  # of the one session that this link opens
+        self._offer: TargetOffer | None = None  # for the one session that this link opens
 
     async def check_health(self) -> None:
         """Return at once: targets report their own health."""

@@ -20,7 +20,7 @@ class KeptMarks:
 
     def __init__(self) -> None:
         self._marks: deque[tuple[int, VoiceMark]] = deque()  # and the sample at which each was known
-        self._num_sent = 0  # of the first ones
+        self._num_sent = 0  # always the first ones
 
     def put(self, known_sample: int, marks: Iterable[VoiceMark]) -> None:
         """Add marks that the audio up to a sample has led to."""

@@ -126,7 +126,7 @@ class ResumingTargetStream:
         self._failover = Failover(resume_timeout_s, clock=clock)
         self._pace = Pace()
         self._min_round_trip_ns = 0
-        self._feed_error: Exception | None = None  # another target would not mend it
+        self._feed_error: Exception | None = None  # another target would not help
 
     async def __aenter__(self) -> Self:
         if self._lost is None:

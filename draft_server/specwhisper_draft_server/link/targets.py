@@ -29,7 +29,7 @@ class TargetOffer:
 
     Attributes
     ----------
-    address : of the target, as HOST:PORT.
+    address : where the target listens, as HOST:PORT.
     lease : to open the session with; empty where the target asks for none.
     free_slots : sessions that the target can still take.
     is_standby : whether it is to be taken only if another target is lost.
@@ -68,7 +68,7 @@ def choose(
 
 
 class Targets:
-    """Finds targets, also while the locators that name them are down.
+    """Finds targets, even while the locators that name them are down.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class Targets:
             answers = await self._ask(locate, STANDBY_GRACE_S)
             self._lost |= self._silent(answers)
         self._lost -= {address for address, answer in answers.items() if not isinstance(answer, GONE)}
-        offers = self._takeable(answers, avoid)
+        offers = self._usable_offers(answers, avoid)
         if not offers:
             raise _most_promising(answers.values())
         if any(isinstance(answers.get(address), TargetOffer) for address in self.configured):
@@ -115,7 +115,7 @@ class Targets:
         self._remember(found.address)
         return found
 
-    def _takeable(
+    def _usable_offers(
         self, answers: Mapping[str, TargetOffer | SpecWhisperError], avoid: Collection[str]
     ) -> list[TargetOffer]:
         """Return the offers, those of standbys only if a target is lost or there is no other."""

@@ -143,7 +143,7 @@ class ClientEnds:
 
     Attributes
     ----------
-    num_answered : also by sessions that this one continues.
+    num_answered : ends that have their answer, in this session and those that it continues.
     """
 
     def __init__(self, num_answered: int = 0) -> None:
@@ -220,7 +220,7 @@ class Session:
         self._speech_events: list[VoiceMark] = []  # not yielded yet
         self._draft_shows = self._drafting is not None  # text of live audio that grows
         self._is_complete = False  # whether all audio has been sent
-        self._replayed_window_id: int | None = None  # of a window that another session began
+        self._replayed_window_id: int | None = None  # window that another session began
         self.builder: TranscriptBuilder | LiveTranscript
         self._live: LiveTranscript | None = None  # the same, of live audio
         self.is_live = isinstance(self._windows, LiveWindows)
@@ -251,7 +251,7 @@ class Session:
 
     @property
     def has_lost_draft(self) -> bool:
-        """Whether its draft has failed: from then on it runs as in ``target-only``."""
+        """Whether its draft has failed: it runs as in ``target-only`` since then."""
         return self._draft is not None and self._draft.has_failed
 
     @property
@@ -363,7 +363,7 @@ class Session:
         async for piece in audio:
             if isinstance(piece, EndUtterance):
                 if self.is_live and self.builder.num_samples < self._voice.start_sample:
-                    continue  # of an utterance that is final
+                    continue  # that utterance is final
                 await self._end_utterance(stream)
                 continue
             for start in range(0, len(piece), PIECE_BYTES):

@@ -1,4 +1,4 @@
-"""What every program has: options, a terminal, a folder for its files, bars and a file of raw figures."""
+"""The parts of every program: options, a terminal, a folder for its files, bars, a file of raw figures."""
 
 from __future__ import annotations
 
@@ -40,16 +40,12 @@ Audio = Annotated[
 Folder = Annotated[Path, typer.Option(exists=True, file_okay=False, help="Recordings and metadata.jsonl.")]
 Target = Annotated[str, typer.Option(help="Target model: bundled name, Whisper size, hub id or folder.")]
 Draft = Annotated[str, typer.Option(help="Draft model: bundled name, Whisper size, hub id or folder.")]
-Gamma = Annotated[
-    int | None,
-    typer.Option(min=1, max=64, help="Draft tokens per block. [default: each session chooses]"),
-]
 Rounds = Annotated[int, typer.Option(min=1, help="How often everything is repeated.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a program is given beside its own options.
+    """The parts that a program gets in addition to its own options.
 
     Attributes
     ----------

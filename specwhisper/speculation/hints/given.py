@@ -113,10 +113,6 @@ class ScriptHint(GivenHint):
     """A text of the whole session, tokenized as the windows reach it.
 
     While it is lost, each committed token has one more chunk searched: an hour of speech takes fifty.
-
-    Parameters
-    ----------
-    tokenize : returns the tokens of a piece of text.
     """
 
     def __init__(self, text: str, tokenize: Tokenize, word_of: Callable[[int], str]) -> None:
@@ -126,12 +122,7 @@ class ScriptHint(GivenHint):
         self._extend_to(MIN_AHEAD)
 
     def open_later(self, previous: Sequence[int]) -> None:
-        """Turn to the first window of a session that continues another one's audio.
-
-        Parameters
-        ----------
-        previous : the last tokens before the window, by which its place is found; maybe none.
-        """
+        """Turn to the first window of a session that continues another; ``previous`` shows the place."""
         self._begin(None)
         for token in previous:
             self.follow(token)
@@ -170,12 +161,7 @@ class Piece(NamedTuple):
 
 
 class LiveHint(GivenHint):
-    """Pieces of text with times; the position lies among those of the window's time.
-
-    Parameters
-    ----------
-    tokenize : returns the tokens of a piece of text.
-    """
+    """Pieces of text with times; the position lies among those of the window's time."""
 
     def __init__(self, tokenize: Tokenize, word_of: Callable[[int], str]) -> None:
         super().__init__(word_of)

@@ -120,7 +120,6 @@ class Alignment:
     ----------
     position : index of the hint's token that should come next.
     since : tokens since the difference, with their words.
-    has_matched : whether words match again.
     """
 
     def __init__(self, tokens: Sequence[int], words: Sequence[str], origin: int) -> None:
@@ -139,10 +138,7 @@ class Alignment:
         return self._needs_more and not {word for _, word in self.since if word}.isdisjoint(words)
 
     def add(self, token: int, word: str) -> list[int]:
-        """Take the next committed token.
-
-        Returns the tokens after the match, if words match again: the last ones, which were not aligned.
-        """
+        """Take the next committed token; after a match return the last tokens, not aligned yet."""
         num = len(self.since)
         self.since.append((token, word))
         self._waiting.append((token, word))
@@ -223,10 +219,7 @@ class HintTokens(Protocol):
     """How the tokens of a hint are compared, and where they may stand."""
 
     def word_of(self, token: int) -> str:
-        """Return the word, or part of one, that a token stands for.
-
-        It has no case, spaces or punctuation; it is empty for punctuation and timestamps.
-        """
+        """Return a token's word without case, spaces and punctuation; empty for times."""
 
     def fit(self, committed: Sequence[int], tokens: Sequence[int]) -> Sequence[int]:
         """Return a hint's continuation with the timestamps that must be there."""
@@ -269,7 +262,6 @@ class Hint:
 
     Parameters
     ----------
-    tokens : the hint.
     word_of : see :meth:`HintTokens.word_of`.
     rate : how often its tokens are expected to be right, before any was committed.
     survival : how often each is expected to be right after one that was; by default the same.
@@ -333,10 +325,7 @@ class Hint:
             self._realign_again(self._alignment)
 
     def truncate(self, num_tokens: int) -> None:
-        """Drop all tokens but the first ones.
-
-        If the position is not among them, :meth:`seek` one that is.
-        """
+        """Drop all tokens but the first ones; :meth:`seek` a position among them afterwards."""
         del self._tokens[num_tokens:], self._words[num_tokens:]
         if self._alignment is not None:
             self._realign_again(self._alignment)

@@ -23,12 +23,7 @@ class Tokenize(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WhisperTokens:
-    """See :class:`specwhisper.speculation.hints.hint.HintTokens`.
-
-    Attributes
-    ----------
-    timestamps : whether windows have times.
-    """
+    """See :class:`specwhisper.speculation.hints.hint.HintTokens`."""
 
     vocabulary: Vocabulary
     timestamps: bool

@@ -19,10 +19,8 @@ class Piece(NamedTuple):
 
     Attributes
     ----------
-    utterance : number of its utterance, counted from 1.
     start_sample, end_sample : where its audio begins and ends; so far, while it grows.
     is_complete : whether it grows no longer.
-    is_last : whether the utterance ends with it.
     is_broken : whether its client ended it in speech: no later text is decoded after its text.
     """
 
@@ -41,8 +39,6 @@ class LivePieces:
 
     Attributes
     ----------
-    received_samples : position one past the newest sample.
-    has_ended : whether the audio has.
     num_complete : pieces that were completed, with those that have final text.
     """
 

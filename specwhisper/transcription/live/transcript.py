@@ -24,8 +24,8 @@ from itertools import pairwise
 from operator import itemgetter
 
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.open_window import OpenWindow
 from specwhisper.transcription.segments import FRAME_S, around_words
+from specwhisper.transcription.transcript import OpenWindow
 from specwhisper.transcription.vocabulary import UNSPACED, Vocabulary
 from specwhisper.types import (
     FRAMES_PER_TIMESTAMP,
@@ -101,7 +101,6 @@ class _Shown:
     ----------
     kept : words that two hypotheses in a row had; two others in a row replace them.
     rest : the newest hypothesis after them.
-    recent : the last hypotheses.
     is_whole : whether it holds all words that were said.
     """
 
@@ -134,12 +133,7 @@ class _Shown:
 
 
 class OpenText:
-    """The draft's texts of the pieces without final text.
-
-    Attributes
-    ----------
-    language : in which the text is.
-    """
+    """The draft's texts of the pieces without final text."""
 
     def __init__(self) -> None:
         self.language = ""  # before the first window
@@ -189,7 +183,6 @@ class LiveTranscript:
     ----------
     num_samples : audio so far, set by the caller.
     language, language_probs : those of the open utterance, or of the last one.
-    statistics : how the draft has done so far.
     is_unverified : whether the draft's text waits for a target because none is there; set by the caller.
     """
 

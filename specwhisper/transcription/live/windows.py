@@ -123,10 +123,7 @@ class LiveWindows(WhisperWindows):
         self._turn()
 
     def ready_frames(self, audio: Extent) -> int | None:
-        """Return the frames of the next window.
-
-        ``None`` while there is none, 0 at the end.
-        """
+        """Return the frames of the next window; ``None`` while there is none, 0 at the end."""
         piece = self.pieces.current
         if piece is None:
             return 0 if self.pieces.has_ended else None
@@ -255,10 +252,7 @@ class LiveWindows(WhisperWindows):
 
     @property
     def position(self) -> LivePosition:
-        """Where another session can continue.
-
-        That is after the last final text, or in the silence since.
-        """
+        """Where another session can continue: after the last final text, or in the silence since."""
         next_sample = self.final_to
         if not self._is_speech:
             next_sample = max(next_sample, self.pieces.needed_from)

@@ -14,7 +14,6 @@ from specwhisper.wire.codec.decoding import (
     task_from_proto,
     task_to_proto,
 )
-from specwhisper.wire.codec.hints import hint_from_proto, hint_to_proto
 from specwhisper.wire.codec.live import (
     endpointing_from_proto,
     endpointing_to_proto,
@@ -44,10 +43,13 @@ from specwhisper.wire.codec.resume_points import (
     resume_point_to_proto,
     resume_point_weights,
 )
-from specwhisper.wire.codec.statistics import statistics_from_proto, statistics_to_proto
 from specwhisper.wire.codec.terms import (
+    hint_from_proto,
+    hint_to_proto,
     limits_from_proto,
     limits_to_proto,
+    statistics_from_proto,
+    statistics_to_proto,
     vocabulary_from_proto,
     vocabulary_to_proto,
 )

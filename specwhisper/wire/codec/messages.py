@@ -33,7 +33,7 @@ from specwhisper.wire.v1 import verification_pb2 as pb
 
 MAX_WINDOW_ID = 2**31  # a session that resumes there can count on
 MAX_START_FRAME = 2**63 // HOP_SAMPLES  # samples after it can still be counted
-MAX_MARKS = 256  # of a message; speech does not begin and end more often in the longest one
+MAX_MARKS = 256  # in a message; speech does not begin and end more often in the longest one
 MAX_LOG_PROB = 1.0  # 0, but for rounding where logits have half precision
 OUTCOMES = {
     Outcome.KEPT: pb.OUTCOME_KEPT,
@@ -238,7 +238,7 @@ def commit_to_proto(commit: Commit, message: pb.Commit | None = None) -> pb.Comm
     message.batch_size = timing.batch_size
     message.block_age_ns = timing.block_age_ns
     message.token_ns = timing.token_ns
-    if timing.encode_ns or timing.detect_ns or commit.language_probs:  # of a window's first commit
+    if timing.encode_ns or timing.detect_ns or commit.language_probs:  # a window's first commit
         message.encode_ns, message.detect_ns = timing.encode_ns, timing.detect_ns
         message.language_probs.update(commit.language_probs)
     if commit.no_speech_prob is not None:

@@ -1,10 +1,15 @@
-"""Convert the terms that a session begins with: limits and vocabulary."""
+"""Convert a session's terms, limits and vocabulary, its hints, and its statistics."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
+
 from specwhisper.errors import PairMismatch
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.hints.feed import check_hint
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import Limits
+from specwhisper.types import Limits, TimedHint
+from specwhisper.wire.v1 import decoding_pb2, transcription_pb2
 from specwhisper.wire.v1 import verification_pb2 as pb
 
 
@@ -77,3 +82,22 @@ def vocabulary_from_proto(message: pb.Vocabulary) -> Vocabulary:
     if largest >= len(vocabulary):
         raise PairMismatch(f"The target's vocabulary names token {largest} but has {len(vocabulary)} tokens.")
     return vocabulary
+
+
+def hint_to_proto(hint: TimedHint) -> decoding_pb2.Hint:
+    return decoding_pb2.Hint(start_sample=hint.start_sample, text=hint.text)
+
+
+def hint_from_proto(message: decoding_pb2.Hint) -> TimedHint:
+    """Raise ``InvalidRequest`` for a text that is too long, too late or not Unicode."""
+    return check_hint(TimedHint(message.start_sample, message.text))
+
+
+def statistics_to_proto(statistics: SpeculationStatistics) -> transcription_pb2.SpeculationStatistics:
+    return transcription_pb2.SpeculationStatistics(**asdict(statistics))
+
+
+def statistics_from_proto(message: transcription_pb2.SpeculationStatistics) -> SpeculationStatistics:
+    values = {field.name: getattr(message, field.name) for field in fields(SpeculationStatistics)}
+    values["acceptance_histogram"] = list(message.acceptance_histogram)
+    return SpeculationStatistics(**values)

@@ -36,7 +36,7 @@ def test_a_grid_is_measured_and_continued(tmp_path):
     found = json.loads(figures.read_text())
     assert found["num_different"] == 0
     full = [cell for cell in found["cells"] if cell["mode"] == "full"]
-    assert all(cell["simulated"] > 0 and cell["closed_form"] > 0 for cell in full)
+    assert all(cell["simulated"] > 0 for cell in full)
     assert re.search(r"full +│ +\d", again)
 
 

@@ -28,14 +28,7 @@ def can_unshare() -> bool:
         return False
 
 
-@pytest.fixture(
-    params=[
-        "plain",
-        pytest.param(
-            "init", marks=pytest.mark.skipif(not can_unshare(), reason="no namespaces of processes here")
-        ),
-    ]
-)
+@pytest.fixture(params=mostly_nightly(["init", "plain"] if can_unshare() else ["plain"]))
 def started(request) -> Iterator[Callable[..., Process]]:
     """Return a function that starts servers, as usual or as PID 1 of a namespace."""
     processes = []

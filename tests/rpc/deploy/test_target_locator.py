@@ -26,7 +26,7 @@ from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ClientTls
 from specwhisper.rpc.tokens import Tokens
 from specwhisper.types import Limits
-from specwhisper.wire.status import ERROR_KEY, INTERNAL_ERROR, PUSHBACK_KEY, PUSHBACK_MS, error_from_rpc
+from specwhisper.wire.status import ERROR_KEY, INTERNAL_ERROR, error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_deploy import routing
@@ -194,21 +194,6 @@ async def test_the_locator_returns_a_target_with_a_lease_and_describes_it():
         async with session(target, hello(lease=place.lease)) as leased:
             await leased.read_until("welcome")
         assert await stub.Describe(pb.DescribeRequest()) == await target.stub.Describe(pb.DescribeRequest())
-
-
-async def test_full_targets_refuse_with_a_retry_time():
-    async with (
-        target_server(limits=Limits(max_sessions=1)) as target,
-        locator(Handler(target)) as (stub, handle),
-    ):
-        session = await opened(target)
-        error = await refusal(stub.Locate(pb.LocateRequest()))
-        session.cancel()
-    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    trailing = dict(error.trailing_metadata())
-    assert trailing[ERROR_KEY] == ServerFull.__name__
-    assert trailing[PUSHBACK_KEY] == str(PUSHBACK_MS)
-    assert len(handle.locate.asked) == MAX_ATTEMPTS
 
 
 async def test_another_target_is_asked_if_one_is_full(caplog):

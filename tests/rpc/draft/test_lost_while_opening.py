@@ -9,7 +9,6 @@ import grpc
 import grpc.aio
 import pytest
 
-from experiments.common.models.speech import spoken_utterances, talk
 from specwhisper.errors import TargetUnavailable
 from specwhisper.rpc.channels import open_channel, with_true_status
 from specwhisper.rpc.serving import start_server
@@ -32,9 +31,8 @@ from tests.rpc.services import (
     target_alone,
     target_server,
 )
-from tests.rpc.speaking import Listener, live_client, speaking_draft, speaking_target
 
-pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
+pytestmark = pytest.mark.usefixtures("fast_retries")
 
 
 @asynccontextmanager
@@ -76,31 +74,10 @@ async def test_a_session_survives_a_target_lost_during_describe():
             await all_free(target, draft)
 
 
-async def test_live_audio_survives_a_target_lost_repeatedly_while_it_opens():
-    async with speaking_target() as target, cut_network(target.address, [-1] * 8) as (network, cutting):
-        async with (
-            speaking_draft(network.address) as draft,
-            live_client(draft.address, reconnect_s=0.0) as client,
-        ):
-            listener = Listener(client)
-            await client.send(talk())
-            await client.finish()
-            await listener.whole()
-            assert cutting.num_cut == 8
-    listener.check(spoken_utterances(talk()))
-
-
-@pytest.mark.parametrize("kind", ["recording", "live"])
-async def test_a_session_that_no_target_keeps_fails_after_the_resume_timeout(kind):
-    serve, open_draft = (
-        (target_server, draft_server) if kind == "recording" else (speaking_target, speaking_draft)
-    )
-    async with serve() as target, cut_network(target.address, [-1] * 10_000) as (network, cutting):
-        async with open_draft(network.address, resume_timeout_s=0.1) as draft:
-            config = streaming_config()
-            if kind == "live":
-                config.streaming_config.config.decoding.live.SetInParent()
-            requests = iter([config, *audio_requests(recording(1.0))])
+async def test_a_session_that_no_target_keeps_fails_after_the_resume_timeout():
+    async with target_server() as target, cut_network(target.address, [-1] * 10_000) as (network, cutting):
+        async with draft_server(network.address, resume_timeout_s=0.1) as draft:
+            requests = iter([streaming_config(), *audio_requests(recording(1.0))])
             error = await error_of(with_true_status(draft.stub.StreamingRecognize(requests)))
             await eventually(lambda: draft.service.num_sessions == 0)
     assert type(error) is TargetUnavailable

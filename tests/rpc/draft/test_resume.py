@@ -79,10 +79,6 @@ async def test_every_option_outlives_the_target(name):
     assert await check_cut(OPTIONS[name], Mode.FULL, [1, 5, 13, 0, 2, 21, 0, 0, 1, 1, 8, 34]) > 3
 
 
-async def test_a_target_may_be_lost_while_it_opens_a_session():
-    assert await check_cut(OPTIONS["detected language"], Mode.FULL, [-1, 3, -1]) == 3
-
-
 async def test_sessions_of_a_stopping_target_migrate():
     """They do so before it has stopped, and without an error."""
     checkpoint = scripted_checkpoint(vocabulary=MULTILINGUAL)

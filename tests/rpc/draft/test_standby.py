@@ -6,7 +6,6 @@ import pytest
 
 from specwhisper.errors import ServerFull
 from specwhisper.types import Limits
-from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper_draft_server.link.link import TargetLink
 from tests.rpc.services import (
     audio_requests,
@@ -21,12 +20,6 @@ from tests.rpc.services import (
 )
 
 ONE = Limits(max_sessions=1)
-
-
-async def test_a_target_says_that_it_is_a_standby():
-    async with target_server(standby=True) as standby, target_server() as active:
-        assert (await standby.stub.Locate(pb.LocateRequest())).is_standby
-        assert not (await active.stub.Locate(pb.LocateRequest())).is_standby
 
 
 async def test_while_no_target_is_lost_a_standby_takes_nothing():
@@ -69,11 +62,3 @@ async def test_sessions_of_a_lost_target_continue_at_the_standby():
             link = TargetLink(active.address, standby.address)
             assert (await link.find_room())._offer.address == standby.address
             await link.close()
-
-
-async def test_standbys_alone_are_targets():
-    async with target_server(standby=True) as first, target_server(standby=True) as second:
-        link = TargetLink(first.address, second.address)
-        found = {(await link.find_room())._offer.address for _ in range(40)}
-        assert found == {first.address, second.address}
-        await link.close()

@@ -181,6 +181,22 @@ async def test_a_client_that_reads_nothing_is_cut_off(path, monkeypatch):
             await eventually(lambda: not gateway.server.server_state.connections)
 
 
+async def test_a_client_that_reads_slowly_is_not_cut_off(draft, monkeypatch):
+    path = "/samples/01_phone_call.wav"  # written at once
+    async with running_gateway(draft) as gateway:
+        whole = len((await gateway.http.get(path)).content)
+        gateway.server.servers[0].sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+        monkeypatch.setattr(http_server, "HEAD_S", 0.05)
+        monkeypatch.setattr(http_server, "KEEP_ALIVE_S", 0.0)
+        async with connected(gateway) as (reader, writer):
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n".encode())
+            await reader.readuntil(b"\r\n\r\n")
+            writer.transport.pause_reading()
+            await asyncio.sleep(0.5)
+            writer.transport.resume_reading()
+            assert len(await ends(reader)) == whole
+
+
 async def test_connections_are_limited(draft):
     async with running_gateway(draft, max_connections=2) as gateway:
         async with connected(gateway), connected(gateway):

@@ -17,7 +17,7 @@ from experiments.common.models.speech import (
 )
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.types import SAMPLE_RATE, Mode
+from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.v1 import decoding_pb2, resume_point_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -26,7 +26,6 @@ from tests.rpc.services import (
     MODES,
     all_free,
     audio_requests,
-    draft_server,
     error_of,
     eventually,
     is_one_sentence,
@@ -37,7 +36,6 @@ from tests.rpc.speaking import (
     final_text,
     listen,
     speaking_pair,
-    speaking_target,
     texts_of,
 )
 
@@ -57,6 +55,7 @@ async def test_final_results_are_in_order_in_every_mode(piece_bytes):
             responses = await listen(draft, pcm, piece_bytes, mode=mode)
             results = final_results(responses)
             assert texts_of(results) == spoken_utterances(pcm)
+            assert all(result.is_final for response in responses for result in response.results)
             assert [result.utterance for result in results if result.is_utterance_end] == [1, 2, 3]
             starts = [result.start_offset.ToNanoseconds() for result in results]
             ends = [result.end_offset.ToNanoseconds() for result in results]
@@ -152,12 +151,6 @@ async def test_only_interim_text_is_debounced(mode, monkeypatch):
     assert len(interim) <= 1 + num_urgent, "all but the first arrive with other responses"
 
 
-async def test_without_interim_results_all_results_are_final():
-    async with speaking_pair() as (_, draft):
-        responses = await listen(draft, talk())
-    assert all(result.is_final for response in responses for result in response.results)
-
-
 async def test_silence_has_no_text_no_forward_pass_and_is_not_kept():
     minutes = 10 if NIGHTLY else 2
     silence = bytes(60 * SAMPLE_RATE)  # half a minute
@@ -203,26 +196,6 @@ async def test_audio_of_at_most_a_frame_has_no_text():
         responses = await listen(draft, bytes(100), disabled=True)
         await all_free(target, draft)
     assert final_results(responses) == []
-
-
-async def test_concurrent_sessions_do_not_mix():
-    spans = [((0.5 + seed / 10, 3.0 + seed / 7),) for seed in range(6)]
-    pcms = [talk(each, 5.0) for each in spans]
-    async with speaking_pair() as (target, draft):
-        together = await asyncio.gather(
-            *(listen(draft, pcm, mode=MODES[i % 4], interim=i % 2 == 0) for i, pcm in enumerate(pcms))
-        )
-        await all_free(target, draft)
-    for pcm, responses in zip(pcms, together, strict=True):
-        assert texts_of(final_results(responses)) == spoken_utterances(pcm)
-
-
-async def test_a_server_without_a_draft_writes_the_same_text():
-    async with (
-        speaking_target() as target,
-        draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as draft,
-    ):
-        assert texts_of(final_results(await listen(draft, talk()))) == spoken_utterances(talk())
 
 
 AUDIO = pb.StreamingRecognizeRequest(audio_content=bytes(3_200))

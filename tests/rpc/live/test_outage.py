@@ -154,23 +154,6 @@ async def test_a_target_that_is_lost_at_once_loses_no_word():
     listener.check(spoken_utterances(talk()))
 
 
-async def test_a_target_may_return_after_the_audio_has_ended():
-    pcm = talk()
-    async with breaking_pair(error_rate=0.0) as (targets, draft), unverified_client(draft) as client:
-        listener = Listener(client)
-        await client.send(pcm[:BEGUN])
-        await listener.received(8)
-        await targets.stop()
-        await client.send(pcm[BEGUN:])
-        await client.finish()
-        await listener.shown(decoded(spoken_utterances(pcm)))
-        assert listener.updates[-1].is_unverified
-        target = await targets.start()
-        await listener.whole()
-        await all_free(target, draft)
-    listener.check(spoken_utterances(pcm))
-
-
 async def test_audio_that_is_decoded_again_counts_once():
     async with breaking_pair() as (targets, draft):
         call = with_true_status(draft.stub.StreamingRecognize())

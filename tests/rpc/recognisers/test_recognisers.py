@@ -119,16 +119,6 @@ async def test_captions_are_a_recogniser(tmp_path):
     assert statistics.num_hinted_accepted > 10
 
 
-async def test_a_recogniser_may_not_know_a_language():
-    class Foreign(Scripted):
-        def open(self, language: str | None, start_s: float, *, is_live: bool) -> None:
-            self.starts_s.append(start_s)
-
-    foreign = Foreign()
-    await talked(foreign)
-    assert len(foreign.starts_s) == 1, "it is asked once"
-
-
 async def test_nothing_is_recognised_for_a_translation():
     recogniser = Scripted()
     drafting = RecogniserDrafting(recogniser)
@@ -147,14 +137,6 @@ async def test_nothing_is_recognised_for_a_translation():
 @pytest.mark.parametrize("edit", [lambda text: text[::-1] + "<|endoftext|>", lambda text: "字" * 3_000])
 async def test_wrong_text_of_a_recogniser_changes_nothing(edit):
     await talked(Scripted(edit))
-
-
-async def test_a_recogniser_that_fails_ends_no_session():
-    def fail(text: str) -> str:
-        raise RuntimeError("no such file")
-
-    statistics = await talked(Scripted(fail))
-    assert statistics.num_drafted == 0
 
 
 @pytest.mark.usefixtures("fast_health_checks")

@@ -31,7 +31,6 @@ from tests.rpc.riva_clients import in_thread, live_config, pcm_config, pieces, r
 from tests.rpc.services import (
     RATE,
     all_free,
-    audio_requests,
     draft_server,
     eventually,
     finals,
@@ -178,17 +177,6 @@ async def test_live_audio_becomes_utterances(name):
     assert final[-1].audio_processed == pytest.approx(len(pcm) / 2 / RATE, abs=0.01)
 
 
-async def test_output_of_rivas_own_client():
-    shown = io.StringIO()
-    async with demo_pair() as (_, draft), riva_client(draft) as client:
-        responses = await client.stream(pieces(demo_pcm(PHONE_CALL)), live_config(language_code="en"))
-        riva.client.print_streaming(iter(responses), output_file=shown, show_intermediate=True)
-    lines = shown.getvalue().replace("\r", "\n").splitlines()
-    assert any(line.startswith(">> Hello") for line in lines)
-    final = [line.removeprefix("## ") for line in lines if line.startswith("## ")]
-    assert word_errors(PHONE_CALL, " ".join(final)) < 0.15
-
-
 @pytest.mark.nightly
 async def test_a_file_streamed_as_rivas_own_scripts_do(tmp_path):
     """They send the file with its header, without encoding, rate and channels."""
@@ -297,17 +285,3 @@ async def test_health_and_reflection_list_the_service():
         reply = await stream.read()
         await stream.done_writing()
         assert reply.file_descriptor_response.file_descriptor_proto
-
-
-async def test_our_own_clients_are_served_beside_rivas():
-    async with running_pair() as (_, draft), riva_client(draft) as client:
-        pcm = recording(3.0)
-        config = pb.RecognitionConfig(encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=RATE)
-        requests = [
-            pb.StreamingRecognizeRequest(streaming_config=pb.StreamingRecognitionConfig(config=config)),
-            *audio_requests(pcm),
-        ]
-        ours = draft.stub.StreamingRecognize(iter(requests))
-        theirs = await client.recognize(pcm, pcm_config())
-        text = "".join(text for *_, text in finals([response async for response in ours]))
-        assert transcript(theirs.results) == text

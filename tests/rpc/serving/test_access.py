@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -229,13 +228,6 @@ async def test_callers_are_named_by_their_tokens():
         assert await located(address, Credentials()) == ""
 
 
-async def test_concurrent_callers_keep_their_names():
-    tokens = {f"token-of-number-{number}": f"number{number}" for number in range(8)}
-    async with serving(tokens=Tokens(tokens)) as (address, _):
-        asked = [located(address, Credentials(token=token)) for token in tokens for _ in range(4)]
-        assert await asyncio.gather(*asked) == [name for name in tokens.values() for _ in range(4)]
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("certificates")
@@ -251,22 +243,6 @@ def server_tls(folder: Path, *, is_mutual: bool = False) -> ServerTls:
     return ServerTls(
         folder / "localhost.pem", folder / "localhost.key", folder / "roots.pem" if is_mutual else None
     )
-
-
-async def test_mutual_tls(folder):
-    trusting = ClientTls(folder / "roots.pem")
-    shown = ClientTls(folder / "roots.pem", folder / "client.pem", folder / "client.key")
-    async with serving(tls=server_tls(folder), tokens=TOKENS) as (address, _):
-        assert await located(address, Credentials(trusting, TOKEN)) == "anna"
-        for bad in (Credentials(), Credentials(ClientTls(folder / "others.pem"), TOKEN)):
-            with pytest.raises(TargetUnavailable):
-                await located(address, bad)
-        with pytest.raises(Unauthenticated):
-            await located(address, Credentials(trusting))
-    async with serving(tls=server_tls(folder, is_mutual=True)) as (address, _):
-        assert await located(address, Credentials(shown)) == ""
-        with pytest.raises(TargetUnavailable):
-            await located(address, Credentials(trusting))
 
 
 async def test_an_untrusted_connection_is_reported_in_one_sentence(folder):

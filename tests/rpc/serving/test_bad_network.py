@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 
 import pytest
@@ -14,7 +13,6 @@ from tests.rpc.bad_network import bad_network
 from tests.rpc.services import (
     MODES,
     all_free,
-    check_statistics,
     draft_server,
     expected_finals,
     finals,
@@ -57,22 +55,3 @@ async def test_lost_blocks_cost_time_but_no_text(monkeypatch):
             if mode == "MODE_SYNC":
                 assert responses[-1].statistics.num_self_decoded > 0  # after the wait for candidates
         await all_free(target, draft)
-
-
-@pytest.mark.parametrize("hold_commits", [1, 3])
-async def test_blocks_that_always_arrive_too_late_change_no_text(hold_commits):
-    """In ``full`` the target decodes without them; a late draft costs nothing."""
-    async with (
-        target_server() as target,
-        bad_network(target.address, hold_commits=hold_commits) as network,
-        draft_server(network.address) as draft,
-    ):
-        texts = await asyncio.gather(
-            *(stream(draft, recording(33.0, seed), mode="MODE_FULL", gamma=4) for seed in range(4))
-        )
-        await all_free(target, draft)
-    for seed, responses in enumerate(texts):
-        alone = target_alone(33.0, seed)
-        assert finals(responses) == expected_finals(alone)
-        assert responses[-1].statistics.num_self_decoded > 0
-        check_statistics(responses[-1].statistics, alone)

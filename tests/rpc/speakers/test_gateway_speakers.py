@@ -4,6 +4,8 @@ import asyncio
 import base64
 import io
 import json
+from contextlib import asynccontextmanager
+from functools import partial
 
 import openai
 import pytest
@@ -34,8 +36,16 @@ def speakers(folder):
     return Speakers(Diarizer(folder), LiveDiarizer(folder), num_jobs=1)
 
 
-def gateway_with(speakers, address):
-    return running_gateway(address, extras={"speakers": speakers})
+@asynccontextmanager
+async def gateway_with(speakers, responses=RESPONSES):
+    """Yield a gateway, its scripted draft server, and what asks for a recording's speakers."""
+    service = ScriptedTranscription(responses)
+    async with (
+        serving(service) as address,
+        running_gateway(address, extras={"speakers": speakers}) as gateway,
+    ):
+        create = gateway.api.audio.transcriptions.create
+        yield gateway, service, partial(create, model=MODEL, response_format="diarized_json")
 
 
 @pytest.fixture(scope="module")
@@ -57,40 +67,22 @@ def with_words() -> list[pb.StreamingRecognizeResponse]:
 
 
 async def test_each_segment_has_its_speaker(speakers, recording):
-    service = ScriptedTranscription()
-    async with (
-        serving(service) as address,
-        gateway_with(speakers, address) as gateway,
-    ):
-        reply = await gateway.api.audio.transcriptions.create(
-            file=recording, model=MODEL, response_format="diarized_json"
-        )
+    async with gateway_with(speakers) as (_, service, diarized):
+        reply = await diarized(file=recording)
     assert (reply.task, reply.text, reply.duration) == ("transcribe", TEXT, 2.5)
     assert [(each.speaker, each.text, each.start, each.end) for each in reply.segments] == EXPECTED
     assert service.config.config.decoding.word_timestamps
 
 
 async def test_a_segment_of_two_speakers_is_cut(speakers, recording):
-    service = ScriptedTranscription(with_words())
-    async with (
-        serving(service) as address,
-        gateway_with(speakers, address) as gateway,
-    ):
-        reply = await gateway.api.audio.transcriptions.create(
-            file=recording, model=MODEL, response_format="diarized_json"
-        )
+    async with gateway_with(speakers, with_words()) as (_, _, diarized):
+        reply = await diarized(file=recording)
     assert [(each.speaker, each.text) for each in reply.segments[1:]] == [("A", " Bye"), ("B", " bye.")]
 
 
 async def test_a_stream_has_the_speakers_at_its_end(speakers, recording):
-    async with (
-        serving(ScriptedTranscription()) as address,
-        gateway_with(speakers, address) as gateway,
-    ):
-        stream = await gateway.api.audio.transcriptions.create(
-            file=recording, model=MODEL, response_format="diarized_json", stream=True
-        )
-        events = [event async for event in stream]
+    async with gateway_with(speakers) as (_, _, diarized):
+        events = [event async for event in await diarized(file=recording, stream=True)]
     deltas = [event.delta for event in events if event.type == "transcript.text.delta"]
     assert "".join(deltas) == events[-1].text == TEXT
     *_, first, second, last = events
@@ -107,14 +99,9 @@ def sample(frequency: float, length_s: float = 2.0) -> str:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_known_speakers_are_named(speakers, recording, stream):
-    async with (
-        serving(ScriptedTranscription()) as address,
-        gateway_with(speakers, address) as gateway,
-    ):
-        reply = await gateway.api.audio.transcriptions.create(
+    async with gateway_with(speakers) as (_, _, diarized):
+        reply = await diarized(
             file=recording,
-            model=MODEL,
-            response_format="diarized_json",
             known_speaker_names=["Bob"],
             known_speaker_references=[sample(LOW_HZ)],
             stream=stream,
@@ -148,34 +135,16 @@ async def test_known_speakers_are_named(speakers, recording, stream):
 async def test_samples_that_cannot_be_used_are_refused(
     speakers, recording, names, references, param, sentence
 ):
-    service = ScriptedTranscription()
-    async with (
-        serving(service) as address,
-        gateway_with(speakers, address) as gateway,
-    ):
+    async with gateway_with(speakers) as (_, service, diarized):
         with pytest.raises(openai.BadRequestError, match=sentence) as refusal:
-            await gateway.api.audio.transcriptions.create(
-                file=recording,
-                model=MODEL,
-                response_format="diarized_json",
-                known_speaker_names=names,
-                known_speaker_references=references,
-            )
+            await diarized(file=recording, known_speaker_names=names, known_speaker_references=references)
     assert refusal.value.param == param
     assert service.config is None, "nothing was transcribed"
 
 
 async def test_recordings_wait_for_their_turn(speakers, recording):
-    async with (
-        serving(ScriptedTranscription()) as address,
-        gateway_with(speakers, address) as gateway,
-        speakers._jobs,
-    ):
-        asked = asyncio.create_task(
-            gateway.api.audio.transcriptions.create(
-                file=recording, model=MODEL, response_format="diarized_json"
-            )
-        )
+    async with gateway_with(speakers) as (gateway, _, diarized), speakers._jobs:
+        asked = asyncio.create_task(diarized(file=recording))
         await eventually(lambda: gateway.num_sessions == 1)
         speakers._jobs.release()
         reply = await asked
@@ -184,24 +153,17 @@ async def test_recordings_wait_for_their_turn(speakers, recording):
 
 
 async def test_a_recording_that_cannot_be_decoded_is_one_error(speakers):
-    async with (
-        serving(ScriptedTranscription()) as address,
-        gateway_with(speakers, address) as gateway,
-    ):
+    async with gateway_with(speakers) as (gateway, _, diarized):
         with pytest.raises(openai.BadRequestError, match="cannot be decoded"):
-            await gateway.api.audio.transcriptions.create(
-                file=("talk.wav", b"RIFF"), model=MODEL, response_format="diarized_json"
-            )
+            await diarized(file=("talk.wav", b"RIFF"))
         await eventually(lambda: gateway.num_sessions == 0)
 
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_without_models_it_is_refused(stream):
-    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+    async with gateway_with(None) as (_, _, diarized):
         with pytest.raises(openai.BadRequestError, match="operator passes --speaker-models") as refusal:
-            await gateway.api.audio.transcriptions.create(
-                file=RECORDING, model=MODEL, response_format="diarized_json", stream=stream
-            )
+            await diarized(file=RECORDING, stream=stream)
     assert refusal.value.param == "response_format"
 
 
@@ -215,8 +177,7 @@ async def test_the_page_gets_the_speaker_of_each_utterance(speakers, is_wanted):
     start = {"type": "start", "sample_rate": RATE, "speakers": is_wanted}
     talk = tones([(0.1, 1.2, HIGH_HZ), (1.3, 2.0, LOW_HZ), (2.0, 2.5, 0.0)], 2.5)
     async with (
-        serving(ScriptedTranscription(TWO_UTTERANCES)) as address,
-        gateway_with(speakers, address) as gateway,
+        gateway_with(speakers, TWO_UTTERANCES) as (gateway, _, _),
         websockets.connect(f"ws://{gateway.server.address}/live") as socket,
     ):
         await socket.send(json.dumps(start))
@@ -225,11 +186,5 @@ async def test_the_page_gets_the_speaker_of_each_utterance(speakers, is_wanted):
         messages = [json.loads(message) async for message in socket]
     assert messages[-1]["type"] == "done"
     named = [message for message in messages if message["type"] == "speaker"]
-    assert (
-        named
-        == [
-            {"type": "speaker", "utterance": 1, "speaker": "A"},
-            {"type": "speaker", "utterance": 2, "speaker": "A"},  # of too little speech for another one
-        ]
-        * is_wanted
-    )
+    of_both = [{"type": "speaker", "utterance": number, "speaker": "A"} for number in (1, 2)]
+    assert named == of_both * is_wanted, "the second has too little speech for another speaker"

@@ -46,13 +46,11 @@ def heartbeat() -> pb.VerifyRequest:
     return pb.VerifyRequest(heartbeat=pb.Heartbeat(sent_ns=1))
 
 
-def resume(committed=(), log_mel_max=None, **window) -> pb.VerifyRequest:
+def resume(committed=(), **window) -> pb.VerifyRequest:
     fields = {"id": 1, "start_frame": 100, "num_frames": 3000, "prompt": [END + 1], "max_new_tokens": 60}
     message = pb.Resume(
         window=pb.Window(**fields | window), committed=committed, log_probs=[0.0] * len(committed)
     )
-    if log_mel_max is not None:
-        message.window.log_mel_max = log_mel_max
     return pb.VerifyRequest(resume=message)
 
 
@@ -76,7 +74,6 @@ MESSAGES = {
     "a second hello": ([hello()], InvalidRequest, "no 'hello' message after"),
     "nothing": ([pb.VerifyRequest()], InvalidRequest, "no 'None' message"),
     "odd bytes": ([audio(b"abc")], InvalidAudio, "even number"),
-    "no encoding": ([audio(SECOND, encoding=0)], InvalidAudio, "encoding 0"),
     "no FLAC": ([audio(SECOND, encoding="AUDIO_ENCODING_FLAC")], InvalidAudio, "not a FLAC"),
     "a gap": ([audio(SECOND), audio(SECOND, 20_000)], InvalidAudio, "samples 16000 to 20000 are missing"),
     "a late start": ([audio(SECOND, 20_000)], InvalidAudio, "from sample 0 to 20000"),
@@ -84,12 +81,10 @@ MESSAGES = {
     "an end in the past": ([audio(SECOND), audio(b"", 5, is_last=True)], InvalidAudio, "ends at sample 5"),
     "no audio": ([audio(b"", is_last=True)], InvalidAudio, "is empty"),
     "a token out of range": ([candidates([SIZE])], InvalidCandidates, f"{SIZE} is out of range"),
-    "a token far out of range": ([candidates([2**32 - 1])], InvalidCandidates, "out of range"),
     "a block too long": ([candidates([0] * 65)], InvalidCandidates, "65 tokens; at most 64"),
     "resume without window": ([pb.VerifyRequest(resume=pb.Resume())], InvalidRequest, "no window"),
     "resume after audio": ([audio(SECOND), resume()], InvalidRequest, "before any audio"),
     "resume with a bad token": ([resume([SIZE])], InvalidRequest, "out of range"),
-    "resume with a bad prompt": ([resume(prompt=[SIZE])], InvalidRequest, "out of range"),
     "resume of an attempt without a temperature": (
         [resume(attempt=1)],
         InvalidRequest,
@@ -106,16 +101,8 @@ MESSAGES = {
     "resume without prompt": ([resume(prompt=[])], InvalidRequest, "prompt of 0 tokens"),
     "resume with a long prompt": ([resume(prompt=[0] * 64)], InvalidRequest, "prompt of 64 tokens"),
     "resume beyond the model": ([resume(max_new_tokens=64)], InvalidRequest, "does not fit"),
-    "resume with too many tokens": ([resume([1, 1, 1], max_new_tokens=2)], InvalidRequest, "at most 2"),
     "resume of a full window": ([resume([1, 1], max_new_tokens=2)], InvalidRequest, "is complete"),
     "resume of an ended window": ([resume([1, END])], InvalidRequest, "is complete"),
-    "resume of a window that cannot be": ([resume(id=2**32 - 1)], InvalidRequest, "counted up to"),
-    "resume with long audio": ([resume(num_frames=3001)], InvalidRequest, "at most 3000"),
-    "resume with an infinite log-mel maximum": (
-        [resume(log_mel_max=math.inf)],
-        InvalidRequest,
-        "not a finite",
-    ),
     "resume with audio from too late": (
         [resume(), *whole(LONG, 16_000)],
         InvalidAudio,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import numpy as np
@@ -93,17 +92,7 @@ async def test_a_connection_has_several_utterances_also_without_a_request(pair, 
     assert second == await spoken(pair[1].address, PCM[: 3 * RATE * 2])
 
 
-async def test_several_clients_speak_at_once(server):
-    async def one() -> str:
-        async with client_of(server) as client:
-            await say(client, PCM)
-            return transcript_of(await answer(client))
-
-    texts = await asyncio.gather(*(one() for _ in range(4)))
-    assert len(set(texts)) == 1 and texts[0]
-
-
-@pytest.mark.parametrize(("width", "channels"), [(2, 2), (4, 1), (3, 2)])
+@pytest.mark.parametrize(("width", "channels"), [(4, 1), (3, 2)])
 async def test_other_widths_and_channels_have_the_same_text(pair, server, width, channels):
     samples = np.frombuffer(PCM, "<i2").astype(np.int32) << (8 * (width - 2))
     raw = samples.astype("<i4").view(np.uint8).reshape(-1, 4)[:, :width]
@@ -129,10 +118,6 @@ async def test_an_utterance_without_audio_is_empty(server):
         events = await answer(client)
         assert [event.type for event in events] == ["transcript-start", "transcript", "transcript-stop"]
         assert transcript_of(events) == ""
-
-
-async def test_an_utterance_of_an_empty_chunk_is_empty(server):
-    async with client_of(server) as client:
         await send(client, AudioStart(RATE, 2, 1), AudioChunk(RATE, 2, 1, b""), AudioStop())
         assert transcript_of(await answer(client)) == ""
 
@@ -166,23 +151,14 @@ async def test_a_client_that_leaves_frees_its_session(pair, server):
     await eventually(lambda: server.num_connections == 0)
 
 
-async def test_a_connection_that_is_reset_during_an_answer_frees_its_session(pair, server):
-    target, draft = pair
-    client = client_of(server)
-    await say(await client.__aenter__(), PCM)
-    await eventually(lambda: draft.service.num_sessions == 1)
-    await client.__aexit__(None, None, None)
-    await all_free(target, draft)
-    await eventually(lambda: server.num_connections == 0)
-
-
 async def test_the_server_describes_the_target(server):
     async with client_of(server) as client:
         await send(client, Describe())
         [program] = Info.from_event(await client.read_event()).asr
     [model] = program.models
     assert model.name == "scripted" and "en" in model.languages
-    assert program.supports_transcript_streaming
+    assert (program.name, program.installed, model.installed) == ("specwhisper", True, True)
+    assert program.supports_transcript_streaming and program.requires_external_vad
 
 
 async def test_an_unavailable_draft_server_is_an_error_and_the_connection_stays(unused_tcp_port):
@@ -233,14 +209,6 @@ async def test_an_utterance_is_in_one_of_the_servers_languages(asked, language):
     assert (decoding.language or "", decoding.languages) == (language, () if language else ("en", "fr"))
 
 
-async def test_a_wrong_request_is_an_error_and_another_one_is_answered(server):
-    async with client_of(server) as client:
-        await client.write_event(Event("transcribe", {"language": 1}))
-        assert Error.from_event(await client.read_event()).code == "InvalidRequest"
-        await say(client, PCM)
-        assert transcript_of(await answer(client))
-
-
 async def test_a_wrong_request_before_the_answer_does_not_lose_it(server):
     async with client_of(server) as client:
         await say(client, PCM)
@@ -259,20 +227,13 @@ async def test_a_language_that_the_target_lacks_is_an_error_then_the_connection_
     assert events[0].data["code"] == "UnsupportedOption"
 
 
-@pytest.mark.parametrize(
-    ("second", "code"),
-    [
-        (AudioChunk(8_000, 2, 1, b"1234"), "InvalidAudio"),
-        (AudioChunk(RATE, 2, 2, b"1234"), "InvalidAudio"),
-        (AudioChunk(RATE, 9, 1, b"1234"), "InvalidAudio"),
-    ],
-)
-async def test_audio_whose_format_changes_or_does_not_exist_is_an_error(pair, server, second, code):
+@pytest.mark.parametrize("second", [AudioChunk(8_000, 2, 1, b"1234"), AudioChunk(RATE, 9, 1, b"1234")])
+async def test_audio_whose_format_changes_or_does_not_exist_is_an_error(pair, server, second):
     async with client_of(server) as client:
         await send(client, AudioStart(RATE, 2, 1), AudioChunk(RATE, 2, 1, PCM[:PIECE_BYTES]), second)
         while (event := await client.read_event()).type != "error":
             pass
-        assert Error.from_event(event).code == code
+        assert Error.from_event(event).code == "InvalidAudio"
         await all_free(*pair)
         await send(client, AudioStop())
         while event is not None:
@@ -406,9 +367,3 @@ async def test_it_listens_at_a_socket(pair, tmp_path):
         await say(client, PCM)
         assert transcript_of(await answer(client))
     assert not path.exists()
-
-
-async def test_a_port_that_is_taken_is_an_error(pair, server):
-    with pytest.raises(Exception, match="the port is taken"):
-        async with wyoming_server(pair[1].address, uri=server.address):
-            pass

@@ -9,7 +9,7 @@ from zeroconf import ServiceStateChange
 from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZeroconf
 
 from specwhisper.errors import InvalidRequest
-from specwhisper_wyoming.discovery import SERVICE, announced
+from specwhisper_wyoming.server import SERVICE, announced
 from tests.rpc.wyomings import WITHIN_S, wyoming_server
 
 NAME = "specwhisper test"

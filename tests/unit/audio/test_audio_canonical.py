@@ -144,8 +144,3 @@ def test_floats_in_the_range_of_integers_are_refused(scale: int, num_channels: i
     samples = np.full(4, 0.5 * scale, np.float32)
     with pytest.raises(InvalidAudio, match=r"between -1 and 1: divide numbers of 16 bits by 32768"):
         CanonicalStream(16_000, num_channels).push(samples)
-
-
-def test_floats_above_full_scale_are_cut_off():
-    samples = np.array([4.0, -4.0, 0.5], np.float32)
-    assert np.frombuffer(CanonicalStream(16_000).push(samples), "<i2").tolist() == [32_767, -32_768, 16_384]

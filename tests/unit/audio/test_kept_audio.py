@@ -32,14 +32,6 @@ async def test_audio_is_read_in_small_pieces():
     assert (audio.num_samples, audio.is_complete) == (4_000, True)
 
 
-async def test_kept_audio_can_begin_at_a_later_sample():
-    audio = KeptAudio(1_000)
-    await audio.put(samples(1_000, 1_500))
-    audio.finish()
-    assert await read(audio, 1_000) == samples(1_000, 1_500)
-    assert await read(audio, 1_200) == samples(1_200, 1_500)
-
-
 async def test_every_end_reaches_every_reader_until_it_is_answered():
     audio = KeptAudio()
     audio.end_utterance()
@@ -97,17 +89,6 @@ async def test_forgotten_audio_is_skipped_and_no_audio_is_read_twice():
     assert audio.num_samples == 4_000
     assert await read(audio, 0) == samples(5_000, 9_000)
     assert await read(audio, 6_000) == samples(6_000, 9_000)
-
-
-async def test_a_reader_waits_for_audio_and_ends_with_it():
-    audio = KeptAudio()
-    reading = asyncio.create_task(read(audio, 0))
-    for start in range(0, 100, 10):
-        await audio.put(samples(start, start + 10))
-        await asyncio.sleep(0)
-    assert not reading.done()
-    audio.finish()
-    assert await reading == samples(0, 100)
 
 
 async def test_audio_that_a_reader_needs_is_kept_before_it_begins():

@@ -17,7 +17,6 @@ from specwhisper_deploy.routing import (
     VOCABULARY,
     WEIGHTS,
     LeastSessions,
-    PendingRequests,
     RecentPicks,
 )
 from specwhisper_deploy.scaling import BySessions
@@ -36,36 +35,6 @@ def test_picks_count_for_a_while_and_once_for_a_request_that_is_routed_again():
     assert recent.count() == {"second": 1}
     clock.now_s = 2.5
     assert recent.count() == {}
-
-
-def test_a_replica_is_unresponsive_until_it_answers_another_request_in_time():
-    clock = Clock()
-    pending = PendingRequests(0.5, 10.0, clock=clock)
-    pending.add("a", "first")
-    pending.add("b", "second")
-    pending.complete("b", "second")
-    clock.now_s = 0.4
-    assert pending.unresponsive() == set()
-    clock.now_s = 0.5
-    assert pending.unresponsive() == {"first"}
-    clock.now_s = 0.7
-    pending.complete("a", "first")  # a request that is cancelled ends the same way
-    assert pending.unresponsive() == {"first"}
-    pending.add("c", "first")
-    pending.complete("c", "first")
-    assert pending.unresponsive() == set()
-
-
-def test_an_unresponsive_replica_is_tried_again_later():
-    clock = Clock()
-    pending = PendingRequests(0.5, 10.0, clock=clock)
-    pending.add("a", "first")
-    clock.now_s = 9.9
-    assert pending.unresponsive() == {"first"}
-    clock.now_s = 10.0
-    assert pending.unresponsive() == set()
-    pending.complete("a", "first")  # the request is forgotten
-    assert pending.unresponsive() == set()
 
 
 class Routing:

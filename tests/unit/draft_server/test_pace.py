@@ -23,7 +23,7 @@ class Session:
 
     Parameters
     ----------
-    answers_s : of the two targets.
+    answers_s : the two targets' answers.
     noise : factors between which answers, and what targets say of them, vary.
     """
 

@@ -48,7 +48,7 @@ class Flapping:
 
     Parameters
     ----------
-    events : of one session after another; the last ones are repeated.
+    events : what one session after another receives; the last ones are repeated.
     taking_s, held_s : how long it takes to open a session, and how long it runs then.
     """
 

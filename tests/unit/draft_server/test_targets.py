@@ -1,4 +1,4 @@
-"""A target for a session is found among several, also while some do not answer."""
+"""A target for a session is found among several, even while some do not answer."""
 
 from __future__ import annotations
 

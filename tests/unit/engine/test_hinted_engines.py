@@ -104,15 +104,6 @@ def test_a_hint_of_another_text_costs_little():
     assert hinted.stats.num_hinted < 2 * expected.stats.num_committed
 
 
-def test_a_hint_needs_no_draft_model():
-    expected = own_text()
-    engine = InlinePair(ScriptedModel(seed=SEED))
-    hint = "".join(words_of(expected))
-    hinted = engine.transcribe([PCM], DecodingOptions.greedy(language="en", hint=hint))[0]
-    assert hinted.window_tokens == expected.window_tokens
-    assert hinted.stats.num_forwards < expected.stats.num_forwards / 2
-
-
 def test_a_hint_that_the_target_cannot_tokenize_is_ignored(monkeypatch):
     def refuse(model: ScriptedModel, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         if text:

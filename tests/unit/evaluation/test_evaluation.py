@@ -73,7 +73,7 @@ def test_metadata_files_are_read(tmp_path, name, text):
     [
         ("a.txt", "déjà".encode("latin-1"), "a.txt is not UTF-8"),
         ("metadata.jsonl", b'{"file_name": "a.mp3", "text": "Yes."}\n{', "Line 2 of .* is not JSON"),
-        ("metadata.jsonl", b"[]", "Line 1 of .* is no JSON object"),
+        ("metadata.jsonl", b"[]", "Line 1 of .* is not a JSON object"),
         ("metadata.csv", b"file_name,text\na.mp3\n", "lacks"),
     ],
 )
@@ -99,8 +99,6 @@ def test_english_is_normalised_as_whisper_does():
     reference, written = ["Mr. Brown's colour is twenty-one!"], ["mister Brown's color, is 21"]
     assert error_rates(reference, written, "en").wer == 0.0
     assert error_rates(reference, written, "de").wer > 0.5
-    assert error_rates(["Twenty-one colours."], ["21 colors"], "en").wer == 0.0
-    assert error_rates(["Twenty-one colours."], ["21 colors"], "de").wer == 1.0
 
 
 def test_characters_count_as_words_in_languages_without_spaces():
@@ -257,8 +255,7 @@ def test_methods_alternate_and_share_the_progress(tmp_path):
     assert shown == [*done[0], (-1, "done"), *done[1], *done[2]]
 
 
-@pytest.mark.parametrize("name", ["one.png", "one.SVG"])
-@pytest.mark.parametrize("count", mostly_nightly([2, 1, 40]))
+@pytest.mark.parametrize(("name", "count"), mostly_nightly([("one.SVG", 2), ("one.png", 1), ("one.png", 40)]))
 def test_a_plot_is_written(comparison, tmp_path, name, count):
     methods = (
         MethodResults("", each.results[:1] * count, each.seconds[:1] * count)
@@ -293,7 +290,6 @@ def test_a_plot_that_cannot_be_written_is_refused_first(tmp_path, monkeypatch):
             "Folder nowhere does not exist: make it, or name another for --plot",
         ),
         (["--dtype", "float3"], "There is no dtype 'float3'"),
-        (["--draft-dtype", "float3"], "There is no dtype 'float3'"),
         ([], "Name either a folder or a dataset"),
     ],
 )

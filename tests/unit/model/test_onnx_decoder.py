@@ -101,15 +101,6 @@ def test_only_the_last_tokens_and_probes_are_scored():
     np.testing.assert_allclose(logits, np.concatenate(whole), **CLOSE)
 
 
-def test_rollback_never_lengthens_a_slot_and_new_audio_empties_it():
-    decoder = fresh()
-    decoder.append([2], [[1, 2, 3]], [1])
-    decoder.rollback(2, 9)
-    assert decoder.lengths == [0, 0, 3, 0, 0]
-    decoder.prefill_audio(2, audio(2))
-    assert decoder.lengths == [0] * NUM_SLOTS
-
-
 def test_a_slot_can_be_filled_to_its_last_position_beside_a_longer_row():
     decoder, full, wide = fresh(), text(7, 48), text(8, 20)
     decoder.append([0], [full[:47]], [1])

@@ -227,3 +227,14 @@ async def test_a_failure_is_reported_once_and_nothing_follows():
         stream.send(chunk(1, 1.0))
         assert (await drafted.get()).report.note == "the recogniser has failed"
         assert stream.has_failed and drafted.empty()
+
+
+async def test_a_recogniser_that_does_not_know_the_language_is_asked_once():
+    recogniser, asked_s = Recording(), []
+    recogniser.open = lambda language, start_s, **_: asked_s.append(start_s)
+    async with opened(recogniser, chunk(0, 1.0)) as (stream, drafted):
+        while not asked_s:
+            await asyncio.sleep(0.001)
+        stream.send(chunk(1, 1.0))
+        await asyncio.sleep(0.01)
+    assert asked_s == [0.0] and not recogniser.calls and drafted.empty() and not stream.has_failed

@@ -39,11 +39,6 @@ def test_a_trial_leads_to_a_pause_or_none(saved_share, late_share, of_recording,
     assert judge(trial, is_live=True) == of_live
 
 
-@pytest.mark.parametrize("is_live", [False, True])
-def test_nothing_measured_pauses_nothing(is_live):
-    assert judge(Trial(), is_live=is_live) == HELPS
-
-
 def commit(num_hinted: int, num_right: int, *, base: int = 20) -> Commit:
     return Commit(
         1,

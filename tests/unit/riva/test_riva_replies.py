@@ -123,11 +123,6 @@ def test_unchanged_text_is_not_sent_again():
     assert sent(replies) == []
 
 
-def test_a_noise_has_no_result():
-    replies = LiveReplies(interim_results=True)
-    assert sent(replies, final("", ends=True)) == []
-
-
 def test_a_noise_with_interim_text_has_an_empty_final_result():
     replies = LiveReplies(interim_results=True)
     assert sent(replies, drafted(" Oh")) == [[(0.1, "Oh")]]

@@ -1,4 +1,4 @@
-"""A stop signal reaches a server, also where the event loop has no handlers for signals."""
+"""A stop signal reaches a server, even where the event loop has no handlers for signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The speakers of live audio, one voice after the other."""
+"""Names of speakers: by samples of their voices, or by letters, one voice after the other."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.errors import InvalidRequest
-from specwhisper_speakers.voices import Voices
+from specwhisper.transcription.speakers import Turn
+from specwhisper_speakers.voices import Voices, named, names_of
 
 ANNA, BEN, CARLA = np.eye(3)
+ANN, BOB = [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]
 
 
-def names_of(voices: Voices, *embeddings: np.ndarray, speech_s: float = 2.0) -> str:
+def spoken_by(voices: Voices, *embeddings: np.ndarray, speech_s: float = 2.0) -> str:
     return "".join(voices.name_of(embedding, speech_s) for embedding in embeddings)
 
 
 def test_voices_are_named_in_their_order():
-    assert names_of(Voices(), BEN, ANNA, BEN, CARLA, ANNA) == "ABACB"
+    assert spoken_by(Voices(), BEN, ANNA, BEN, CARLA, ANNA) == "ABACB"
 
 
 def test_a_similar_voice_is_the_same_speaker():
     voices = Voices(threshold=0.5)
-    assert names_of(voices, ANNA, ANNA + 0.5 * BEN, 10 * ANNA, BEN) == "AAAB"
+    assert spoken_by(voices, ANNA, ANNA + 0.5 * BEN, 10 * ANNA, BEN) == "AAAB"
 
 
 def test_the_mean_of_a_speakers_voice_is_compared():
@@ -31,7 +33,7 @@ def test_the_mean_of_a_speakers_voice_is_compared():
     nearer.name_of(ANNA, 1.0)
     nearer.name_of(ANNA + 0.6 * BEN, 9.0)
     assert nearer.name_of(ANNA + 1.5 * BEN, 1.0) == "A"  # 0.45 from the first voice
-    assert names_of(Voices(threshold=0.3), ANNA, ANNA + 1.5 * BEN) == "AB"
+    assert spoken_by(Voices(threshold=0.3), ANNA, ANNA + 1.5 * BEN) == "AB"
 
 
 def test_little_speech_makes_no_new_speaker():
@@ -42,7 +44,7 @@ def test_little_speech_makes_no_new_speaker():
 
 
 def test_there_are_no_more_speakers_than_allowed():
-    assert names_of(Voices(max_speakers=2), ANNA, BEN, CARLA + 0.1 * BEN) == "ABB"
+    assert spoken_by(Voices(max_speakers=2), ANNA, BEN, CARLA + 0.1 * BEN) == "ABB"
 
 
 @given(
@@ -61,3 +63,34 @@ def test_distinct_voices_keep_their_names(spoken, max_speakers):
 def test_no_speakers_at_all_are_refused():
     with pytest.raises(InvalidRequest, match="max_speakers"):
         Voices(max_speakers=0)
+
+
+def test_a_speaker_has_the_name_of_the_nearest_sample():
+    voices = {0: [0.1, 5.0, 0.0], 1: [3.0, 2.0, 0.0], 2: [0.0, 0.0, 1.0]}
+    assert names_of(voices, {"Ann": ANN, "Bob": BOB}, 0.5) == {0: "Bob", 1: "Ann"}
+
+
+def test_two_speakers_of_one_sample_are_one():
+    names = names_of({0: ANN, 1: [0.9, 0.1, 0.0]}, {"Ann": ANN}, 0.5)
+    turns = named([(0.0, 1.0, 0), (1.0, 2.0, 1)], names)
+    assert turns == (Turn(0.0, 1.0, "Ann"), Turn(1.0, 2.0, "Ann"))
+
+
+def test_without_samples_all_have_letters():
+    assert names_of({0: ANN}, {}, 0.5) == {}
+    assert [turn.speaker for turn in named([(1.0, 2.0, 7), (0.0, 1.0, 3)])] == ["A", "B"]
+
+
+@pytest.mark.parametrize("threshold", [0.1, 1.9])
+def test_the_threshold_decides(threshold):
+    is_known = bool(names_of({0: BOB}, {"Ann": ANN}, threshold))
+    assert is_known == (threshold > 1.0)
+
+
+def test_silence_has_no_name():
+    assert names_of({0: np.zeros(3)}, {"Ann": ANN}, 0.5) == {}
+
+
+def test_letters_that_are_names_are_not_given_twice():
+    turns = named([(0.0, 1.0, 0), (1.0, 2.0, 1), (2.0, 3.0, 2)], {1: "A"})
+    assert [turn.speaker for turn in turns] == ["B", "A", "C"]

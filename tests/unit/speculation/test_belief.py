@@ -43,12 +43,6 @@ def test_a_contradiction_removes_all_after_it():
     assert (belief.tokens, belief.num_committed, belief.num_sent) == ([1, 9], 2, 2)
 
 
-def test_committed_tokens_after_the_belief_are_appended():
-    belief = new_belief([1], sent=1)
-    assert belief.apply_commit(0, [1, 2, 3], held=3, blocks_answered=1, credit=100).agreed == 1
-    assert (belief.tokens, belief.num_committed, belief.num_sent) == ([1, 2, 3], 3, 3)
-
-
 def test_dropped_tokens_are_sent_again():
     belief = new_belief([1, 2, 3, 4], sent=4)
     belief.apply_commit(0, [1], held=2, blocks_answered=1, credit=100)

@@ -88,13 +88,6 @@ def test_text_of_a_transcript_is_never_markup():
     assert "<u>&lt;u></u> x" in written
 
 
-def test_each_word_is_underlined_while_it_is_spoken():
-    assert to_vtt([SEGMENT], Layout(highlight_words=True)).splitlines()[2:4] == [
-        "00:00:00.000 --> 00:00:00.500",
-        "<u>Hi</u> &lt;you> &amp; all",
-    ]
-
-
 @pytest.mark.parametrize(
     ("layout", "message"),
     [

@@ -57,17 +57,3 @@ def test_words_of_any_text_equal_transformers(words: Words, text: str, language:
 @given(st.lists(st.integers(0, 50_256), max_size=12), st.sampled_from(LANGUAGES))
 def test_words_of_whispers_tokens_in_any_order_equal_transformers(tokens: list[int], language: str):
     check("multilingual", tokens, language)
-
-
-def test_words_begin_at_spaces_or_with_every_token_of_whole_characters():
-    tokenizer, vocabulary = tokenizer_of("multilingual")
-    for language, text, expected in (
-        ("en", ' Say "hello there", friend.', [" Say", ' "hello', ' there",', " friend."]),
-        ("zh", "今天好。", ["今天", "好。"]),
-    ):
-        tokens = tokenizer(text, add_special_tokens=False).input_ids
-        words, start = [], 0
-        for length, *_ in split_into_words(vocabulary, tokens, language):
-            words.append(vocabulary.decode(tokens[start : start + length]))
-            start += length
-        assert words == expected

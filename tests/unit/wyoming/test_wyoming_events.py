@@ -20,7 +20,6 @@ JSON = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=5,
 )
-LENGTHS = st.sampled_from(["data_length", "payload_length"])
 
 
 def sent(event: Event) -> bytes:
@@ -95,11 +94,3 @@ async def test_bytes_of_any_kind_are_an_event_an_end_or_an_error_of_ours(data):
     except SpecWhisperError:
         return
     assert event is None or isinstance(event.type, str)
-
-
-@given(LENGTHS, JSON)
-async def test_lengths_of_any_kind_are_read_or_refused(name, length):
-    try:
-        await read(json.dumps({"type": "x", name: length}).encode() + b"\n")
-    except SpecWhisperError:
-        pass

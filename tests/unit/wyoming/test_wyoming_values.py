@@ -11,20 +11,13 @@ from hypothesis import strategies as st
 from wyoming.asr import Transcribe
 from wyoming.audio import AudioChunk, AudioChunkConverter
 from wyoming.event import Event
-from wyoming.info import Info
 
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsafeBind
 from specwhisper.options import DecodingOptions, Padding
 from specwhisper.settings.command_line import config_from
-from specwhisper.transcription.transcription import ModelInfo
-from specwhisper_client.updates import ServerInfo
-from specwhisper_wyoming.audio import PcmFormat, To16Bit, read_format
 from specwhisper_wyoming.config import StdioAddress, TcpAddress, UnixAddress, WyomingConfig, read_uri
 from specwhisper_wyoming.connection import options_of
-from specwhisper_wyoming.info import info_of
-from specwhisper_wyoming.transcript import TranscriptText
-
-SERVER = ServerInfo(ModelInfo("large-v3", "tiny"), ("de", "en"), 1, 1, "1.2.3", (128,))
+from specwhisper_wyoming.utterance import PcmFormat, To16Bit, TranscriptText, read_format
 
 
 @given(st.sampled_from([1, 2, 4]), st.binary(max_size=64), st.lists(st.integers(0, 64)))
@@ -56,19 +49,6 @@ def test_chunks_join_to_the_text_which_has_no_spaces_around_it(parts):
     text = TranscriptText()
     chunks = [text.add(part) for part in parts]
     assert "".join(chunks) == text.text == "".join(parts).strip()
-
-
-def test_a_server_is_described_and_the_package_reads_it():
-    [program] = Info.from_event(info_of(SERVER).event()).asr
-    assert (program.name, program.installed, program.supports_transcript_streaming) == (
-        "specwhisper",
-        True,
-        True,
-    )
-    assert program.requires_external_vad
-    [model] = program.models
-    assert (model.name, model.languages, model.installed) == ("large-v3", ["de", "en"], True)
-    assert "tiny" in model.description
 
 
 def test_a_request_names_language_and_words():

@@ -1,18 +1,14 @@
-"""The demo pair's training: transcripts, the alignment loss, the drafts, the learning rate."""
+"""The demo pair's training: transcripts and drafts."""
 
 from __future__ import annotations
 
 import math
-import time
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 import torch
 
 from experiments.demo_pair import drafts, model
-from experiments.demo_pair.alignment import AlignmentLoss
-from experiments.demo_pair.schedule import Schedule, Stage
 from experiments.demo_pair.vocabulary import (
     CANTONESE,
     TARGET_IDS,
@@ -45,23 +41,6 @@ def test_gaps_and_an_unfinished_sentence_have_no_words():
     assert all(math.isnan(timed.times[i]) for i in (0, 1, 2, -1))
 
 
-def test_training_reduces_the_alignment_loss():
-    recognizer = new_recognizer(decoder_layers=1)
-    alignment_loss = AlignmentLoss(recognizer.whisper)
-    encoded = torch.randn(1, 100, 192)
-    tokens, times = torch.tensor([[1, 2, 3]]), torch.tensor([[0.2, 1.0, 1.8]])
-    optimizer = torch.optim.Adam(recognizer.parameters(), 1e-3)
-    losses = []
-    for _ in range(30):
-        recognizer.decode(tokens, encoded)
-        loss = alignment_loss(encoded, torch.zeros(1, dtype=torch.long), times)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.5 * losses[0]
-
-
 def test_tokens_are_translated_to_the_targets_vocabulary_and_back():
     ids = torch.arange(TINY_IDS.size)
     assert torch.equal(to_tiny(to_target(ids)), ids)
@@ -91,22 +70,3 @@ def test_a_draft_writes_its_own_prefixes_under_whispers_rules_until_the_end():
     for row, used in zip(tokens.tolist(), use.tolist(), strict=True):
         end = row.index(TARGET_IDS.end) if TARGET_IDS.end in row else len(row)
         assert used == [2 <= position < end for position in range(len(row))]
-
-
-def test_the_distillation_loss_counts_selected_tokens_only():
-    wanted, drafted = torch.randn(1, 3, 8), torch.randn(1, 3, 8)
-    use = torch.tensor([[True, False, True]])
-    before = drafts.distillation_loss(drafted, wanted, use)
-    drafted[0, 1] += 5 * torch.randn(8)
-    assert drafts.distillation_loss(drafted, wanted, use) == before
-    certain = 50 * torch.nn.functional.one_hot(torch.tensor([[1, 2, 3]]), 8).float()
-    assert drafts.distillation_loss(certain, certain, use) == pytest.approx(0, abs=1e-5)
-
-
-def test_the_learning_rate_stays_constant_and_a_new_stage_warms_up():
-    schedule = Schedule(60, 1.0, warmup=2, hold=0.6)
-    schedule.started = time.process_time() - 30 * 60
-    assert [schedule.next_rate(Stage.READ) for _ in range(3)] == pytest.approx([0.5, 1, 1])
-    assert schedule.next_rate(Stage.FULL) == pytest.approx(0.5)
-    late = Schedule(60, 1.0, warmup=1, hold=0.6, started=schedule.started - 18 * 60)
-    assert late.next_rate() == pytest.approx(0.5, abs=0.01)

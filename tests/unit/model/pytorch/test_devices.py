@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
@@ -15,11 +13,9 @@ from specwhisper.engine import process
 from specwhisper.engine.process import prepare_process, resolve_device
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.backends import load_encoder
-from specwhisper.model.choosing import Row, choose
 from specwhisper.model.faults import is_out_of_memory
 from specwhisper.model.pytorch.backend import TorchBackend
 from specwhisper.model.pytorch.transfer import logits_device
-from specwhisper.model.sampling import Sampling
 
 SHAPE = Shape(d_model=16, heads=1, decoder_layers=2, seed=4)
 
@@ -90,24 +86,6 @@ def test_encoder_and_decoder_make_no_float64():
         weights = backend.cross_attention(0, [1, 2, 3], [(0, 0), (1, 0)])
     assert weights.device == backend.device
     assert recording.dtypes <= {torch.float32, torch.int64, torch.int32, torch.bool}
-
-
-@settings(max_examples=20, derandomize=True)
-@given(
-    seed=st.integers(0, 2**63),
-    temperature=st.sampled_from([0.2, 1.0, 1.7]),
-    top_k=st.sampled_from([0, 1, 7]),
-    top_p=st.sampled_from([1.0, 0.7]),
-)
-def test_a_tensor_of_the_host_and_an_array_give_the_same_tokens(seed, temperature, top_k, top_p):
-    logits = np.random.default_rng(seed).normal(scale=3, size=(4, 64)).astype(np.float32)
-    sampling = Sampling(temperature, seed, start_sample=0, top_k=top_k, top_p=top_p)
-    rows = [
-        Row(0, [1, 2, 3], 2, generated=[], timestamps=False, sampling=sampling),
-        Row(1, [4], 0, generated=[], timestamps=False),
-    ]
-    of_tensor, of_array = choose(rows, torch.from_numpy(logits.copy())), choose(rows, logits.copy())
-    assert [each.tokens for each in of_tensor] == [each.tokens for each in of_array]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.common.models.scripted import END, NUM_TEXT, VOCABULARY
+from experiments.common.models.scripted import END, VOCABULARY
 from specwhisper.transcription.live.transcript import LiveTranscript
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.vocabulary import BYTE_OF_CHARACTER, Vocabulary
@@ -73,7 +73,3 @@ def test_final_text_has_incomplete_characters(end):
     live.observe(OPENED)
     (segment,) = live.observe(commit(end, is_final=True, piece=CompletePiece(1, 0, True)))
     assert segment.text == text
-
-
-def test_the_vocabulary_has_enough_tokens():
-    assert len(TOKENS) <= NUM_TEXT

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from specwhisper.live import PIECE_SAMPLES, LivePosition
 from specwhisper.transcription.live.pieces import (
-    MAX_LOOK_BACK_SAMPLES,
     MAX_PIECE_SAMPLES,
     LivePieces,
     Piece,
@@ -90,15 +89,6 @@ def test_the_end_of_the_audio_ends_what_grows(end_s, expected):
     assert spans(pieces) == [expected] and pieces.has_ended
 
 
-def test_ten_minutes_without_a_mark_are_cut_all_along():
-    pieces = LivePieces(LivePosition())
-    pieces.append_audio(0, [mark(BEGIN, 0)])
-    for tenth in range(1, 6_001):
-        pieces.append_audio(tenth * SAMPLE_RATE // 10, [])
-    assert len(pieces.all) == 21
-    assert {piece.end_sample - piece.start_sample for piece in pieces.all[:-1]} == {MAX_PIECE_SAMPLES}
-
-
 def test_a_continued_session_has_the_rest_of_its_utterance():
     position = LivePosition(10 * SAMPLE_RATE, 3, is_speech=True)
     pieces = followed((10, [mark(END, 10)]), (12, [mark(END, 11), mark(BEGIN, 11.5)]), position=position)
@@ -173,9 +163,3 @@ def test_pieces_do_not_depend_on_chunks(known, sizes):
         number += 1
         parts.append_audio(end, [made for at, made in known if start < at <= end], is_last=end == length)
     assert parts.all == whole.all
-
-
-def test_silence_keeps_five_seconds():
-    pieces = followed((3_600, []))
-    assert pieces.current is None
-    assert pieces.needed_from == 3_600 * SAMPLE_RATE - MAX_LOOK_BACK_SAMPLES
