@@ -9,7 +9,7 @@ import re
 from enum import Enum
 from pathlib import Path
 
-from specwhisper.settings.setting import PANELS, Option, Settings, options_of
+from specwhisper.settings.setting import PANELS, Flag, Settings, flags_of
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_gateway.config import GatewayConfig
 from specwhisper_target_server.config import TargetConfig
@@ -32,30 +32,32 @@ def with_tables(page: str) -> str:
 
 
 def tables_of(settings: type[Settings]) -> str:
-    options, tables = options_of(settings), []
+    """Return a table for each panel of --help."""
+    flags, tables = flags_of(settings), []
     for panel in PANELS:
-        rows = [row_of(option) for option in options if option.setting.panel == panel]
+        rows = [row_of(flag) for flag in flags if flag.option.panel == panel]
         if rows:
             head = [f"### {panel}", "", "| Flag | Variable | Default | Meaning |", "|---|---|---|---|"]
             tables.append("\n".join([*head, *rows]) + "\n")
     return "\n".join(tables)
 
 
-def row_of(option: Option) -> str:
-    default = option.default.value if isinstance(option.default, Enum) else option.default
-    if default is None:
+def row_of(flag: Flag) -> str:
+    """Return a setting's row."""
+    default = flag.default.value if isinstance(flag.default, Enum) else flag.default
+    if default in (None, ()):
         default = ""
     elif isinstance(default, bool):
         default = "on" if default else "off"
-    cells = [f"`{flag_of(option)}`", f"`{option.variable}`", f"`{default}`" if default != "" else ""]
-    return f"| {' | '.join([*cells, option.setting.help.replace('|', '/')])} |"
+    cells = [f"`{flag_of(flag)}`", f"`{flag.variable}`", f"`{default}`" if default != "" else ""]
+    return f"| {' | '.join([*cells, flag.option.help.replace('|', '/')])} |"
 
 
-def flag_of(option: Option) -> str:
+def flag_of(flag: Flag) -> str:
     """Return a flag with its value's placeholder, or both forms of a switch that is not off by default."""
-    if option.setting.metavar is not None:
-        return f"{option.flag} {option.setting.metavar}"
-    return option.flag if option.default is False else f"{option.flag}`, `--no-{option.flag[2:]}"
+    if flag.option.metavar:
+        return f"{flag.flag} {flag.option.metavar.replace('|', ' or ')}"
+    return flag.flag if flag.default is False else f"{flag.flag}`, `--no-{flag.flag[2:]}"
 
 
 if __name__ == "__main__":

@@ -20,12 +20,12 @@ def offers(group: str) -> Mapping[str, EntryPoint]:
     ----------
     group : entry points ``specwhisper.GROUP``. "commands" are called with the Typer application of
         ``specwhisper``, to which they add commands. "exports" are names that ``specwhisper`` exports.
-        "draft_settings" and "gateway_settings" are a :class:`Made` each, whose flags the program has and
+        "draft_settings" and "gateway_settings" are a :class:`Part` each, whose flags the program has and
         whose value is in ``extras`` of its settings. "drafts" are called with a draft server's settings, and
         return what loads a draft of another kind than a Whisper model, or ``None``. "draft_services" are
         called with its service and settings, and return further gRPC services by name: what adds each to a
-        server. "speaker_options" are functions for ``transcribe`` and ``listen``, whose parameters are
-        options of the command and which return what finds speakers.
+        server. "speaker_options" are a :class:`Part` each for ``transcribe`` and ``listen``: options
+        of the command, and what finds speakers.
     """
     return {entry.name: entry for entry in entry_points(group=f"specwhisper.{group}")}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specwhisper.errors import InvalidRequest, check_between
-from specwhisper.validated import number, validate, whole
+from specwhisper.validated import described, number, validate, whole
 
 PIECE_SAMPLES = 320  # pieces begin and end at multiples of it: one timestamp token is 20 ms
 MIN_SILENCE_MS = 32  # a frame of the voice activity detector
@@ -75,48 +75,55 @@ def check_sample(name: str, sample: int) -> None:
         )
 
 
+@described
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
     """How live audio is decoded: by pieces, each once.
 
     A piece is complete when its utterance has ended, or is long.
-
-    Attributes
-    ----------
-    step_ms : new audio between two texts that the draft shows before a piece is complete.
-    confirm_every_ms : new audio between two texts of the target before a piece is complete; ``None`` for
-        none. A target that cannot keep up leaves some out.
     """
 
-    step_ms: int = whole(400, 100, 10_000)
-    confirm_every_ms: int | None = whole(None, 100, 10_000)
+    step_ms: int = whole(400, 100, 10_000, "Milliseconds of speech between two texts of the draft.", "MS")
+    confirm_every_ms: int | None = whole(  # a target that cannot keep up leaves some out
+        None,
+        100,
+        10_000,
+        "Milliseconds of speech between two texts of the target before an utterance ends. Default: none.",
+        "MS",
+    )
 
     def __post_init__(self) -> None:
         validate(self)
 
 
+@described
 @dataclass(frozen=True, slots=True)
 class EndpointingOptions:
-    """When an utterance begins, is cut and ends, by the probability of speech.
+    """When an utterance begins, is cut and ends, by the probability of speech."""
 
-    Attributes
-    ----------
-    threshold : probability above which there is speech; 0.15 below it there is none.
-    prefix_padding_ms : audio before an utterance that belongs to it, so that no first sound is cut off.
-    silence_duration_ms : silence after which it has ended.
-    short_silence_ms : silence after which a short one has ended, if longer than ``silence_duration_ms``.
-    min_utterance_ms : an utterance with less speech is short.
-    max_piece_ms : a longer one is cut at its best pause.
-    min_speech_ms : shorter noises are no speech.
-    """
-
-    threshold: float = number(0.5, 0.05, 0.95)
-    prefix_padding_ms: int = whole(300, 0, 2_000)
-    silence_duration_ms: int = whole(300, MIN_SILENCE_MS, 10_000)
-    short_silence_ms: int = whole(800, MIN_SILENCE_MS, 10_000)
-    min_utterance_ms: int = whole(3_000, 0, 30_000)
-    max_piece_ms: int = whole(12_000, 2_000, 28_000)
-    min_speech_ms: int = whole(160, 0, 2_000)
+    threshold: float = number(  # speech ends 0.15 below it
+        0.5, 0.05, 0.95, "Probability above which audio is speech.", "P"
+    )
+    prefix_padding_ms: int = whole(
+        300, 0, 2_000, "Milliseconds kept before detected speech, so that its onset is not clipped.", "MS"
+    )
+    silence_duration_ms: int = whole(
+        300, MIN_SILENCE_MS, 10_000, "Milliseconds of silence that end an utterance.", "MS"
+    )
+    short_silence_ms: int = whole(
+        800,
+        MIN_SILENCE_MS,
+        10_000,
+        "Milliseconds of silence that end a short utterance, if longer than --silence-duration-ms.",
+        "MS",
+    )
+    min_utterance_ms: int = whole(
+        3_000, 0, 30_000, "An utterance with less speech is short, in milliseconds.", "MS"
+    )
+    max_piece_ms: int = whole(
+        12_000, 2_000, 28_000, "A longer utterance is cut at its best pause, in milliseconds.", "MS"
+    )
+    min_speech_ms: int = whole(160, 0, 2_000, "Milliseconds: shorter sounds are ignored.", "MS")
 
     def __post_init__(self) -> None:
         validate(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
@@ -17,11 +17,13 @@ from specwhisper.validated import (
     ABOVE_0,
     LARGEST,
     Rule,
+    called,
     choice,
-    flag,
+    described,
     is_number,
     number,
     option,
+    switch,
     text,
     threshold,
     to_floats,
@@ -73,6 +75,14 @@ THRESHOLDS = ("compression_ratio_threshold", "logprob_threshold", "no_speech_thr
 # Plain greedy decoding: every window is kept, whatever its text is.
 GREEDY: Mapping[str, Any] = MappingProxyType({"temperatures": (0.0,), **dict.fromkeys(THRESHOLDS)})
 
+# Options that live audio has not, and why.
+FOR_RECORDINGS = {
+    "hallucination_silence_threshold": "whose silence is never decoded",
+    "condition_on_previous_text": "whose windows hold the audio of the text before, too",
+    "multilingual": "which detects the language of each utterance",
+    "vad_filter": "which has endpointing",
+}
+
 # Options of other Whisper programs that have another name here.
 OTHER_NAMES = {
     "temperature": "temperatures",
@@ -81,6 +91,8 @@ OTHER_NAMES = {
     "max_tokens": "max_new_tokens",
     "k": "top_k",
     "log_prob_threshold": "logprob_threshold",
+    "prompt": "initial_prompt",
+    "keywords": "hotwords",
 }
 
 
@@ -88,138 +100,188 @@ def _to_language(value: Any) -> str | None:
     return language_code(to_text(value)) or None  # a blank one is none, as on the wire
 
 
+def _to_words(value: Any) -> str | None:
+    return to_text(", ".join(value) if isinstance(value, list | tuple) else value)
+
+
+@described
 @dataclass(frozen=True, slots=True)
 class DecodingOptions(Selection):
     """Options of a transcription.
 
-    The same options and audio result in the same text in every mode.
+    The same options and audio result in the same text in every mode. Only ``acceptance_threshold`` can make
+    the text depend on the draft.
 
-    Only ``acceptance`` and ``acceptance_threshold`` can make the text depend on the draft. ``None`` leaves an
-    option out; choices may be given as plain strings, and a single temperature as a number. Temperatures and
-    thresholds are openai/whisper's and faster-whisper's by default; :meth:`greedy` has none.
-
-    Attributes
-    ----------
-    language : Whisper's code of the language, here also read from its English name or from a tag with a
-        region, such as "en-US"; ``None`` takes the one that a fine-tune names in its generation config, or
-        detects it in the first 30 s. English-only checkpoints take "en" and ``None``.
-    multilingual : whether the language is detected in every window, not only in the first. Each segment has
-        the language of its window.
-    languages : those that may be spoken, as a list or as "en,fr,de"; no other is detected, and windows of
-        recordings end where another one begins. A single one is the ``language``.
-    timestamps : whether segments carry times; without them a window always advances by 30 s.
-    word_timestamps : whether words carry times; takes one more forward pass per window.
-    word_times : whether these are trimmed to the sound, or transformers' own.
-    max_new_tokens : limit on generated tokens per window; ``None`` is the model's own limit.
-    max_initial_timestamp_s : latest time at which a window's first segment may begin; ``None`` is the
-        model's own.
-    temperatures : sampling temperatures, tried in order until a window is good enough by the thresholds; 0 is
-        greedy.
-    top_k, top_p : sample among the ``top_k`` likeliest tokens (transformers' default is 50), and among the
-        likeliest that together have probability ``top_p``; 0 and 1 are all. They have no effect at
-        temperature 0.
-    seed : of the noise that sampling adds.
-    acceptance_threshold : keep a candidate also where the target would have written another token but gives
-        it at least this probability. Faster, and *lossy*: the text is no longer the target's own.
-    compression_ratio_threshold : a window that compresses better than this failed.
-    compression_ratio_of : the data that is compressed: the tokens, as transformers does, or the text, as
-        openai/whisper does.
-    logprob_threshold : a window whose mean log-probability (natural, end-of-text included) is below failed.
-    no_speech_threshold : a window that is silence with more than this probability is skipped, unless there is
-        a ``logprob_threshold`` and its mean log-probability reaches it. Models without timestamps know none.
-    hallucination_silence_threshold : segments that are probably invented are left out where more seconds of
-        silence than this are on both sides, as in openai/whisper; needs ``word_timestamps``. The words also
-        decide where the next window begins.
-    condition_on_previous_text : whether a window is prompted with the text before it.
-    initial_prompt : text the first window is prompted with; every window, where none is prompted with the
-        text before it.
-    carry_initial_prompt : whether it stays in front of the previous text.
-    hotwords : words that stay in front of every prompt. Of more tokens than fit into half a window, those of
-        the initial prompt included, the last ones count.
-    hint : text that the audio is believed to say: captions, a script, an older transcript. The target
-        verifies it like a draft: it makes a transcription faster, and changes no text but with an
-        ``acceptance_threshold``. At most 200,000 bytes.
-    vad_filter : whether only the speech of a recording is transcribed, as silero-vad's model finds it. Times
-        are those of the whole recording. Not for live audio, which has endpointing.
-    vad_parameters : which parts are speech: :class:`VadOptions`, or a dict of some of them.
-    strict : whether a recording of which something is missing, such as a damaged or cut file, is refused;
-        otherwise the rest is transcribed, and the result has ``warnings``.
-    channel, audio_track, container_times : as :class:`Selection` has them.
-    log_mel_max : largest log10 mel power of the whole recording by number of mel bins, when it is known
-        beforehand (a file). Features are clamped relative to it, as transformers does; without it the
-        loudest moment so far takes its place.
-    padding : content of a window after the end of the audio: silence, as in transformers, or features of
-        zero, as in openai/whisper and faster-whisper.
-    live : how live audio is decoded; ``None`` for recordings, whose windows follow Whisper's own rules.
+    ``None`` leaves an option out; choices may be given as plain strings, and a single temperature as a
+    number. Temperatures and thresholds are openai/whisper's and faster-whisper's by default; :meth:`greedy`
+    has none.
 
     Raises
     ------
     InvalidRequest : for a value that an option cannot have, and for options that contradict each other.
     """
 
-    language: str | None = option(None, _to_language)
-    multilingual: bool = flag()
-    languages: tuple[str, ...] = option((), language_codes)
-    task: Task = choice(Task.TRANSCRIBE)
-    timestamps: bool = flag(True)
-    word_timestamps: bool = flag()
-    word_times: WordTimes = choice(WordTimes.SOUND)
-    max_new_tokens: int | None = whole(None, 1, math.inf, "it must be at least 1, or left out")
-    max_initial_timestamp_s: float | None = number(
-        None, 0, 30, "it must lie between 0 and 30 seconds, or be left out"
+    # Also read from a language's English name. English-only checkpoints take "en" and None.
+    language: str | None = option(
+        None,
+        "Code or name of the language; en-US is en. Default: the model's own, or the detected one.",
+        "LANGUAGE",
+        read=_to_language,
+    )
+    multilingual: bool = switch(False, "Language detected in every window, not only in the first.")
+    # Windows of recordings end where another language begins. A single one is the `language`.
+    languages: tuple[str, ...] = option(
+        (), "Languages that may be spoken, as en,fr,de: no other is detected.", "CODES", read=language_codes
+    )
+    task: Task = choice(Task.TRANSCRIBE, "Task: transcribe, or translate into English.", "TASK")
+    timestamps: bool = switch(True, "Times of segments; without them, a window always advances by 30 s.")
+    word_timestamps: bool = switch(False, "Times of words, for one more forward pass per window.")
+    word_times: WordTimes = choice(
+        WordTimes.SOUND,
+        "Times of words: trimmed to the sound, or as cross-attention gives them, as in transformers.",
+        "sound|model",
+    )
+    initial_prompt: str = text(
+        "",
+        "Prompt of every window, or of the first one only if the others are prompted with the previous text.",
+    )
+    carry_initial_prompt: bool = switch(False, "Initial prompt in every window, before the previous text.")
+    # Of more tokens than fit into half a window, those of the initial prompt included, the last ones count.
+    hotwords: str = option("", "Words before the prompt of every window.", "TEXT", read=_to_words)
+    # Makes a transcription faster; changes no text unless there is an `acceptance_threshold`.
+    hint: str = option(
+        "",
+        "Text that the audio is believed to say, such as captions; the target verifies it like a draft.",
+        "TEXT",
+        read=to_text,
+        rules=(
+            Rule(
+                lambda value: len(value.encode("utf-8", "replace")) <= MAX_HINT_BYTES,
+                f"it may have at most {MAX_HINT_BYTES} bytes",
+            ),
+        ),
+    )
+    vad_filter: bool = switch(
+        False, "Transcription of speech only, as silero-vad's model finds it. Needs the extra vad."
+    )
+    vad_parameters: VadOptions | None = option(
+        None,
+        "Which parts are speech, as faster-whisper's `VadOptions`, for example "
+        "`vad_parameters[speech_pad_ms]`.",
+        read=to_vad_options,
+    )
+    condition_on_previous_text: bool = switch(False, "Previous text as the prompt of each window.")
+    padding: Padding = choice(
+        Padding.SILENCE,
+        "Content of windows after the end of the audio: silence, as in transformers, or features of 0, as in "
+        "OpenAI's and faster-whisper.",
+        "silence|zero",
+    )
+    strict: bool = switch(
+        False, "Refusal of recordings that lack something, such as damaged files. Default: a warning."
     )
     temperatures: tuple[float, ...] = option(
         (0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
-        to_floats,
-        Rule(
-            lambda all_: all_ and all(t == 0 or MIN_TEMPERATURE <= t <= MAX_TEMPERATURE for t in all_),
-            f"name at least one, each 0 or from {MIN_TEMPERATURE:g} to {MAX_TEMPERATURE:g}",
+        "Sampling temperatures, tried in order until a window passes the thresholds; 0 is greedy.",
+        "T",
+        read=to_floats,
+        rules=(
+            Rule(
+                lambda all_: all_ and all(t == 0 or MIN_TEMPERATURE <= t <= MAX_TEMPERATURE for t in all_),
+                f"name at least one, each 0 or from {MIN_TEMPERATURE:g} to {MAX_TEMPERATURE:g}",
+            ),
+            Rule(lambda all_: list(all_) == sorted(set(all_)), "each must be higher than the one before it"),
+            Rule(lambda all_: len(all_) <= MAX_TEMPERATURES, f"at most {MAX_TEMPERATURES} are tried"),
         ),
-        Rule(lambda all_: list(all_) == sorted(set(all_)), "each must be higher than the one before it"),
-        Rule(lambda all_: len(all_) <= MAX_TEMPERATURES, f"at most {MAX_TEMPERATURES} are tried"),
     )
-    top_k: int = whole(0, 0, 2**31 - 1, "it must be 0 for all tokens, or their number")
-    top_p: float = number(1.0, ABOVE_0, 1, "it must be above 0 and at most 1")
-    seed: int = whole(0, 0, MAX_SEED, f"it must lie between 0 and {MAX_SEED}")
-    acceptance_threshold: float | None = number(
-        None, ABOVE_0, 1, "it must be a probability above 0; leave it out for the target's own text"
+    # transformers' advice is a threshold of 1.35 for tokens.
+    compression_ratio_threshold: float | None = threshold(
+        2.4, ABOVE_0, LARGEST, "Compression ratio above which a window failed.", must="it must be above 0"
     )
-    compression_ratio_threshold: float | None = threshold(2.4, ABOVE_0, LARGEST, "it must be above 0")
-    compression_ratio_of: CompressionRatio = choice(CompressionRatio.TEXT)
-    logprob_threshold: float | None = threshold(-1.0, -LARGEST, 0, "a log-probability is 0 or less")
-    no_speech_threshold: float | None = threshold(0.6, 0, 1, "it must be a probability")
+    compression_ratio_of: CompressionRatio = choice(
+        CompressionRatio.TEXT,
+        "Data of the compression ratio: the text, as OpenAI, or the tokens, as transformers.",
+        "text|tokens",
+    )
+    # Natural logarithm, end-of-text included.
+    logprob_threshold: float | None = threshold(
+        -1.0,
+        -LARGEST,
+        0,
+        "Mean log-probability below which a window failed.",
+        must="a log-probability is 0 or less",
+    )
+    no_speech_threshold: float | None = threshold(  # models without timestamps know none
+        0.6,
+        0,
+        1,
+        "Probability of silence above which a window is skipped, unless its mean log-probability reaches "
+        "--logprob-threshold.",
+        "P|None",
+        must="it must be a probability",
+    )
+    top_k: int = whole(
+        0,
+        0,
+        2**31 - 1,
+        "Number of likeliest tokens to sample among; 0: all.",
+        must="it must be 0 for all tokens, or their number",
+    )
+    top_p: float = number(1.0, ABOVE_0, 1, "Total probability of the likeliest tokens to sample among.", "P")
+    seed: int = whole(0, 0, MAX_SEED, "Seed of sampling; the same seed results in the same text.")
+    # As in openai/whisper. The words also decide where the next window begins.
     hallucination_silence_threshold: float | None = number(
-        None, 0, LARGEST, "it must be at least 0 seconds, or left out"
+        None,
+        0,
+        LARGEST,
+        "Silence between which segments that are probably invented are left out; needs --word-timestamps.",
+        "SECONDS",
+        must="it must be at least 0 seconds, or left out",
     )
-    condition_on_previous_text: bool = flag()
-    initial_prompt: str = text()
-    carry_initial_prompt: bool = flag()
-    hotwords: str = text()
-    hint: str = option(
-        "",
-        to_text,
-        Rule(
-            lambda value: len(value.encode("utf-8", "replace")) <= MAX_HINT_BYTES,
-            f"it may have at most {MAX_HINT_BYTES} bytes",
-        ),
+    max_initial_timestamp_s: float | None = number(
+        None,
+        0,
+        30,
+        "Latest start of a window's first segment. Default: the model's.",
+        "SECONDS",
+        flags=("max-initial-timestamp",),
+        must="it must lie between 0 and 30 seconds, or be left out",
     )
-    vad_filter: bool = flag()
-    vad_parameters: VadOptions | None = option(None, to_vad_options)  # noqa: RUF009 (a field)
-    strict: bool = flag()
-    log_mel_max: Mapping[int, float] = field(default_factory=dict)
-    padding: Padding = choice(Padding.SILENCE)
-    live: LiveOptions | None = None
+    max_new_tokens: int | None = whole(
+        None,
+        1,
+        math.inf,
+        "Most tokens of a window. Default: the model's.",
+        flags=("max-new-tokens", "max-tokens"),
+        must="it must be at least 1, or left out",
+    )
+    acceptance_threshold: float | None = number(
+        None,
+        ABOVE_0,
+        1,
+        "LOSSY: target's probability from which a candidate is kept that is not the target's choice. "
+        "Default: none.",
+        "P",
+        must="it must be a probability above 0; leave it out for the target's own text",
+    )
+    # Largest log10 mel power of the whole recording by number of mel bins, if it is known beforehand (a
+    # file): features are clamped relative to it, as transformers does, else to the loudest moment so far.
+    log_mel_max: Mapping[int, float] = option(
+        dict,
+        rules=(Rule(lambda all_: all(map(math.isfinite, all_.values())), "each must be a finite number"),),
+    )
+    live: LiveOptions | None = None  # for live audio; windows of recordings follow Whisper's own rules
 
     def __post_init__(self) -> None:
         validate(self)
         if self.carry_initial_prompt and not self.initial_prompt.strip():
-            raise InvalidRequest("carry_initial_prompt is True: there is no initial_prompt to carry.")
-        if self.hallucination_silence_threshold is not None and not self.word_timestamps:
-            raise InvalidRequest("hallucination_silence_threshold needs times of words: add word_timestamps.")
-        if self.hallucination_silence_threshold is not None and self.live is not None:
             raise InvalidRequest(
-                "hallucination_silence_threshold is for recordings: leave it out of live audio, "
-                "whose silence is never decoded."
+                f"{called('carry_initial_prompt')} is True: there is no {called('initial_prompt')} to carry."
+            )
+        if self.hallucination_silence_threshold is not None and not self.word_timestamps:
+            raise InvalidRequest(
+                f"{called('hallucination_silence_threshold')} needs times of words: add "
+                f"{called('word_timestamps')}."
             )
         if len(self.languages) == 1 and self.language is None:
             object.__setattr__(self, "language", self.languages[0])
@@ -227,28 +289,23 @@ class DecodingOptions(Selection):
         for name, value in (("multilingual", self.multilingual), ("languages", ",".join(self.languages))):
             if value and self.language is not None:
                 raise InvalidRequest(
-                    f"{name} is {value}: the language '{self.language}' contradicts it: leave one out."
+                    f"{called(name)} is {value}: the language '{self.language}' contradicts it: "
+                    "leave one out."
                 )
         if self.multilingual and self.languages:
             raise InvalidRequest(
-                f"multilingual is True: languages, {','.join(self.languages)}, contradict it: leave one out."
-            )
-        if self.condition_on_previous_text and self.live is not None:
-            raise InvalidRequest(
-                "condition_on_previous_text is for recordings: leave it out of live audio, whose windows "
-                "hold the audio of the text before, too."
-            )
-        if self.multilingual and self.live is not None:
-            raise InvalidRequest(
-                "multilingual is for recordings: leave it out of live audio, which detects the language "
-                "of each utterance."
+                f"{called('multilingual')} is True: languages, {','.join(self.languages)}, contradict it: "
+                "leave one out."
             )
         if self.vad_parameters is not None and not self.vad_filter:
-            raise InvalidRequest("vad_parameters are set: they have no effect without vad_filter.")
-        if self.vad_filter and self.live is not None:
             raise InvalidRequest(
-                "vad_filter is for recordings: leave it out of live audio, which has endpointing."
+                f"{called('vad_parameters')} are set: they have no effect without {called('vad_filter')}."
             )
+        for name, instead in FOR_RECORDINGS.items():
+            if self.live is not None and getattr(self, name):
+                raise InvalidRequest(
+                    f"{called(name)} is for recordings: leave it out of live audio, {instead}."
+                )
 
     @classmethod
     def greedy(cls, **options: Any) -> DecodingOptions:
@@ -277,8 +334,8 @@ def options_from(defaults: DecodingOptions | Mapping[str, Any], given: Mapping[s
     A given ``None`` overrides a default too: it leaves the option out. ``greedy`` leaves out fallback and
     thresholds that are not given, as :meth:`DecodingOptions.greedy`. Other names that are taken, as in other
     Whisper programs: ``temperature`` (one or several), ``temperature_increment_on_fallback``,
-    ``max_initial_timestamp``, ``without_timestamps``, ``max_tokens``, ``k``,
-    ``log_prob_threshold``, and ``beam_size`` and ``num_beams`` if they are 1.
+    ``max_initial_timestamp``, ``without_timestamps``, ``max_tokens``, ``k``, ``log_prob_threshold``,
+    OpenAI's ``prompt`` and ``keywords``, and ``beam_size`` and ``num_beams`` if they are 1.
 
     Raises
     ------

@@ -10,7 +10,18 @@ from types import MappingProxyType
 from typing import Any
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.validated import ABOVE_0, Rule, flag, number, option, to_text, validate, whole
+from specwhisper.validated import (
+    ABOVE_0,
+    Rule,
+    called,
+    described,
+    number,
+    option,
+    switch,
+    to_text,
+    validate,
+    whole,
+)
 
 MIX = "mix"
 MAX_MS = 86_400_000  # a day
@@ -26,23 +37,29 @@ def _to_channel(value: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Selects what of a recording is decoded.
-
-    Attributes
-    ----------
-    channel : "mix" for all channels, or the one that is taken: "left", "right", or its number from 1 on.
-    audio_track : its number from 1 on; ``None`` for the one that the file marks as default.
-    container_times : whether a late start and gaps, by the container's times, are silence; otherwise what was
-        recorded is joined.
-    """
+    """Selects what of a recording is decoded."""
 
     channel: str = option(
         MIX,
-        _to_channel,
-        Rule(CHANNELS.__contains__, f"it must be mix, left, right or a number from 1 to {MAX_CHANNEL}"),
+        "Channel of the audio: mix for all of them, or left, right or its number from 1 on.",
+        "mix|left|right|N",
+        read=_to_channel,
+        rules=(
+            Rule(CHANNELS.__contains__, f"it must be mix, left, right or a number from 1 to {MAX_CHANNEL}"),
+        ),
     )
-    audio_track: int | None = whole(None, 1, MAX_AUDIO_TRACK, "it must be a number from 1 on, or left out")
-    container_times: bool = flag(True)
+    audio_track: int | None = whole(
+        None,
+        1,
+        MAX_AUDIO_TRACK,
+        "Audio track of a file, from 1 on (FFmpeg's 0:a:0). Default: the file's own.",
+        must="it must be a number from 1 on, or left out",
+    )
+    container_times: bool = switch(
+        True,
+        "Times of the container: a late start of the audio and gaps in it are silence. Otherwise what was "
+        "recorded is joined.",
+    )
 
     def __post_init__(self) -> None:
         validate(self)
@@ -51,39 +68,48 @@ class Selection:
 ALL_AUDIO = Selection()
 
 
+@described
 @dataclass(frozen=True, slots=True)
 class VadOptions:
-    """Which parts of a recording are speech, as faster-whisper's ``VadOptions``.
+    """Which parts of a recording are speech, as faster-whisper's ``VadOptions``."""
 
-    Attributes
-    ----------
-    threshold : probability of speech from which a part is speech.
-    neg_threshold : probability below which speech ends; ``None`` for 0.15 below ``threshold``, at least 0.01.
-    min_speech_duration_ms : speech must last longer than this.
-    max_speech_duration_s : longer speech is cut: at its last silence of 98 ms, or without one at its end.
-    min_silence_duration_ms : shorter silence is part of the speech around it.
-    speech_pad_ms : silence that is kept at either side of speech.
-    """
-
-    threshold: float = number(0.5, 0, 1)
-    neg_threshold: float | None = number(None, 0, 1, "it must be a probability, or left out")
-    min_speech_duration_ms: int = whole(0, 0, MAX_MS)
-    max_speech_duration_s: float = number(math.inf, ABOVE_0, math.inf, "it must be above 0, or inf")
-    min_silence_duration_ms: int = whole(2000, 0, MAX_MS)
-    speech_pad_ms: int = whole(400, 0, MAX_MS)
+    threshold: float = number(0.5, 0, 1, "Probability from which audio is speech.", "P")
+    neg_threshold: float | None = number(  # at least 0.01
+        None,
+        0,
+        1,
+        "Probability below which speech ends. Default: 0.15 below the threshold.",
+        "P",
+        must="it must be a probability, or left out",
+    )
+    min_speech_duration_ms: int = whole(0, 0, MAX_MS, "Shortest speech that is kept, in milliseconds.", "MS")
+    max_speech_duration_s: float = number(  # cut at its last silence of 98 ms, or without one at its end
+        math.inf,
+        ABOVE_0,
+        math.inf,
+        "Longest speech in one piece: longer speech is cut at a silence.",
+        "SECONDS",
+        must="it must be above 0, or inf",
+    )
+    min_silence_duration_ms: int = whole(
+        2000, 0, MAX_MS, "Shortest silence that separates speech, in milliseconds.", "MS"
+    )
+    speech_pad_ms: int = whole(
+        400, 0, MAX_MS, "Silence kept at either side of speech, in milliseconds.", "MS"
+    )
 
     def __post_init__(self) -> None:
         validate(self)
         if self.neg_threshold is not None and self.neg_threshold > self.threshold:
             raise InvalidRequest(
-                f"neg_threshold is {self.neg_threshold:g}: it must be at most threshold, which is "
-                f"{self.threshold:g}."
+                f"{called('neg_threshold')} is {self.neg_threshold:g}: it must be at most "
+                f"{called('threshold')}, which is {self.threshold:g}."
             )
         shortest_s = (2 * self.speech_pad_ms + VAD_FRAME_MS) / 1000
         if self.max_speech_duration_s <= shortest_s:
             raise InvalidRequest(
-                f"max_speech_duration_s is {self.max_speech_duration_s:g}: it must be above {shortest_s:g}, "
-                f"twice speech_pad_ms and {VAD_FRAME_MS} ms."
+                f"{called('max_speech_duration_s')} is {self.max_speech_duration_s:g}: it must be above "
+                f"{shortest_s:g}, twice {called('speech_pad_ms')} and {VAD_FRAME_MS} ms."
             )
 
 

@@ -1,23 +1,31 @@
-"""Declare fields of dataclasses together with the rules for their values.
+"""Declare options: fields of dataclasses that say everything about themselves, once.
 
-A dataclass that declares them calls :func:`validate` in its ``__post_init__``.
+A field's annotation, default and :class:`Option` are the only description of an option. Command lines, the
+environment of servers, HTTP forms, the wire's messages, errors and generated pages follow from it.
+
+A dataclass that declares options calls :func:`validate` in its ``__post_init__``.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import MISSING, field, fields
-from enum import StrEnum
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import partial
 from numbers import Real
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from specwhisper.errors import InvalidRequest, within_floats
 
 ABOVE_0, LARGEST = math.ulp(0.0), sys.float_info.max  # bounds that leave out 0 and infinity
 MAX_SHOWN = 200  # characters of a value in an error
+Kind = TypeVar("Kind")
+
+_spelling: ContextVar[Mapping[str, str]] = ContextVar("spelling", default={})  # noqa: B039 (never changed)
 
 
 class Rule(NamedTuple):
@@ -27,61 +35,158 @@ class Rule(NamedTuple):
     message: str
 
 
-def option(default: Any, read: Callable[[Any], Any], *rules: Rule) -> Any:
-    """Declare an option.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """An option, as far as its field's name, type and default do not describe it.
 
-    ``read`` converts its value, or raises ``ValueError`` with what it must be.
+    Attributes
+    ----------
+    help : what the value is, and its default where that is not in the code. Programs do not offer an option
+        without it.
+    metavar : placeholder for the value in --help; empty for a switch.
+    panel : heading in a server's --help.
+    flags : names on a command line, without dashes; by default the field's name.
+    read : converts a value, or raises ``ValueError`` with what it must be.
+    bounds : of a number, both included.
+    takes_none : whether ``None`` is a value of its own; otherwise it stands for the default.
+    repeats : whether its flag may be repeated.
     """
-    return field(default=default, metadata={"read": read, "rules": rules})
+
+    help: str = ""
+    metavar: str = ""
+    panel: str = ""
+    flags: tuple[str, ...] = ()
+    read: Callable[[Any], Any] | None = None
+    rules: tuple[Rule, ...] = ()
+    bounds: tuple[float, float] | None = None
+    takes_none: bool = False
+    repeats: bool = False
+    is_argument: bool = False
+    is_hidden: bool = False
 
 
-def text(default: str | None = "") -> Any:
-    """Declare an option that is text."""
-    return option(default, to_text)
+def option(default: Any, help: str = "", metavar: str = "", **about: Any) -> Any:
+    """Declare an option; ``about`` has other attributes of :class:`Option`."""
+    metadata = {"option": Option(help=help, metavar=metavar, **about)}
+    if callable(default):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
-def flag(default: bool = False) -> Any:
-    """Declare an option that is on or off."""
-    return option(default, partial(_to_instance, bool, "True or False"))
+def text(default: Any = "", help: str = "", metavar: str = "TEXT", **about: Any) -> Any:
+    return option(default, help, metavar, read=to_text, **about)
 
 
-def choice(default: StrEnum) -> Any:
-    """Declare an option that is one of the values of its default's kind."""
-    return option(default, partial(_to_choice, type(default)))
+def switch(default: bool | None = False, help: str = "", **about: Any) -> Any:
+    return option(default, help, read=partial(_to_instance, bool, "True or False"), **about)
 
 
-def whole(default: int | None, lowest: float, highest: float, message: str = "") -> Any:
+def choice(
+    default: str | None, help: str = "", metavar: str = "", choices: Sequence[str] = (), **about: Any
+) -> Any:
+    """Declare an option that is one of some values, by default all of its default's kind."""
+    values = choices or list(type(default))  # type: ignore[call-overload]
+    return option(default, help, metavar, read=partial(_to_choice, values), **about)
+
+
+def whole(
+    default: int | None, lowest: float, highest: float, help: str = "", metavar: str = "N", **about: Any
+) -> Any:
     """Declare an option that is a whole number between bounds, both included."""
-    return option(default, _to_int, _between(lowest, highest, message))
+    return _numeric(default, lowest, highest, help, metavar, read=_to_int, **about)
 
 
-def number(default: float | None, lowest: float, highest: float, message: str = "") -> Any:
+def number(
+    default: float | None, lowest: float, highest: float, help: str = "", metavar: str = "X", **about: Any
+) -> Any:
     """Declare an option that is a number between bounds, both included."""
-    return option(default, _to_float, _between(lowest, highest, message))
+    return _numeric(default, lowest, highest, help, metavar, read=_to_float, **about)
 
 
-def threshold(default: float, lowest: float, highest: float, message: str) -> Any:
+def threshold(
+    default: float, lowest: float, highest: float, help: str = "", metavar: str = "X|None", *, must: str
+) -> Any:
     """Declare a number between bounds, both included, or ``None`` for no threshold."""
-    rule = _between(lowest, highest, f"{message}, or None for no threshold")
-    return field(default=default, metadata={"read": _to_float, "rules": (rule,), "takes_none": True})
+    must += ", or None for no threshold"
+    return number(default, lowest, highest, help, metavar, must=must, takes_none=True)
+
+
+def _numeric(
+    default: float | None,
+    lowest: float,
+    highest: float,
+    help: str,
+    metavar: str,
+    *,
+    must: str = "",
+    **about: Any,
+) -> Any:
+    rule = Rule(lambda value: lowest <= value <= highest, must or _between(lowest, highest))
+    return option(default, help, metavar, rules=(rule,), bounds=(lowest, highest), **about)
+
+
+def _between(lowest: float, highest: float) -> str:
+    least = "above 0" if lowest == ABOVE_0 else f"at least {lowest:.15g}"
+    if highest >= LARGEST:
+        return f"it must be {least}"
+    if lowest == ABOVE_0:
+        return f"it must be {least} and at most {highest:.15g}"
+    return f"it must lie between {lowest:.15g} and {highest:.15g}"
+
+
+def described(kind: type[Kind]) -> type[Kind]:
+    """Add the options of a dataclass to its docstring, for ``help()``."""
+    about = {declared.name: option_of(declared) for declared in fields(kind)}  # type: ignore[arg-type]
+    lines = [
+        f"{name} : {option.help}" for name, option in about.items() if option is not None and option.help
+    ]
+    kind.__doc__ = "\n".join([inspect.getdoc(kind) or "", "", "Attributes", "----------", *lines])
+    return kind
+
+
+def option_of(declared: Field[Any]) -> Option | None:
+    """Return what a field says about its option; ``None`` if it declares none."""
+    return declared.metadata.get("option")
+
+
+def default_of(declared: Field[Any]) -> Any:
+    """Return a field's default; ``MISSING`` if it has none."""
+    return declared.default if declared.default_factory is MISSING else declared.default_factory()
 
 
 def validate(options: Any) -> None:
     """Convert and check the values of a dataclass.
 
-    ``None`` stands for the default; for a threshold it is a value of its own.
+    ``None`` stands for the default, unless it is a value of its own.
 
     Raises
     ------
     InvalidRequest : for the first value that breaks a rule.
     """
     for declared in fields(options):
-        value, about = getattr(options, declared.name), declared.metadata
-        if value is None and not about.get("takes_none"):
-            value = declared.default if declared.default_factory is MISSING else declared.default_factory()
-        elif value is not None and "read" in about:
-            value = _checked(declared.name, value, about["read"], about["rules"])
+        value, about = getattr(options, declared.name), option_of(declared)
+        if about is None:
+            continue
+        if value is None and not about.takes_none:
+            value = default_of(declared)
+        elif value is not None:
+            value = _checked(declared.name, value, about)
         object.__setattr__(options, declared.name, value)
+
+
+def called(name: str) -> str:
+    """Return an option's name as its user writes it: as a flag, where a command line is read."""
+    return _spelling.get().get(name, name)
+
+
+@contextmanager
+def spelled(names: Mapping[str, str]) -> Iterator[None]:
+    """Let errors in the context call options by other names, such as flags."""
+    token = _spelling.set({**_spelling.get(), **names})
+    try:
+        yield
+    finally:
+        _spelling.reset(token)
 
 
 def is_number(value: Any) -> bool:
@@ -112,21 +217,16 @@ def _shortened(text: str) -> str:
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
 
 
-def _checked(name: str, value: Any, read: Callable[[Any], Any], rules: Iterable[Rule]) -> Any:
+def _checked(name: str, value: Any, about: Option) -> Any:
     value = within_floats(value) if is_number(value) else value
     try:
-        value = read(value)
+        value = value if about.read is None else about.read(value)
     except ValueError as error:
-        raise InvalidRequest(f"{name} is {_shortened(repr(value))}: {error}.") from None
-    for rule in rules:
+        raise InvalidRequest(f"{called(name)} is {_shortened(repr(value))}: {error}.") from None
+    for rule in about.rules:
         if not rule.allows(value):
-            raise InvalidRequest(f"{name} is {_shortened(str(value))}: {rule.message}.")
+            raise InvalidRequest(f"{called(name)} is {_shortened(str(value))}: {rule.message}.")
     return value
-
-
-def _between(lowest: float, highest: float, message: str) -> Rule:
-    message = message or f"it must lie between {lowest:g} and {highest:g}"
-    return Rule(lambda value: lowest <= value <= highest, message)
 
 
 def _to_instance(kind: type, name: str, value: Any) -> Any:
@@ -135,10 +235,10 @@ def _to_instance(kind: type, name: str, value: Any) -> Any:
     return value
 
 
-def _to_choice(kind: type[StrEnum], value: Any) -> StrEnum:
-    if value not in list(kind):
-        raise ValueError(f"choose from {', '.join(kind)}")
-    return kind(value)
+def _to_choice(choices: Sequence[str], value: Any) -> str:
+    if value not in choices:
+        raise ValueError(f"choose from {', '.join(choices)}")
+    return choices[choices.index(value)]
 
 
 def _to_int(value: Any) -> int:

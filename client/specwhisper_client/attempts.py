@@ -83,7 +83,6 @@ class Attempts:
         }
 
     def progressed(self) -> None:
-        """Mark every connection as untried, and reset the time limit."""
         self._tried.clear()
         self._failover.progressed()
         self.is_retrying = False

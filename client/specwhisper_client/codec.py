@@ -73,7 +73,6 @@ def _segment(result: pb.SpeechRecognitionResult) -> Segment:
 
 
 def update_from_proto(response: pb.StreamingRecognizeResponse) -> Update:
-    """Read a response's text and events."""
     settled, verified, stable, tentative, is_unverified = "", "", "", "", False
     for result in response.results:
         if result.is_final or not result.alternatives:
@@ -103,17 +102,14 @@ def update_from_proto(response: pb.StreamingRecognizeResponse) -> Update:
 
 
 def resume_point_to_proto(point: ResumePoint) -> pb.ResumePoint:
-    """Encode where another stream continues."""
     return pb.ResumePoint(state=point.state, start_sample=point.start_sample, num_ends=point.num_ends)
 
 
 def resume_point_from_proto(message: pb.ResumePoint) -> ResumePoint:
-    """Read where another stream continues."""
     return ResumePoint(message.state, message.start_sample, message.num_ends)
 
 
 def model_from_proto(message: pb.ModelInfo) -> ModelInfo:
-    """Read a server's models."""
     return ModelInfo(
         target=message.target,
         draft=message.draft,
@@ -125,7 +121,6 @@ def model_from_proto(message: pb.ModelInfo) -> ModelInfo:
 
 
 def server_from_proto(message: pb.GetModelResponse) -> ServerInfo:
-    """Read a server's description."""
     return ServerInfo(
         model=model_from_proto(message.model),
         languages=tuple(message.languages),
@@ -138,5 +133,4 @@ def server_from_proto(message: pb.GetModelResponse) -> ServerInfo:
 
 
 def seconds(duration: Duration) -> float:
-    """Convert a protobuf duration."""
     return duration.ToNanoseconds() / 1e9

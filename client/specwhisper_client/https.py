@@ -21,6 +21,5 @@ class NamedConnection(HTTPSConnection):
         self._server_name = tls.server_name or self.host
 
     def connect(self) -> None:
-        """Connect, and verify the server's certificate."""
         HTTPConnection.connect(self)
         self.sock = self._tls_context.wrap_socket(self.sock, server_hostname=self._server_name)

@@ -38,7 +38,6 @@ class Received:
     _is_blank: bool = True  # whether the current call has had no text
 
     def begin_call(self) -> None:
-        """Begin with another call."""
         self._earlier = self.statistics
         self.is_complete = False
         self._is_blank = True

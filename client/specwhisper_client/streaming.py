@@ -8,16 +8,26 @@ async with StreamingClient("127.0.0.1:50051") as stream:
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Self
 
+import grpc.aio
+
 from specwhisper.audio.canonical import CanonicalStream, Samples
 from specwhisper.audio.channels import Mixer
 from specwhisper.audio.kept import KeptAudio
-from specwhisper.errors import InvalidRequest, PairMismatch, ServerFull, SpecWhisperError
+from specwhisper.errors import (
+    RETRY_ELSEWHERE,
+    IdleClient,
+    InvalidRequest,
+    PairMismatch,
+    ServerFull,
+    SpecWhisperError,
+)
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.observe import request_id
 from specwhisper.options import DecodingOptions, options_from
@@ -28,11 +38,13 @@ from specwhisper.transcription.segments import Borders
 from specwhisper.transcription.speakers import UtteranceSpeakers
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import LIVE_MODES, SAMPLE_RATE, EndUtterance, Mode
+from specwhisper.wire import codec
+from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from specwhisper_client.attempts import Attempts
-from specwhisper_client.codec import resume_point_from_proto
-from specwhisper_client.exchange import Piece
-from specwhisper_client.live_call import CallState, LiveCall, LiveSettings
+from specwhisper_client.codec import config_to_proto, resume_point_from_proto, resume_point_to_proto
+from specwhisper_client.exchange import Piece, exchange
 from specwhisper_client.received import Received, only_names_models
 from specwhisper_client.servers import DEFAULT_SERVER, Servers
 from specwhisper_client.updates import ResumePoint, Update
@@ -97,14 +109,14 @@ class StreamingClient:
         **named: Any,
     ) -> None:
         self.options = replace(options_from(options or {}, named), live=live or LiveOptions())
-        self._settings = LiveSettings(
-            endpointing=endpointing,
-            mode=_checked(mode),
-            added_latency_ms=added_latency_ms,
-            interim_results=interim_results,
-            continue_unverified=continue_unverified,
-            with_statistics=with_statistics,
-        )
+        self._mode = _checked(mode)
+        self._settings: dict[str, Any] = {
+            "interim_results": interim_results,
+            "continue_unverified": continue_unverified,
+            "added_latency_ms": added_latency_ms,
+            "with_statistics": with_statistics,
+            "endpointing": codec.endpointing_to_proto(endpointing),
+        }
         self._reconnect_s = reconnect_s
         self._servers = servers or Servers(server, credentials)
         self._owns_servers = servers is None
@@ -116,7 +128,9 @@ class StreamingClient:
         self._speakers = speakers
         self._hints = HintFeed()
         self._request_id = request_id.current_request_id()  # the same for all calls
-        self._call: LiveCall | None = None  # the last one
+        self._is_read = False
+        self._call: Any = None  # the last one
+        self._is_changed = False  # whether it was cancelled so that another call continues
         self._received = Received(received_s=self._start_sample / SAMPLE_RATE)
         self._borders = Borders(self._received.received_s)
         self.num_reconnects = 0
@@ -207,9 +221,9 @@ class StreamingClient:
 
         Settings that are not named are the server's own.
         """
-        self._settings = replace(self._settings, mode=_checked(mode), added_latency_ms=added_latency_ms)
-        if self._call is not None:
-            self._call.change()
+        self._mode, self._settings["added_latency_ms"] = _checked(mode), added_latency_ms
+        if self._call is not None and self._call.cancel():  # false if it has ended already
+            self._is_changed = True
 
     async def finish(self) -> None:
         """End the audio; the text so far becomes final."""
@@ -225,39 +239,52 @@ class StreamingClient:
 
     async def __aiter__(self) -> AsyncGenerator[Update]:
         """Yield updates until all text is final."""
-        if self._call is not None:
+        if self._is_read:
             raise InvalidRequest("A stream is read once: open another one.")
+        self._is_read = True
         try:
             while True:
-                call = self._call = LiveCall(self._attempts, self._request_id)
-                async with aclosing(self._updates(call)) as updates:
-                    async for update in updates:
-                        self._attempts.progressed()
-                        yield update
-                match call.state:
-                    case CallState.LOST:
-                        await self._reconnect(call.error)
-                    case CallState.IDLE if await self._has_more_audio():
-                        pass
-                    case CallState.IDLE | CallState.COMPLETE:
+                self._is_changed = False
+                try:
+                    async with aclosing(self._run_call()) as updates:
+                        async for update in updates:
+                            self._attempts.progressed()
+                            yield update
+                except IdleClient:  # no audio came, so the server has freed its slot for another session
+                    if not await self._has_more_audio():
+                        return
+                except RETRY_ELSEWHERE as error:
+                    await self._reconnect(error)
+                except asyncio.CancelledError:
+                    task = asyncio.current_task()
+                    if not self._is_changed or (task is not None and task.cancelling()):
+                        raise
+                else:
+                    if not self._is_changed:
                         return
         finally:
             self._audio.finish()  # audio from here on is dropped
 
-    async def _updates(self, call: LiveCall) -> AsyncGenerator[Update]:
+    async def _run_call(self) -> AsyncGenerator[Update]:
         """Run one call, from the last resume point on."""
         self._received.begin_call()
-        audio = self._with_hints(self._audio.pieces(self._start_sample))
-        async with aclosing(call.responses(self._config, audio)) as responses:
-            async for response in responses:
-                if response.HasField("model"):
-                    self._check_model(response.model)
-                update = self._received.add(response)
-                if response.HasField("resume_point"):
-                    self._resume_at(resume_point_from_proto(response.resume_point))
-                if only_names_models(response):
-                    continue
-                yield replace(update, segments=self._borders(update.segments))
+        async with self._attempts.connection() as connection:
+            stub = TranscriptionStub(connection.channel)
+            self._call = stub.StreamingRecognize(metadata=((request_id.KEY, self._request_id),))
+            audio = self._with_hints(self._audio.pieces(self._start_sample))
+            exchanged = exchange(self._call, self._config(), audio, connection.window)
+            try:
+                async with aclosing(exchanged) as responses:
+                    async for response in responses:
+                        if response.HasField("model"):
+                            self._check_model(response.model)
+                        update = self._received.add(response)
+                        if response.HasField("resume_point"):
+                            self._resume_at(resume_point_from_proto(response.resume_point))
+                        if not only_names_models(response):
+                            yield replace(update, segments=self._borders(update.segments))
+            except grpc.aio.AioRpcError as error:
+                raise error_from_rpc(error, connection.address) from error
 
     async def _with_hints(self, audio: AsyncGenerator[bytes | EndUtterance]) -> AsyncGenerator[Piece]:
         """Yield audio, and before each piece the hints that have come since the last one."""
@@ -269,7 +296,14 @@ class StreamingClient:
                 yield piece
 
     def _config(self) -> pb.StreamingRecognitionConfig:
-        return self._settings.to_proto(self.options.for_pcm(), self.resume_point)
+        config = pb.StreamingRecognitionConfig(
+            config=config_to_proto(self.options.for_pcm(), self._mode, None, is_container=False),
+            with_resume_points=True,
+            **self._settings,
+        )
+        if self.resume_point is not None:
+            config.resume_point.CopyFrom(resume_point_to_proto(self.resume_point))
+        return config
 
     def _check_model(self, model: pb.ModelInfo) -> None:
         """Refuse another target's weights; allow more time once a server has answered."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.extras import offers
 from specwhisper.rpc.addresses import split_address
-from specwhisper.rpc.channels import OPEN, Credentials, client_credentials
+from specwhisper.rpc.channels import Credentials, credentials_part
 from specwhisper.rpc.serving_options import SHORT_CALLS, ServingOptions
 from specwhisper.rpc.tokens import TARGET_TOKEN
 from specwhisper.settings.setting import (
@@ -20,15 +21,23 @@ from specwhisper.settings.setting import (
     OBSERVABILITY,
     SECURITY,
     SERVING,
-    Made,
-    Offered,
-    Setting,
+    offered,
+    part,
 )
-from specwhisper.settings.shared import Cores, Device, Port, Revision, Threads
+from specwhisper.settings.shared import (
+    cores_option,
+    device_option,
+    dtype_option,
+    port_option,
+    revision_option,
+    seconds_option,
+    threads_option,
+)
 from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
 from specwhisper.testing.loading import load_failpoints
 from specwhisper.transcription.speakers import SpeakerModels
-from specwhisper.types import DTYPES, Mode
+from specwhisper.types import Mode
+from specwhisper.validated import ABOVE_0, choice, switch, text, whole
 
 if TYPE_CHECKING:
     from specwhisper_draft_server.drafts.source import LoadDraft
@@ -38,164 +47,101 @@ DEFAULT_TARGET = "127.0.0.1:50052"
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024  # a whole recording, for Recognize
 
 
-def draft_failpoints() -> Any:
-    return load_failpoints(os.environ, "draft")
-
-
 @dataclass(frozen=True, kw_only=True)
 class DraftConfig(ServingOptions):
-    """Settings of ``specwhisper-draft-server``.
+    """Settings of ``specwhisper-draft-server``."""
 
-    Attributes
-    ----------
-    target_credentials : for the connections to targets.
-    max_audio_s : longest recording ``Recognize`` accepts, in seconds.
-    extras : settings of packages beside the core, by the names of their entry points.
-    """
+    draft_model: str = text(
+        "demo-draft-tiny",
+        "Draft model: demo-draft-tiny, demo-draft-distil, a Whisper size (tiny ...), a hub id, folder or "
+        "file.",
+        "MODEL",
+        panel=MODEL,
+    )
+    revision: str | None = revision_option()
+    device: str = device_option()
+    dtype: str = dtype_option(
+        "Numeric type of the draft's weights: float32; on a CPU with VNNI int8; with PyTorch (the extra "
+        "server) bfloat16 or float16. The text is the same with each."
+    )
+    cut_windows: bool = switch(
+        False,
+        "Windows of recordings encoded only as far as they hold audio and 6 s more, not to 30 s; on CPUs. "
+        "Short ones are encoded many times faster; the draft may be right less often. Live audio always is "
+        "encoded so. Without effect where draft and target share an encoder.",
+        panel=MODEL,
+    )
+    threads: int | None = threads_option()
+    cores: tuple[int, ...] | None = cores_option()
 
-    draft_model: Annotated[
-        str,
-        Setting(
-            MODEL,
-            "Draft model: demo-draft-tiny, demo-draft-distil, a Whisper size (tiny ...), a hub id, folder "
-            "or file.",
-            metavar="MODEL",
-        ),
-    ] = "demo-draft-tiny"
-    revision: Revision = None
-    device: Device = "cpu"
-    dtype: Annotated[
-        str,
-        Setting(
-            MODEL,
-            "Numeric type of the draft's weights: float32; on a CPU with VNNI int8; with PyTorch (the extra "
-            "server) bfloat16 or float16. The text is the same with each.",
-            metavar="TYPE",
-            choices=DTYPES,
-        ),
-    ] = "float32"
-    cut_windows: Annotated[
-        bool,
-        Setting(
-            MODEL,
-            "Windows of recordings encoded only as far as they hold audio and 6 s more, not to 30 s; on "
-            "CPUs. Short ones are encoded many times faster; the draft may be right less often. Live audio "
-            "always is encoded so. Without effect where draft and target share an encoder.",
-        ),
-    ] = False
-    threads: Threads = None
-    cores: Cores = None
+    target: str = text(
+        DEFAULT_TARGET,
+        "Addresses of target servers or locators; a target with more free slots gets more sessions.",
+        "HOST:PORT,...",
+        panel=DRAFTING,
+    )
+    target_model: str | None = text(
+        None, "Target model to run in this process; default: none, --target is used.", "MODEL", panel=DRAFTING
+    )
+    target_revision: str | None = text(
+        None, "Commit or tag of --target-model on the hub.", "REVISION", panel=DRAFTING
+    )
+    target_device: str = text("cpu", "Device of --target-model, as --device.", "DEVICE", panel=DRAFTING)
+    target_dtype: str = dtype_option(
+        "Numeric type of --target-model: float32 (text identical to transformers); on a CPU with VNNI int8; "
+        "with PyTorch (the extra server) bfloat16 or float16.",
+        DRAFTING,
+    )
+    target_credentials: Credentials = credentials_part("targets", "target", TARGET_TOKEN)
+    mode: Mode = choice(
+        Mode.FULL,
+        "Mode of sessions that request none: target-only, sync, pipelined or full; the text is the same with "
+        "each.",
+        "MODE",
+        panel=DRAFTING,
+    )
+    gamma: int | None = whole(
+        None, 1, MAX_GAMMA, "Draft tokens per block; default: chosen by each session.", panel=DRAFTING
+    )
+    connect_timeout_s: float = seconds_option(
+        "connect-timeout", 5.0, 0, "Seconds a session waits for a target that refuses connections.", DRAFTING
+    )
+    resume_timeout_s: float = seconds_option(
+        "resume-timeout", 60.0, 0, "Seconds a session that lost its target waits for another one.", DRAFTING
+    )
+    draft_timeout_s: float = seconds_option(
+        "draft-timeout",
+        15.0,
+        ABOVE_0,
+        "Seconds the draft engine may take to load its model, open a session or run a step; after that, "
+        "sessions run target-only.",
+        DRAFTING,
+    )
 
-    target: Annotated[
-        str,
-        Setting(
-            DRAFTING,
-            "Addresses of target servers or locators; a target with more free slots gets more sessions.",
-            metavar="HOST:PORT,...",
-        ),
-    ] = DEFAULT_TARGET
-    target_model: Annotated[
-        str | None,
-        Setting(
-            DRAFTING, "Target model to run in this process; default: none, --target is used.", metavar="MODEL"
-        ),
-    ] = None
-    target_revision: Annotated[
-        str | None, Setting(DRAFTING, "Commit or tag of --target-model on the hub.", metavar="REVISION")
-    ] = None
-    target_device: Annotated[
-        str, Setting(DRAFTING, "Device of --target-model, as --device.", metavar="DEVICE")
-    ] = "cpu"
-    target_dtype: Annotated[
-        str,
-        Setting(
-            DRAFTING,
-            "Numeric type of --target-model: float32 (text identical to transformers); on a CPU with VNNI "
-            "int8; with PyTorch (the extra server) bfloat16 or float16.",
-            metavar="TYPE",
-            choices=DTYPES,
-        ),
-    ] = "float32"
-    target_credentials: Annotated[
-        Credentials,
-        Made(
-            partial(client_credentials, variable=TARGET_TOKEN),
-            prefix="target",
-            words={"peer": "targets", "variable": f"${TARGET_TOKEN}"},
-        ),
-    ] = OPEN
-    mode: Annotated[
-        Mode,
-        Setting(
-            DRAFTING,
-            "Mode of sessions that request none: target-only, sync, pipelined or full; the text is the same "
-            "with each.",
-            metavar="MODE",
-        ),
-    ] = Mode.FULL
-    gamma: Annotated[
-        int | None,
-        Setting(
-            DRAFTING, "Draft tokens per block; default: chosen by each session.", "N", min=1, max=MAX_GAMMA
-        ),
-    ] = None
-    connect_timeout_s: Annotated[
-        float,
-        Setting(
-            DRAFTING,
-            "Seconds a session waits for a target that refuses connections.",
-            metavar="SECONDS",
-            min=0,
-        ),
-    ] = 5.0
-    resume_timeout_s: Annotated[
-        float,
-        Setting(
-            DRAFTING,
-            "Seconds a session that lost its target waits for another one.",
-            metavar="SECONDS",
-            min=0,
-        ),
-    ] = 60.0
-    draft_timeout_s: Annotated[
-        float,
-        Setting(
-            DRAFTING,
-            "Seconds the draft engine may take to load its model, open a session or run a step; after that, "
-            "sessions run target-only.",
-            metavar="SECONDS",
-            above=0,
-        ),
-    ] = 15.0
-
-    port: Port = DEFAULT_PORT
-    max_sessions: Annotated[int, Setting(SERVING, "Concurrent sessions of clients.", metavar="N", min=1)] = 8
-    max_message_bytes: Annotated[
-        int,
-        Setting(
-            SERVING,
-            "Largest message, and so the largest file for Recognize, in bytes.",
-            metavar="BYTES",
-            min=65_536,
-        ),
-    ] = MAX_MESSAGE_BYTES
-    parity_check_every: Annotated[
-        int | None,
-        Setting(
-            OBSERVABILITY,
-            "Parity check of one recording in N: the target decodes it again alone, and the texts are "
-            "compared; default: none.",
-            metavar="N",
-            min=1,
-        ),
-    ] = None
-    allow_latency_injection: Annotated[
-        bool,
-        Setting(SECURITY, "Permission for clients to inject latency before the target, for experiments."),
-    ] = False
-    max_audio_s: float = 4 * 3600.0
-    failpoints: Annotated[Any, Made(draft_failpoints)] = None
-    extras: Annotated[Mapping[str, Any], Offered("draft_settings")] = field(default_factory=dict)
+    port: int = port_option(DEFAULT_PORT)
+    max_sessions: int = whole(8, 1, math.inf, "Concurrent sessions of clients.", panel=SERVING)
+    max_message_bytes: int = whole(
+        32 * 1024 * 1024,
+        65_536,
+        math.inf,
+        "Largest message, and so the largest file for Recognize, in bytes.",
+        "BYTES",
+        panel=SERVING,
+    )
+    parity_check_every: int | None = whole(
+        None,
+        1,
+        math.inf,
+        "Parity check of one recording in N: the target decodes it again alone, and the texts are compared; "
+        "default: none.",
+        panel=OBSERVABILITY,
+    )
+    allow_latency_injection: bool = switch(
+        False, "Permission for clients to inject latency before the target, for experiments.", panel=SECURITY
+    )
+    max_audio_s: float = 4 * 3600.0  # longest recording that Recognize accepts
+    failpoints: Any = part(None, None, then=partial(load_failpoints, os.environ, "draft"))
+    extras: Mapping[str, Any] = offered("draft_settings")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -12,6 +12,7 @@ from specwhisper.audio.channels import Mixer
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.files.damage import Warn, ignore
 from specwhisper.errors import InvalidRequest, MessageTooLarge, UnsupportedOption, check_between
+from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.hints.feed import HintFeed
 from specwhisper.types import EndUtterance, Mode
@@ -23,6 +24,7 @@ from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafts.source import DraftSource
 from specwhisper_draft_server.sessions.session import SessionRequest
 
+DEFAULTS = DecodingOptions()
 MAX_ADDED_LATENCY_MS = 2_000
 MAX_PIECE_BYTES = 64 * 1024  # of streamed audio: it is resampled in the event loop, which must stay quick
 
@@ -74,8 +76,8 @@ def read_streaming_request(
         raise InvalidRequest(
             "Streamed audio must be LINEAR16: set the encoding, or send a file to Recognize."
         )
-    for name in ("audio_track", "ignore_container_times", "strict"):
-        if getattr(config.config, name):
+    for name in ("audio_track", "container_times", "strict"):
+        if getattr(request.options, name) != getattr(DEFAULTS, name):
             raise InvalidRequest(f"{name} is for recordings that are sent whole: leave it out of a stream.")
     endpointing = codec.endpointing_from_proto(config.endpointing) if is_live else None
     return replace(request, endpointing=endpointing, added_latency_ms=config.added_latency_ms)

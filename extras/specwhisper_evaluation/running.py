@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,9 @@ from specwhisper.api.progress import ProgressBar
 from specwhisper.api.speculative_config import SpeculativeConfig
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.extras import needs_extra
-from specwhisper.options import options_from
+from specwhisper.options import Task, options_from
 from specwhisper.printable import escaped
 from specwhisper.rpc.channels import Credentials
-from specwhisper.types import DTYPES
 from specwhisper_evaluation.command import EvaluateOptions, Source
 from specwhisper_evaluation.comparison import Method, compare
 from specwhisper_evaluation.methods import in_one_process, over_servers
@@ -59,7 +57,10 @@ def run(options: EvaluateOptions, credentials: Credentials) -> bool:
         console.print(recordings_table(comparison))
     console.print(table_of(comparison))
     if output.json is not None:
-        _write(output.json, facts(comparison) | {"task": options.decoding.task, "left_out": left_out})
+        _write(
+            output.json,
+            facts(comparison) | {"task": options.decoding.get("task", Task.TRANSCRIBE), "left_out": left_out},
+        )
     if output.plot is not None:
         plot(comparison, output.plot)
     return not left_out
@@ -76,9 +77,6 @@ def _check(options: EvaluateOptions) -> None:
                 if has_servers
                 else f"{option} is for servers: add --server HOST:PORT, or leave it out."
             )
-    for dtype in (options.models.dtype, options.models.draft_dtype):
-        if dtype not in (*DTYPES, None):
-            raise InvalidRequest(f"There is no dtype '{dtype}': choose from {', '.join(DTYPES)}.")
     for option, file in (("--json", options.output.json), ("--plot", options.output.plot)):
         if file is not None and not file.absolute().parent.is_dir():
             raise InvalidRequest(
@@ -101,7 +99,7 @@ def _methods(
     options: EvaluateOptions, credentials: Credentials
 ) -> AbstractContextManager[tuple[Method, Method]]:
     """Open what transcribes: servers, or models in this process."""
-    decoding = asdict(options.decoding)
+    decoding = {**options.decoding, **options.greedy}
     if options.server is not None:
         return over_servers(
             options.server, credentials, options_from({}, decoding), mode=options.mode, gamma=options.gamma

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from specwhisper.errors import UnsupportedOption
-from specwhisper.settings.setting import MODEL, Made, Setting
+from specwhisper.settings.setting import MODEL, Part
 from specwhisper.types import Mode
+from specwhisper.validated import text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,20 +19,17 @@ if TYPE_CHECKING:
     from specwhisper_draft_server.drafts.source import DraftSource, LoadDraft
 
 
-def factory(
-    draft_recogniser: Annotated[
-        str | None,
-        Setting(
-            MODEL,
-            "Recogniser that drafts in place of a Whisper model; its factory is called with --draft-model.",
-            metavar="MODULE:FACTORY",
-        ),
-    ] = None,
-) -> str | None:
-    return draft_recogniser
+@dataclass(frozen=True, kw_only=True)
+class RecogniserOptions:
+    draft_recogniser: str | None = text(
+        None,
+        "Recogniser that drafts in place of a Whisper model; its factory is called with --draft-model.",
+        "MODULE:FACTORY",
+        panel=MODEL,
+    )
 
 
-SETTINGS = Made(factory, after="draft_model")
+SETTINGS = Part(kind=RecogniserOptions, then=attrgetter("draft_recogniser"))
 
 
 def check_mode(mode: Mode) -> None:

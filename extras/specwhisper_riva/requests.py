@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from enum import StrEnum
-from typing import TypeVar
+from collections.abc import Mapping
 
 from riva.client.proto import riva_asr_pb2, riva_audio_pb2
 
 from specwhisper.audio.wav import is_wav
 from specwhisper.errors import InvalidRequest, UnsupportedOption, check_between
 from specwhisper.live import LiveOptions
-from specwhisper.options import DecodingOptions, Task
+from specwhisper.options import options_from
 from specwhisper.selection import MAX_AUDIO_TRACK
 from specwhisper.speculation.draft_length import MAX_GAMMA
-from specwhisper.types import SERVER_MODES
+from specwhisper.types import SERVER_MODES, Mode
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -26,8 +24,6 @@ ANY_LANGUAGE = "multi"  # Riva's code for language detection
 START_HISTORY_MS = 300
 STOP_HISTORY_MS = 800
 MIN_WINDOW_MS, MAX_WINDOW_MS = 32, 10_000  # from a frame of the voice activity detector on
-
-Choice = TypeVar("Choice", bound=StrEnum)
 
 
 def recognition_config(
@@ -45,22 +41,25 @@ def recognition_config(
     custom = config.custom_configuration
     language = config.language_code
     has_speakers = config.diarization_config.enable_speaker_diarization
-    options = DecodingOptions(
-        language=None if language.lower() == ANY_LANGUAGE else language,
-        task=_one_of(Task, custom, "task") or Task.TRANSCRIBE,
-        word_timestamps=config.enable_word_time_offsets or has_speakers,
-        hotwords=", ".join(phrase for context in config.speech_contexts for phrase in context.phrases),
-        live=live,
-        strict=custom.get("strict", "").lower() == "true",
-        languages=custom.get("languages"),
-        channel=custom.get("channel"),
-        audio_track=_whole(custom, "audio_track", MAX_AUDIO_TRACK),
-        container_times=custom.get("container_times", "").lower() != "false",
-    )
+    given = {
+        "language": None if language.lower() == ANY_LANGUAGE else language,
+        "task": custom.get("task"),
+        "word_timestamps": config.enable_word_time_offsets or has_speakers,
+        "keywords": [phrase for context in config.speech_contexts for phrase in context.phrases],
+        "live": live,
+        "strict": custom.get("strict", "").lower() == "true",
+        "languages": custom.get("languages"),
+        "channel": custom.get("channel"),
+        "audio_track": _whole(custom, "audio_track", MAX_AUDIO_TRACK),
+        "container_times": custom.get("container_times", "").lower() != "false",
+    }
+    options = options_from({}, given)
     message = codec.recognition_config_to_proto(options)
     message.gamma = _whole(custom, "gamma", MAX_GAMMA) or 0
-    if mode := _one_of(SERVER_MODES, custom, "mode"):
-        message.mode = codec.mode_to_proto(mode)
+    if mode := custom.get("mode"):
+        if mode not in SERVER_MODES:
+            raise InvalidRequest(f"mode is '{mode}': choose from: {', '.join(SERVER_MODES)}.")
+        message.mode = codec.mode_to_proto(Mode(mode))
     return message
 
 
@@ -123,16 +122,6 @@ def _length_ms(
     check_between(history, window_ms, MIN_WINDOW_MS, MAX_WINDOW_MS)
     check_between(threshold, share, 0, 1)
     return max(MIN_WINDOW_MS, round(window_ms * share))
-
-
-def _one_of(choices: Iterable[Choice], custom: Mapping[str, str], name: str) -> Choice | None:
-    value = custom.get(name)
-    if not value:
-        return None
-    for choice in choices:
-        if choice == value:
-            return choice
-    raise InvalidRequest(f"{name} is '{value}': choose from: {', '.join(choices)}.")
 
 
 def _whole(custom: Mapping[str, str], name: str, highest: int) -> int | None:

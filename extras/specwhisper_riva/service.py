@@ -67,7 +67,9 @@ class RivaService:
         self._service = service
         self._speakers = speakers
         self._max_audio_s = max_audio_s
-        self._names = ModelNames(settings.model_names, is_strict=settings.is_strict, target=self._target_name)
+        self._names = ModelNames(
+            settings.served_model_names, is_strict=settings.strict_model_names, target=self._target_name
+        )
 
     async def GetRivaSpeechRecognitionConfig(
         self, request: riva_asr_pb2.RivaSpeechRecognitionConfigRequest, context: Any

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption
-from specwhisper.settings.model_names import ServedModelName, StrictModelNames, served_model_names
-from specwhisper.settings.setting import SERVING, Made, Setting
+from specwhisper.settings.model_names import served_model_names_option, strict_model_names_option
+from specwhisper.settings.setting import SERVING, Part
+from specwhisper.validated import switch, validate
 
 if TYPE_CHECKING:
     from specwhisper.rpc.serving import AddServicer
@@ -21,39 +23,33 @@ logger = logging.getLogger(__name__)
 SERVICE_NAME = "nvidia.riva.asr.RivaSpeechRecognition"
 
 
-class RivaSettings(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class RivaSettings:
     """How a draft server offers Riva's service.
 
     Attributes
     ----------
-    is_wanted : ``None`` offers it if Riva's client is installed.
-    model_names : names of the target; empty for the default ones.
-    is_strict : whether requests for other names are refused.
+    riva : ``None`` offers it if Riva's client is installed.
+    served_model_names : empty for the default ones.
     """
 
-    is_wanted: bool | None = None
-    model_names: tuple[str, ...] = ()
-    is_strict: bool = False
+    riva: bool | None = switch(
+        None, "NVIDIA Riva's service as well; default: if nvidia-riva-client is installed.", panel=SERVING
+    )
+    served_model_names: tuple[str, ...] = served_model_names_option("Riva's clients")
+    strict_model_names: bool = strict_model_names_option()
+
+    def __post_init__(self) -> None:
+        validate(self)
 
 
-def riva_settings(
-    riva: Annotated[
-        bool | None,
-        Setting(SERVING, "NVIDIA Riva's service as well; default: if nvidia-riva-client is installed."),
-    ] = None,
-    served_model_name: ServedModelName = None,
-    strict_model_names: StrictModelNames = False,
-) -> RivaSettings:
-    return RivaSettings(riva, served_model_names(served_model_name), strict_model_names)
-
-
-SETTINGS = Made(riva_settings, words={"clients": "Riva's clients"}, after="max_sessions")
+SETTINGS = Part(kind=RivaSettings)
 
 
 def riva_services(service: TranscriptionService, config: DraftConfig) -> Mapping[str, AddServicer]:
     """Return Riva's service on top of ours, by name; empty if it is not offered."""
     settings = config.extras.get("riva", RivaSettings())
-    if settings.is_wanted is False:
+    if settings.riva is False:
         if config.speakers is not None:
             raise InvalidRequest("--speaker-models is for Riva's service: leave it or --no-riva out.")
         return {}
@@ -64,9 +60,9 @@ def riva_services(service: TranscriptionService, config: DraftConfig) -> Mapping
     # Its generated code checks the versions of grpc and protobuf, and raises errors of several kinds.
     except Exception as error:
         is_missing = isinstance(error, ModuleNotFoundError)
-        if settings.is_wanted or config.speakers is not None:
+        if settings.riva or config.speakers is not None:
             reason = "needs nvidia-riva-client" if is_missing else f"cannot be offered here ({error})"
-            flag = "--riva" if settings.is_wanted else "--speaker-models"
+            flag = "--riva" if settings.riva else "--speaker-models"
             raise UnsupportedOption(f"{flag} {reason}: pip install 'specwhisper[draft,riva]'.") from error
         level = logging.INFO if is_missing else logging.WARNING
         logger.log(level, "riva is not offered", extra={"error": str(error)})

@@ -4,48 +4,60 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from dataclasses import dataclass
 
 from specwhisper.audio import turns as decoding
 from specwhisper.audio.inputs import Audio, Decode
-from specwhisper.settings.setting import MODEL, Made, Setting
+from specwhisper.settings.setting import MODEL, Part
 from specwhisper.transcription.speakers import Turn
+from specwhisper.validated import ABOVE_0, number, text, validate, whole
 from specwhisper_speakers.diarizer import Diarizer
 from specwhisper_speakers.live_diarizer import LiveDiarizer
 from specwhisper_speakers.live_speakers import LiveSpeakers
+from specwhisper_speakers.voices import DEFAULT_THRESHOLD
 
 
-def speaker_models(
-    speaker_models: Annotated[
-        str | None,
-        Setting(
-            MODEL,
-            "Folder with two models of sherpa-onnx, for speaker segmentation and speaker embeddings: offers "
-            "{offer}.",
-            metavar="FOLDER",
-        ),
-    ] = None,
-    speaker_threshold: Annotated[
-        float,
-        Setting(MODEL, "Distance from which two voices are two speakers.", metavar="D", above=0),
-    ] = 0.5,
-    speaker_jobs: Annotated[
-        int, Setting(MODEL, "Recordings whose speakers are looked for at a time.", metavar="N", min=1)
-    ] = 1,
-) -> Speakers | None:
-    """Return what finds speakers; ``None`` without models."""
-    if speaker_models is None:
-        return None
-    return Speakers(
-        Diarizer(speaker_models, threshold=speaker_threshold),
-        LiveDiarizer(speaker_models, threshold=speaker_threshold),
-        speaker_jobs,
+@dataclass(frozen=True, kw_only=True)
+class SpeakerOptions:
+    speaker_models: str | None = text(
+        None,
+        "Folder with two models of sherpa-onnx, for speaker segmentation and speaker embeddings: offers "
+        "{offer}.",
+        "FOLDER",
+        panel=MODEL,
+    )
+    speaker_threshold: float = number(
+        DEFAULT_THRESHOLD,
+        ABOVE_0,
+        math.inf,
+        "Distance from which two voices are two speakers.",
+        "D",
+        panel=MODEL,
+    )
+    speaker_jobs: int = whole(
+        1, 1, math.inf, "Recordings whose speakers are looked for at a time.", panel=MODEL
     )
 
+    def __post_init__(self) -> None:
+        validate(self)
 
-DRAFT_SETTINGS = Made(speaker_models, words={"offer": "speaker tags in Riva's service"}, after="cut_windows")
-GATEWAY_SETTINGS = Made(speaker_models, words={"offer": "the format diarized_json, and speakers on the page"})
+    def speakers(self) -> Speakers | None:
+        """Return what finds speakers; ``None`` without models."""
+        if self.speaker_models is None:
+            return None
+        return Speakers(
+            Diarizer(self.speaker_models, threshold=self.speaker_threshold),
+            LiveDiarizer(self.speaker_models, threshold=self.speaker_threshold),
+            self.speaker_jobs,
+        )
+
+
+DRAFT_SETTINGS, GATEWAY_SETTINGS = (
+    Part(kind=SpeakerOptions, then=SpeakerOptions.speakers, words={"offer": offer})
+    for offer in ("speaker tags in Riva's service", "the format diarized_json, and speakers on the page")
+)
 
 
 class Speakers:

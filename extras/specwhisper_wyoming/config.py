@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Annotated
+from typing import Any
 from urllib.parse import urlsplit
 
 from specwhisper.errors import InvalidRequest, UnsafeBind
-from specwhisper.options import DecodingOptions, Padding, options_from
+from specwhisper.options import DecodingOptions, options_from
 from specwhisper.rpc.addresses import is_loopback, join_address
-from specwhisper.rpc.channels import OPEN, Credentials, client_credentials
+from specwhisper.rpc.channels import Credentials, credentials_part
 from specwhisper.rpc.tokens import SERVER_TOKEN
-from specwhisper.settings.setting import SERVING, Made, Setting, Settings
-from specwhisper.settings.shared import DrainTimeout, IdleTimeoutFlag
+from specwhisper.settings.setting import SERVING, Settings, part
+from specwhisper.settings.shared import SERVERS, drain_timeout_option, idle_timeout_option
+from specwhisper.validated import switch, text, whole
 from specwhisper_client.resolving import read_names
 from specwhisper_client.servers import DEFAULT_SERVER
 
 DEFAULT_URI = "tcp://127.0.0.1:10300"  # the port of Wyoming's speech-to-text servers
-MAX_CONNECTIONS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,77 +78,37 @@ def read_uri(uri: str) -> Address:
 
 @dataclass(frozen=True, kw_only=True)
 class WyomingConfig(Settings):
-    """Settings of ``specwhisper-wyoming``.
+    """Settings of ``specwhisper-wyoming``."""
 
-    Attributes
-    ----------
-    server_credentials : for the connections to draft servers.
-    """
-
-    uri: Annotated[
-        str,
-        Setting(
-            SERVING, "Address to listen on: tcp://HOST:PORT, unix:///PATH of a socket, or stdio://.", "URI"
-        ),
-    ] = DEFAULT_URI
-    server: Annotated[
-        str,
-        Setting(
-            SERVING,
-            "Addresses of draft servers, or locator:///HOST:PORT of their locator; sessions are spread over "
-            "all.",
-            metavar="HOST:PORT,...",
-        ),
-    ] = DEFAULT_SERVER
-    server_credentials: Annotated[
-        Credentials,
-        Made(
-            partial(client_credentials, variable=SERVER_TOKEN),
-            prefix="server",
-            words={"peer": "draft servers", "variable": f"${SERVER_TOKEN}"},
-        ),
-    ] = OPEN
-    padding: Annotated[
-        Padding,
-        Setting(
-            SERVING,
-            "Content of windows after the end of the audio: silence, as transformers, or zero, features of "
-            "0, as OpenAI and faster-whisper.",
-            metavar="PADDING",
-        ),
-    ] = DecodingOptions().padding
-    languages: Annotated[
-        str,
-        Setting(
-            SERVING,
-            "Languages that may be spoken, as en,fr,de: each utterance is in one of them. A request for "
-            "another one gets that; default: any.",
-            metavar="CODES",
-        ),
-    ] = ""
-    zeroconf: Annotated[
-        str | None,
-        Setting(
-            SERVING,
-            "Name under which mDNS announces the server, so that Home Assistant finds it; default: not "
-            "announced.",
-            metavar="NAME",
-        ),
-    ] = None
-    insecure: Annotated[
-        bool,
-        Setting(
-            SERVING,
-            "Permission to listen where other machines can connect: the Wyoming protocol has neither "
-            "encryption nor tokens.",
-        ),
-    ] = False
-    max_connections: Annotated[
-        int,
-        Setting(SERVING, "Concurrent connections; each has at most one transcription.", "N", min=1),
-    ] = MAX_CONNECTIONS
-    idle_timeout_s: IdleTimeoutFlag = 60.0
-    drain_timeout_s: DrainTimeout = 30.0
+    uri: str = text(
+        DEFAULT_URI,
+        "Address to listen on: tcp://HOST:PORT, unix:///PATH of a socket, or stdio://.",
+        "URI",
+        panel=SERVING,
+    )
+    server: str = text(DEFAULT_SERVER, SERVERS, "HOST:PORT,...", panel=SERVING)
+    server_credentials: Credentials = credentials_part("draft servers", "server", SERVER_TOKEN)
+    decoding: Mapping[str, Any] = part(  # what a request need not name
+        DecodingOptions, dict, only=("padding", "languages"), only_written=True, panel=SERVING
+    )
+    zeroconf: str | None = text(
+        None,
+        "Name under which mDNS announces the server, so that Home Assistant finds it; default: not "
+        "announced.",
+        "NAME",
+        panel=SERVING,
+    )
+    insecure: bool = switch(
+        False,
+        "Permission to listen where other machines can connect: the Wyoming protocol has neither encryption "
+        "nor tokens.",
+        panel=SERVING,
+    )
+    max_connections: int = whole(
+        100, 1, math.inf, "Concurrent connections; each has at most one transcription.", panel=SERVING
+    )
+    idle_timeout_s: float = idle_timeout_option(60.0)
+    drain_timeout_s: float = drain_timeout_option()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -172,7 +133,7 @@ class WyomingConfig(Settings):
     @property
     def options(self) -> DecodingOptions:
         """The decoding options that a request need not name."""
-        return options_from({}, {"padding": self.padding, "languages": self.languages})
+        return options_from({}, self.decoding)
 
     @property
     def address(self) -> Address:

@@ -18,7 +18,7 @@ from wyoming.ping import Ping, Pong
 from specwhisper import __version__
 from specwhisper.errors import IdleClient, InvalidAudio, InvalidRequest, SpecWhisperError
 from specwhisper.observe.request_id import received_request_id, request_id
-from specwhisper.options import DecodingOptions
+from specwhisper.options import DecodingOptions, options_from
 from specwhisper.wire.status import INTERNAL_ERROR, refusal
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.updates import ServerInfo
@@ -278,9 +278,8 @@ def options_of(event: Event, defaults: DecodingOptions) -> DecodingOptions:
         if not isinstance(given, list | None) or not all(isinstance(word, str) for word in given or ()):
             raise InvalidRequest("Names and terms of a 'transcribe' event must be lists of strings.")
         words += given or ()
-    named = replace(
-        defaults, language=request.language or defaults.language, languages=(), hotwords=", ".join(words)
-    )
+    language = request.language or defaults.language
+    named = options_from(defaults, {"language": language, "languages": (), "keywords": words})
     if named.language is None or named.language in defaults.languages:
         return replace(named, language=None, languages=defaults.languages)
     return named

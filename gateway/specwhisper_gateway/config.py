@@ -2,118 +2,93 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Any
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.rpc.channels import OPEN, Credentials, client_credentials
+from specwhisper.rpc.channels import Credentials, credentials_part
 from specwhisper.rpc.serving_options import ListenerOptions
-from specwhisper.rpc.tls import ServerTls, server_tls
-from specwhisper.rpc.tokens import SERVER_TOKEN, Tokens, TokensFlag, read_token, read_tokens
-from specwhisper.settings.model_names import StrictModelNames, served_model_names
-from specwhisper.settings.setting import OBSERVABILITY, SECURITY, SERVING, Made, Offered, Setting
-from specwhisper.settings.shared import Port
+from specwhisper.rpc.tls import ServerTls, TlsFlags
+from specwhisper.rpc.tokens import SERVER_TOKEN, Tokens, TokensFlag, read_token
+from specwhisper.settings.model_names import served_model_names_option, strict_model_names_option
+from specwhisper.settings.setting import OBSERVABILITY, SECURITY, SERVING, offered, part
+from specwhisper.settings.shared import SERVERS, port_option
 from specwhisper.transcription.speakers import SpeakerModels
+from specwhisper.validated import ABOVE_0, number, option, switch, text, whole
 from specwhisper_client.resolving import read_names
 from specwhisper_client.servers import DEFAULT_SERVER
 
 DEFAULT_PORT = 8000
-MAX_UPLOAD_BYTES = 25 * 1024 * 1024  # OpenAI's own limit
-MAX_AUDIO_S = 4 * 3600.0
-MAX_SESSIONS = 100
-MAX_CONNECTIONS = 500  # half of the files that a process may have open on most systems
 ANY_ORIGIN, ORIGIN = "*", re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9.:\[\]-]+")
 API_KEY = "SPECWHISPER_API_KEY"  # the variable that holds a single key
 ONLY_KEY = "api-key"  # the name of its callers
 
 
-def allowed_origins(
-    allow_origin: Annotated[
-        list[str] | None,
-        Setting(
-            SECURITY,
-            "Web origin whose pages may use the gateway, such as https://example.org, or *; repeat for more.",
-            metavar="ORIGIN",
-        ),
-    ] = None,
-) -> tuple[str, ...]:
-    """Return the origins of a repeated flag."""
-    return tuple(allow_origin or ())
+@dataclass(frozen=True, kw_only=True)
+class KeysFlag(TokensFlag):
+    """The flag of the callers' keys."""
 
-
-def keys(tokens_file: TokensFlag = None) -> Tokens | None:
-    """Read the callers' keys from a file or the environment."""
-    tokens, api_key = read_tokens(tokens_file), read_token(None, API_KEY)
-    if api_key is None:
-        return tokens
-    if tokens is not None:
-        raise InvalidRequest(f"Both tokens and ${API_KEY} are set: move the key into --tokens-file.")
-    return Tokens({api_key: ONLY_KEY})
+    def tokens(self) -> Tokens | None:
+        """Read them from a file or the environment."""
+        tokens, api_key = super().tokens(), read_token(None, API_KEY)
+        if api_key is None:
+            return tokens
+        if tokens is not None:
+            raise InvalidRequest(f"Both tokens and ${API_KEY} are set: move the key into --tokens-file.")
+        return Tokens({api_key: ONLY_KEY})
 
 
 @dataclass(frozen=True, kw_only=True)
 class GatewayConfig(ListenerOptions):
-    """Settings of ``specwhisper-gateway``.
+    """Settings of ``specwhisper-gateway``."""
 
-    Attributes
-    ----------
-    server_credentials : for the connections to draft servers.
-    allow_origins : pages of other sites that may use the gateway, as ``https://host``; ``*`` for all.
-    extras : settings of packages beside the core, by the names of their entry points.
-    """
-
-    server: Annotated[
-        str,
-        Setting(
-            SERVING,
-            "Addresses of draft servers, or locator:///HOST:PORT of their locator; sessions are spread over "
-            "all.",
-            metavar="HOST:PORT,...",
-        ),
-    ] = DEFAULT_SERVER
-    server_credentials: Annotated[
-        Credentials,
-        Made(
-            partial(client_credentials, variable=SERVER_TOKEN),
-            prefix="server",
-            words={"peer": "draft servers", "variable": f"${SERVER_TOKEN}"},
-        ),
-    ] = OPEN
-    port: Port = DEFAULT_PORT
-    tls: Annotated[ServerTls | None, Made(partial(server_tls, protocol="http"), prefix="http")] = None
-    tokens: Annotated[Tokens | None, Made(keys)] = None
-    served_model_names: Annotated[
-        tuple[str, ...], Made(served_model_names, words={"clients": "OpenAI's clients"})
-    ] = ()
-    strict_model_names: StrictModelNames = False
-    max_upload_bytes: Annotated[
-        int, Setting(SERVING, "Largest request, in bytes; default: OpenAI's limit.", "BYTES", min=1)
-    ] = MAX_UPLOAD_BYTES
-    max_audio_seconds: Annotated[
-        float,
-        Setting(
-            SERVING,
-            "Longest recording, in seconds: a few megabytes can hold days of silence.",
-            metavar="SECONDS",
-            above=0,
-        ),
-    ] = MAX_AUDIO_S
-    max_sessions: Annotated[
-        int,
-        Setting(
-            SERVING, "Concurrent transcriptions, of recordings and live, from the upload on.", "N", min=1
-        ),
-    ] = MAX_SESSIONS
-    max_connections: Annotated[
-        int,
-        Setting(SERVING, "Concurrent connections, idle ones included.", metavar="N", min=1),
-    ] = MAX_CONNECTIONS
-    allow_origins: Annotated[tuple[str, ...], Made(allowed_origins)] = ()
-    metrics: Annotated[bool, Setting(OBSERVABILITY, "Prometheus metrics at /metrics.")] = True
-    extras: Annotated[Mapping[str, Any], Offered("gateway_settings")] = field(default_factory=dict)
+    server: str = text(DEFAULT_SERVER, SERVERS, "HOST:PORT,...", panel=SERVING)
+    server_credentials: Credentials = credentials_part("draft servers", "server", SERVER_TOKEN)
+    port: int = port_option(DEFAULT_PORT)
+    tls: ServerTls | None = part(TlsFlags, None, then=TlsFlags.tls, prefix="http")
+    tokens: Tokens | None = part(KeysFlag, None, then=KeysFlag.tokens)
+    served_model_names: tuple[str, ...] = served_model_names_option("OpenAI's clients")
+    strict_model_names: bool = strict_model_names_option()
+    max_upload_bytes: int = whole(
+        25 * 1024 * 1024,
+        1,
+        math.inf,
+        "Largest request, in bytes; default: OpenAI's limit.",
+        "BYTES",
+        panel=SERVING,
+    )
+    max_audio_seconds: float = number(
+        4 * 3600.0,
+        ABOVE_0,
+        math.inf,
+        "Longest recording, in seconds: a few megabytes can hold days of silence.",
+        "SECONDS",
+        panel=SERVING,
+    )
+    max_sessions: int = whole(
+        100,
+        1,
+        math.inf,
+        "Concurrent transcriptions, of recordings and live, from the upload on.",
+        panel=SERVING,
+    )
+    max_connections: int = whole(  # half of the files that a process may have open on most systems
+        500, 1, math.inf, "Concurrent connections, idle ones included.", panel=SERVING
+    )
+    allow_origins: tuple[str, ...] = option(
+        (),
+        "Web origin whose pages may use the gateway, such as https://example.org, or *; repeat for more.",
+        "ORIGIN",
+        flags=("allow-origin",),
+        repeats=True,
+        read=tuple,
+        panel=SECURITY,
+    )
+    metrics: bool = switch(True, "Prometheus metrics at /metrics.", panel=OBSERVABILITY)
+    extras: Mapping[str, Any] = offered("gateway_settings")
 
     def __post_init__(self) -> None:
         super().__post_init__()

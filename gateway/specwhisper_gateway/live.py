@@ -20,9 +20,9 @@ from specwhisper.tasks import running
 from specwhisper.transcription.speakers import UtteranceSpeakers
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import Mode, Segment
+from specwhisper_client.live_transcription import Utterances
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import ResumePoint, Update
-from specwhisper_client.utterances import Utterances
 from specwhisper_gateway.errors import ClientGone, InvalidEvent
 from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of, within_time
 from specwhisper_gateway.transport.messages import StrictModel, error_event, first_problem, read_object

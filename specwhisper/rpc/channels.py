@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
@@ -16,7 +17,8 @@ from specwhisper.rpc.addresses import is_loopback, split_address
 from specwhisper.rpc.compat import WRITE_NOT_BEGUN, filter_internal_errors
 from specwhisper.rpc.tls import ClientTls
 from specwhisper.rpc.tokens import read_token
-from specwhisper.settings.setting import SECURITY, Setting
+from specwhisper.settings.setting import SECURITY, part
+from specwhisper.validated import called, option, switch, text
 
 PING_AFTER_S = 20.0  # our servers permit a ping every ten seconds
 PING_TIMEOUT_S = 10.0
@@ -41,47 +43,48 @@ OPEN = Credentials()
 Call = TypeVar("Call")
 
 
-def client_credentials(
-    use_ssl: Annotated[bool, Setting(SECURITY, "TLS on connections to {peer}.")] = False,
-    root_cert: Annotated[
-        Path | None,
-        Setting(
-            SECURITY,
-            "CA bundle (PEM) used to verify the certificate of {peer}; default: gRPC's own.",
-            metavar="FILE",
-        ),
-    ] = None,
-    client_cert: Annotated[
-        Path | None, Setting(SECURITY, "Client certificate (PEM) for {peer}.", metavar="FILE")
-    ] = None,
-    client_key: Annotated[
-        Path | None, Setting(SECURITY, "Private key (PEM) of the client certificate.", metavar="FILE")
-    ] = None,
-    server_name: Annotated[
-        str | None,
-        Setting(
-            SECURITY,
-            "Host name in the certificate of {peer}; default: the host of the address.",
-            metavar="NAME",
-        ),
-    ] = None,
-    token_file: Annotated[
-        Path | None,
-        Setting(
-            SECURITY, "File with the token for {peer}; default: the token in {variable}.", metavar="FILE"
-        ),
-    ] = None,
-    *,
-    variable: str,
-) -> Credentials:
-    """Return a caller's credentials.
+@dataclass(frozen=True, kw_only=True)
+class ClientFlags:
+    """The flags of a caller's credentials."""
 
-    Without a file, the environment's ``variable`` may hold its token.
-    """
-    if not use_ssl and (root_cert or client_cert or client_key or server_name):
-        raise InvalidRequest("A certificate is set, but encryption is off: turn it on (--use-ssl).")
-    tls = ClientTls(root_cert, client_cert, client_key, server_name) if use_ssl else None
-    return Credentials(tls, read_token(token_file, variable))
+    use_ssl: bool = switch(False, "TLS on connections to {peer}.", panel=SECURITY)
+    root_cert: Path | None = option(
+        None,
+        "CA bundle (PEM) used to verify the certificate of {peer}; default: gRPC's own.",
+        "FILE",
+        panel=SECURITY,
+    )
+    client_cert: Path | None = option(None, "Client certificate (PEM) for {peer}.", "FILE", panel=SECURITY)
+    client_key: Path | None = option(
+        None, "Private key (PEM) of the client certificate.", "FILE", panel=SECURITY
+    )
+    server_name: str | None = text(
+        None,
+        "Host name in the certificate of {peer}; default: the host of the address.",
+        "NAME",
+        panel=SECURITY,
+    )
+    token_file: Path | None = option(
+        None, "File with the token for {peer}; default: the token in ${variable}.", "FILE", panel=SECURITY
+    )
+
+    def credentials(self, variable: str) -> Credentials:
+        """Return the credentials; without a file, the environment's ``variable`` may hold the token."""
+        certificate = (self.root_cert, self.client_cert, self.client_key, self.server_name)
+        if not self.use_ssl and any(certificate):
+            raise InvalidRequest(
+                f"A certificate is set, but encryption is off: turn it on ({called('use_ssl')})."
+            )
+        return Credentials(
+            ClientTls(*certificate) if self.use_ssl else None, read_token(self.token_file, variable)
+        )
+
+
+def credentials_part(peer: str, prefix: str, variable: str) -> Any:
+    """Declare a server's credentials for its connections to ``peer``."""
+    then = partial(ClientFlags.credentials, variable=variable)
+    words = {"peer": peer, "variable": variable}
+    return part(ClientFlags, OPEN, then=then, prefix=prefix, words=words)
 
 
 def keepalive(after_s: float = PING_AFTER_S, timeout_s: float = PING_TIMEOUT_S) -> list[tuple[str, int]]:

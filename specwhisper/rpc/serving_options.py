@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from specwhisper.errors import UnsafeBind
 from specwhisper.rpc.addresses import check_bind, is_loopback
-from specwhisper.rpc.tls import ServerTls, server_tls
-from specwhisper.rpc.tokens import Tokens, read_tokens
-from specwhisper.settings.setting import OBSERVABILITY, SECURITY, SERVING, Made, Setting, Settings
-from specwhisper.settings.shared import DrainTimeout, IdleTimeoutFlag, Port
+from specwhisper.rpc.tls import ServerTls, TlsFlags
+from specwhisper.rpc.tokens import Tokens, TokensFlag
+from specwhisper.settings.setting import OBSERVABILITY, SECURITY, SERVING, Settings, part
+from specwhisper.settings.shared import drain_timeout_option, idle_timeout_option, port_option, seconds_option
 from specwhisper.testing.loading import VARIABLE
 from specwhisper.types import Limits
+from specwhisper.validated import ABOVE_0, switch, text, whole
 
 SHORT_CALLS = 100  # unary calls that one connection may have open beside its sessions
 
@@ -28,46 +30,39 @@ class ListenerOptions(Settings):
     tokens : admits callers; ``None`` admits every caller.
     """
 
-    host: Annotated[str, Setting(SERVING, "Address to listen on.", metavar="HOST")] = "127.0.0.1"
-    port: Port = 0
-    insecure: Annotated[
-        bool,
-        Setting(
-            SERVING,
-            "Permission to listen where other machines can connect, without encryption or tokens; only TLS "
-            "detects bytes that the network corrupts.",
-        ),
-    ] = False
-    session_timeout_s: Annotated[
-        float, Setting(SERVING, "Longest session, in seconds.", metavar="SECONDS", above=0)
-    ] = 86_400.0
-    drain_timeout_s: DrainTimeout = 30.0
+    host: str = text("127.0.0.1", "Address to listen on.", "HOST", panel=SERVING)
+    port: int = port_option(0)
+    insecure: bool = switch(
+        False,
+        "Permission to listen where other machines can connect, without encryption or tokens; only TLS "
+        "detects bytes that the network corrupts.",
+        panel=SERVING,
+    )
+    session_timeout_s: float = seconds_option(
+        "session-timeout", 86_400.0, ABOVE_0, "Longest session, in seconds."
+    )
+    drain_timeout_s: float = drain_timeout_option()
     tls: ServerTls | None = None
     tokens: Tokens | None = None
-    max_sessions_per_token: Annotated[
-        int | None,
-        Setting(
-            SECURITY,
-            "Concurrent sessions of each name in --tokens-file, or else of each address; default: all, or "
-            "all but an eighth if another caller was there within a day.",
-            "N",
-            min=1,
-        ),
-    ] = None
-    metrics_port: Annotated[
-        int | None,
-        Setting(
-            OBSERVABILITY,
-            "Port for Prometheus metrics; 0: any free port; default: none.",
-            metavar="PORT",
-            min=0,
-            max=65_535,
-        ),
-    ] = None
-    metrics_host: Annotated[
-        str,
-        Setting(OBSERVABILITY, "Address of the metrics port; the rules for --host apply.", metavar="HOST"),
-    ] = "127.0.0.1"
+    max_sessions_per_token: int | None = whole(
+        None,
+        1,
+        math.inf,
+        "Concurrent sessions of each name in --tokens-file, or else of each address; default: all, or all "
+        "but an eighth if another caller was there within a day.",
+        panel=SECURITY,
+    )
+    metrics_port: int | None = whole(
+        None,
+        0,
+        65_535,
+        "Port for Prometheus metrics; 0: any free port; default: none.",
+        "PORT",
+        panel=OBSERVABILITY,
+    )
+    metrics_host: str = text(
+        "127.0.0.1", "Address of the metrics port; the rules for --host apply.", "HOST", panel=OBSERVABILITY
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,9 +86,9 @@ class ServingOptions(ListenerOptions):
         has neither a certificate nor a token. Only its user may enter the folder.
     """
 
-    tls: Annotated[ServerTls | None, Made(server_tls, prefix="grpc")] = None
-    tokens: Annotated[Tokens | None, Made(read_tokens)] = None
-    idle_timeout_s: IdleTimeoutFlag = 60.0
+    tls: ServerTls | None = part(TlsFlags, None, then=TlsFlags.tls, prefix="grpc")
+    tokens: Tokens | None = part(TokensFlag, None, then=TokensFlag.tokens)
+    idle_timeout_s: float = idle_timeout_option(60.0)
     max_message_bytes: int = Limits().max_message_bytes
     failpoints: Any = None
     local_socket: Path | None = None

@@ -6,12 +6,12 @@ import logging
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import grpc
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.settings.setting import SECURITY, Setting
+from specwhisper.settings.setting import SECURITY
+from specwhisper.validated import called, option, switch
 
 logger = logging.getLogger(__name__)
 
@@ -87,39 +87,31 @@ class ServerTls:
         return grpc.ssl_server_certificate_configuration([pair], root_certificates=roots)
 
 
-def server_tls(
-    use_ssl: Annotated[bool, Setting(SECURITY, "TLS on every connection.")] = False,
-    use_ssl_mutual: Annotated[
-        bool, Setting(SECURITY, "TLS with client certificates on every connection.")
-    ] = False,
-    server_cert: Annotated[
-        Path | None, Setting(SECURITY, "Certificate (PEM) of this server.", metavar="FILE")
-    ] = None,
-    server_key: Annotated[
-        Path | None, Setting(SECURITY, "Private key (PEM) of the certificate.", metavar="FILE")
-    ] = None,
-    root_cert: Annotated[
-        Path | None,
-        Setting(SECURITY, "CA bundle (PEM) used to verify client certificates.", metavar="FILE"),
-    ] = None,
-    *,
-    protocol: str = "grpc",
-) -> ServerTls | None:
-    """Return the certificates that a server's flags name.
+@dataclass(frozen=True, kw_only=True)
+class TlsFlags:
+    """The flags of a server's certificates."""
 
-    Incomplete flags are an error.
-    """
-    if not (use_ssl or use_ssl_mutual):
-        if server_cert or server_key or root_cert:
-            raise InvalidRequest(f"A certificate is set, but encryption is off: add --{protocol}-use-ssl.")
-        return None
-    if server_cert is None or server_key is None:
-        raise InvalidRequest(
-            f"--{protocol}-use-ssl needs --{protocol}-server-cert and --{protocol}-server-key."
-        )
-    if use_ssl_mutual != (root_cert is not None):
-        raise InvalidRequest(f"--{protocol}-use-ssl-mutual and --{protocol}-root-cert belong together.")
-    return ServerTls(server_cert, server_key, root_cert)
+    use_ssl: bool = switch(False, "TLS on every connection.", panel=SECURITY)
+    use_ssl_mutual: bool = switch(False, "TLS with client certificates on every connection.", panel=SECURITY)
+    server_cert: Path | None = option(None, "Certificate (PEM) of this server.", "FILE", panel=SECURITY)
+    server_key: Path | None = option(None, "Private key (PEM) of the certificate.", "FILE", panel=SECURITY)
+    root_cert: Path | None = option(
+        None, "CA bundle (PEM) used to verify client certificates.", "FILE", panel=SECURITY
+    )
+
+    def tls(self) -> ServerTls | None:
+        """Return the certificates; incomplete flags are an error."""
+        if not (self.use_ssl or self.use_ssl_mutual):
+            if self.server_cert or self.server_key or self.root_cert:
+                raise InvalidRequest(f"A certificate is set, but encryption is off: add {called('use_ssl')}.")
+            return None
+        if self.server_cert is None or self.server_key is None:
+            raise InvalidRequest(
+                f"{called('use_ssl')} needs {called('server_cert')} and {called('server_key')}."
+            )
+        if self.use_ssl_mutual != (self.root_cert is not None):
+            raise InvalidRequest(f"{called('use_ssl_mutual')} and {called('root_cert')} belong together.")
+        return ServerTls(self.server_cert, self.server_key, self.root_cert)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated
 
 from specwhisper.errors import InvalidRequest, Unauthenticated
-from specwhisper.settings.setting import SECURITY, Setting
+from specwhisper.settings.setting import SECURITY
+from specwhisper.validated import option
 
 logger = logging.getLogger(__name__)
 
@@ -23,16 +24,6 @@ SCHEME = "bearer "
 TOKENS = "SPECWHISPER_TOKENS"  # of callers: the lines
 TARGET_TOKEN = "SPECWHISPER_TARGET_TOKEN"  # for targets
 SERVER_TOKEN = "SPECWHISPER_SERVER_TOKEN"  # for draft servers
-
-TokensFlag = Annotated[
-    Path | None,
-    Setting(
-        SECURITY,
-        "File with the tokens of callers, a line of NAME TOKEN each; default: the lines in "
-        "$SPECWHISPER_TOKENS. Other callers are refused.",
-        metavar="FILE",
-    ),
-]
 
 
 class Tokens:
@@ -101,13 +92,27 @@ class TokensFile(Tokens):
         return file.st_mtime_ns, file.st_size, file.st_ino
 
 
-def read_tokens(tokens_file: TokensFlag = None) -> Tokens | None:
-    """Read the callers' tokens; return ``None`` where there are none.
+@dataclass(frozen=True, kw_only=True)
+class TokensFlag:
+    """The flag of the callers' tokens."""
 
-    Without a file, the environment variable may hold its lines.
-    """
-    if tokens_file is not None:
-        return TokensFile(tokens_file)
+    tokens_file: Path | None = option(
+        None,
+        "File with the tokens of callers, a line of NAME TOKEN each; default: the lines in "
+        "$SPECWHISPER_TOKENS. Other callers are refused.",
+        "FILE",
+        panel=SECURITY,
+    )
+
+    def tokens(self) -> Tokens | None:
+        """Read them; ``None`` where there are none."""
+        return read_tokens(self.tokens_file)
+
+
+def read_tokens(path: Path | None) -> Tokens | None:
+    """Read the callers' tokens, without a file from the environment variable; ``None`` without either."""
+    if path is not None:
+        return TokensFile(path)
     if (lines := os.environ.get(TOKENS)) is not None:  # an empty one must not admit all
         return Tokens(_some(_read(lines.splitlines(), f"${TOKENS}"), f"${TOKENS}"))
     return None

@@ -1,43 +1,54 @@
-"""Command lines of settings classes: read in a terminal, or from flags in a file."""
+"""Command lines of classes of options: read in a terminal, or from flags in a file."""
 
 from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
-from enum import EnumType
-from typing import Annotated, Any, get_origin
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import typer
-from typer.models import OptionInfo
 
 from specwhisper import __version__
 from specwhisper.errors import InvalidRequest, MissingExtra, SpecWhisperError
 from specwhisper.extras import MISSING_EXTRA_STATUS
 from specwhisper.observe.logs import configure_logging
 from specwhisper.printable import escaped
-from specwhisper.settings.choices import one_of
-from specwhisper.settings.setting import Config, Option, make_settings, options_of
-from specwhisper.settings.typer_compat import UsageError
+from specwhisper.settings.setting import Config, Flag, Given, Part, flags_of
+from specwhisper.validated import spelled
+
+TYPER = "0.29"  # the tested release
+# The base class of click's usage errors, or of those of the copy that newer typers bring.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+Options = TypeVar("Options")
 
 
 def show_version(is_wanted: bool) -> None:
-    """Print the version and exit."""
     if is_wanted:
         typer.echo(f"specwhisper {__version__}")
         raise typer.Exit
 
 
-Version = Annotated[
-    bool,
-    typer.Option(
-        "--version",
-        callback=show_version,
-        is_eager=True,
-        allow_from_autoenv=False,
-        help="Print the version and exit.",
-    ),
-]
+VERSION = inspect.Parameter(
+    "version",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=show_version,
+            is_eager=True,
+            allow_from_autoenv=False,
+            help="Print the version and exit.",
+        ),
+    ],
+)
 
 
 def run_command(program: str, settings: type[Config], serve: Callable[[Config], None]) -> None:
@@ -45,18 +56,13 @@ def run_command(program: str, settings: type[Config], serve: Callable[[Config], 
 
     The docstring of ``serve`` is the text of --help.
     """
-
-    def command(**values: Any) -> None:
-        try:
-            serve(_configured(settings, values))
-        except MissingExtra as error:
-            print(f"{program}: {escaped(str(error))}", file=sys.stderr)
-            sys.exit(MISSING_EXTRA_STATUS)
-        except SpecWhisperError as error:
-            sys.exit(f"{program}: {escaped(str(error))}")
-
-    command.__doc__ = inspect.getdoc(serve)
-    app_of(settings, command)()
+    try:
+        app_of(settings, serve)()
+    except MissingExtra as error:
+        print(f"{program}: {escaped(str(error))}", file=sys.stderr)
+        sys.exit(MISSING_EXTRA_STATUS)
+    except SpecWhisperError as error:
+        sys.exit(f"{program}: {escaped(str(error))}")
 
 
 def config_from(settings: type[Config], flags: Mapping[str, object]) -> Config:
@@ -65,8 +71,7 @@ def config_from(settings: type[Config], flags: Mapping[str, object]) -> Config:
     ``{"max-sessions": 8, "insecure": True}`` is ``--max-sessions 8 --insecure``; null values are left out. A
     list repeats its flag.
     """
-    app = app_of(settings, lambda **values: _configured(settings, values))
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(app_of(settings, lambda config: config))
     negations = {name for option in command.params for name in option.secondary_opts}
     words = []
     for name, value in flags.items():
@@ -84,48 +89,88 @@ def config_from(settings: type[Config], flags: Mapping[str, object]) -> Config:
     return config
 
 
-def app_of(settings: type[Config], function: Callable[..., Any]) -> typer.Typer:
-    """Return a program that calls a function with a settings class's flags.
+def app_of(settings: type[Config], serve: Callable[[Config], Any]) -> typer.Typer:
+    """Return the program that calls a function with the settings of its command line and environment."""
 
-    They are keyword arguments.
-    """
+    def command(_: typer.Context, config: Config) -> Any:
+        configure_logging(config.log_format, config.log_level)
+        return serve(config)
 
-    def command(**values: Any) -> Any:
-        values.pop("version")
-        return function(**values)
-
-    parameters = [_parameter(option) for option in options_of(settings)]
-    parameters.append(_parameter_of("version", Version, False))
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    command.__doc__ = function.__doc__
+    command.__doc__ = inspect.getdoc(serve)
     app = typer.Typer(add_completion=False)
-    app.command(context_settings={"auto_envvar_prefix": "SPECWHISPER"})(command)
+    app.command(context_settings={"auto_envvar_prefix": "SPECWHISPER"})(
+        _command(command, Part(kind=settings), flags_of(settings), VERSION)
+    )
     return app
 
 
-def _configured(settings: type[Config], values: Mapping[str, Any]) -> Config:
-    config = make_settings(settings, values)
-    configure_logging(config.log_format, config.log_level)
-    return config
+def takes(
+    options: type[Options] | Part, *more: inspect.Parameter
+) -> Callable[[Callable[[typer.Context, Options], None]], Callable[..., None]]:
+    """Make the fields of a class the options of a command, which is called with an instance."""
+
+    def decorate(command: Callable[[typer.Context, Options], None]) -> Callable[..., None]:
+        part = options if isinstance(options, Part) else Part(kind=options)
+        return _command(command, part, list(part.flags()), *more)
+
+    return decorate
 
 
-def _parameter(option: Option) -> inspect.Parameter:
+def _command(
+    command: Callable[[typer.Context, Any], Any], part: Part, flags: Sequence[Flag], *more: inspect.Parameter
+) -> Callable[..., Any]:
+    """Return a command as typer reads it; what it raises calls options by their flags."""
+
+    def run(context: typer.Context, **values: Any) -> Any:
+        sources = {name: context.get_parameter_source(name) for name in values}
+        written = {name for name, source in sources.items() if source and source.name != "DEFAULT"}
+        with spelled({flag.field: flag.flag for flag in flags}):
+            return command(context, part.value(values, Given(frozenset(written))))
+
+    parameters = [inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+    parameters += [*map(_parameter, flags), *more]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run
+
+
+def _parameter(flag: Flag) -> inspect.Parameter:
     """Return a flag as typer reads it; a switch that is off has no --no- form."""
-    setting, annotation = option.setting, option.annotation
-    value_type = annotation.__origin__ if get_origin(annotation) is Annotated else annotation
-    info = OptionInfo(
-        default=...,
-        param_decls=(option.flag,) if option.default is False else None,
-        metavar=setting.metavar,
-        parser=one_of(value_type) if isinstance(value_type, EnumType) else None,
-        help=setting.help,
-        file_okay=not setting.is_folder,
+    about, kind = flag.option, _kind(flag)
+    default = flag.default.value if isinstance(flag.default, Enum) else flag.default
+    default = None if default == () else default
+    names = [f"--{name}" if len(name) > 1 else f"-{name}" for name in about.flags[1:]]
+    if names or default is False:
+        names = [flag.flag, *names]
+    info = (typer.Argument if about.is_argument else typer.Option)(
+        *([] if about.is_argument else names),
+        metavar=about.metavar or None,
+        parser=_number_or_none if about.takes_none else None,
+        help=about.help,
         show_envvar=False,
-        rich_help_panel=setting.panel,
+        rich_help_panel=about.panel or None,
+        hidden=about.is_hidden,
     )
-    return _parameter_of(option.name, Annotated[value_type, info], option.default)
+    return inspect.Parameter(
+        flag.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if default is MISSING else default,
+        annotation=Annotated[kind, info],
+    )
 
 
-def _parameter_of(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+def _kind(flag: Flag) -> Any:
+    """Return the type that typer converts to; what it does not know is read from its text."""
+    kinds = get_args(flag.annotation) if get_origin(flag.annotation) in (Union, types.UnionType) else ()
+    kind = next((each for each in kinds if each is not type(None)), flag.annotation)
+    if flag.option.repeats:
+        kind = list[Path] if get_args(kind)[:1] == (Path,) else list[str]
+    elif kind not in (bool, int, float, Path):
+        kind = str
+    return kind if flag.default is MISSING else kind | None
+
+
+def _number_or_none(text: str) -> float | None:
+    """Read a number, or ``None`` as openai/whisper's command line does."""
+    return None if text == "None" else float(text)

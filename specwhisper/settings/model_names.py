@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import Annotated
+from typing import Any
 
-from specwhisper.errors import InvalidRequest, ModelNotFound, TargetUnavailable
-from specwhisper.settings.setting import SERVING, Setting
+from specwhisper.errors import ModelNotFound, TargetUnavailable
+from specwhisper.settings.setting import SERVING
+from specwhisper.validated import option, switch
 
 logger = logging.getLogger(__name__)
 
@@ -16,30 +17,22 @@ WHISPER_1 = "whisper-1"  # the name that OpenAI's API uses
 MAX_LOGGED = 100  # unknown names: a client may send any number of them
 SHOWN_CHARS = 100  # of a name that a client sent
 
-ServedModelName = Annotated[
-    list[str] | None,
-    Setting(
-        SERVING,
-        "Name of the target for {clients}; repeat for more; default: the target's own name and whisper-1.",
-        metavar="NAME",
-    ),
-]
-StrictModelNames = Annotated[
-    bool,
-    Setting(
-        SERVING,
-        "Refusal of other model names; without it, they are logged and stand for the first name.",
-    ),
-]
+
+def served_model_names_option(clients: str) -> Any:
+    help = f"Name of the target for {clients}; repeat for more; default: the target's own name and whisper-1."
+    flags = ("served-model-name",)
+    return option((), help, "NAME", flags=flags, repeats=True, read=_to_names, panel=SERVING)
 
 
-def served_model_names(served_model_name: ServedModelName = None) -> tuple[str, ...]:
-    """Return the names of a repeated flag."""
-    names = tuple(served_model_name or ())
-    for name in names:
-        if not name.strip():
-            raise InvalidRequest("--served-model-name is empty: write a name, or leave the flag out.")
-    return names
+def strict_model_names_option() -> Any:
+    help = "Refusal of other model names; without it, they are logged and stand for the first name."
+    return switch(False, help, panel=SERVING)
+
+
+def _to_names(names: Iterable[str]) -> tuple[str, ...]:
+    if not all(name.strip() for name in names):
+        raise ValueError("it has an empty name: write a name, or leave it out")
+    return tuple(names)
 
 
 class ModelNames:

@@ -1,19 +1,19 @@
-"""Settings classes, whose fields are flags and environment variables.
+"""Classes of options that programs offer: a server's settings, or the options of a command.
 
-Each field is also a row of docs/configuration.md.
+A field of such a class declares an option (:mod:`specwhisper.validated`), or stands for options of another
+class: :func:`part` and :func:`offered`. Flags, environment variables, --help and pages of the docs follow.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
-from functools import cache, cached_property
-from typing import Annotated, Any, TypeVar, get_type_hints
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from functools import cache
+from typing import Any, NewType, TypeVar, get_type_hints
 
-from specwhisper.errors import InvalidRequest
 from specwhisper.extras import offers
 from specwhisper.observe.logs import LogFormat, LogLevel
+from specwhisper.validated import Option, choice, default_of, option_of, spelled, validate
 
 MODEL = "Model"
 DRAFTING = "Drafting"
@@ -21,215 +21,187 @@ SERVING = "Serving"
 SECURITY = "Security"
 OBSERVABILITY = "Observability"
 PANELS = (MODEL, DRAFTING, SERVING, SECURITY, OBSERVABILITY)  # in the order of --help
-UNITS = {"_s": " s", "_ms": " ms"}  # of field names; flags leave them out
 
 Config = TypeVar("Config", bound="Settings")
-Kind = TypeVar("Kind")
+Given = NewType("Given", frozenset[str])  # a field of this type has the names of the flags that were written
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """Annotation of a field: its meaning, its form in --help, its valid values.
+class Flag:
+    """An option as a program offers it.
 
     Attributes
     ----------
-    panel : of :data:`PANELS`.
-    help : a noun phrase: what the value is, its unit, its default where that is not in the code.
-    metavar : placeholder for the value in --help.
-    min, max : inclusive bounds.
-    above : exclusive lower bound.
-    choices : valid values; any where there are none.
-    is_folder : whether a path must not be a file.
-    """
-
-    panel: str
-    help: str
-    metavar: str | None = None
-    min: float | None = None
-    max: float | None = None
-    above: float | None = None
-    choices: tuple[str, ...] = ()
-    is_folder: bool = False
-
-    def check(self, flag: str, value: Any, unit: str = "") -> None:
-        """Raise :class:`InvalidRequest` if the value is not valid."""
-        if value is None:
-            return
-        if self.choices and value not in self.choices:
-            raise InvalidRequest(f"{flag} is '{value}': choose one of {', '.join(self.choices)}.")
-        for is_valid, bound in (
-            (self.min is None or value >= self.min, f"at least {self.min}"),
-            (self.max is None or value <= self.max, f"at most {self.max}"),
-            (self.above is None or value > self.above, f"more than {self.above}"),
-        ):
-            if not is_valid:
-                raise InvalidRequest(f"{flag} is {value}{unit}: it must be {bound}.")
-
-
-@dataclass(frozen=True)
-class Made:
-    """Annotation of a field that a function makes from flags.
-
-    The flags are the function's annotated parameters.
-
-    Attributes
-    ----------
-    make : called with the flags' values; a function without parameters reads the environment.
-    prefix : put before the names of the flags.
-    words : replace ``{word}`` in their help.
-    after : name of the flag that they follow in --help; by default they stand where the field does.
-    """
-
-    make: Callable[..., Any]
-    prefix: str = ""
-    words: Mapping[str, str] = field(default_factory=dict)
-    after: str = ""
-
-    @cached_property
-    def options(self) -> dict[str, Option]:
-        """The flags, by the name of the function's parameter."""
-        options = {}
-        for parameter in inspect.signature(self.make, eval_str=True).parameters.values():
-            if (setting := _metadata(parameter.annotation, Setting)) is not None:
-                name = parameter.name
-                if self.prefix and not name.startswith(f"{self.prefix}_"):
-                    name = f"{self.prefix}_{name}"
-                setting = replace(setting, help=setting.help.format(**self.words))
-                options[parameter.name] = Option(
-                    name, parameter.annotation, setting, parameter.default, self.after
-                )
-        return options
-
-    def value(self, values: Mapping[str, Any]) -> Any:
-        """Return the field's value for the flags' values, by the flags' names."""
-        for option in self.options.values():
-            option.setting.check(option.flag, values[option.name])
-        return self.make(**{key: values[option.name] for key, option in self.options.items()})
-
-
-@dataclass(frozen=True)
-class Offered:
-    """Annotation of a field that packages beside the core make: a mapping, by the names of entry points.
-
-    Attributes
-    ----------
-    group : of entry points that name a :class:`Made` each; see :func:`offers`.
-    """
-
-    group: str
-
-    @cached_property
-    def parts(self) -> dict[str, Made]:
-        """The offers, by name."""
-        return {name: entry.load() for name, entry in offers(self.group).items()}
-
-    @property
-    def options(self) -> dict[str, Option]:
-        """The flags, by name."""
-        return {option.name: option for part in self.parts.values() for option in part.options.values()}
-
-    def value(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the field's value for the flags' values, by the flags' names."""
-        return {name: part.value(values) for name, part in self.parts.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """A flag and environment variable of a program.
-
-    Attributes
-    ----------
-    name : as a parameter of Python, without a unit.
-    annotation : its type.
-    after : the one that it follows in --help; empty where it stands in its own place.
+    name : as a parameter of Python.
+    field : name of the option.
+    default : ``MISSING`` if it must be given.
     """
 
     name: str
+    field: str
     annotation: Any
-    setting: Setting
     default: Any
-    after: str = ""
+    option: Option
 
     @property
     def flag(self) -> str:
-        """The flag on the command line."""
         return f"--{self.name.replace('_', '-')}"
 
     @property
     def variable(self) -> str:
-        """The environment variable that is read where the flag is absent."""
+        """The environment variable that servers read where the flag is absent."""
         return f"SPECWHISPER_{self.name.upper()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Options of a class, and the value that a program makes of them.
+
+    Attributes
+    ----------
+    kind : a dataclass; ``None`` for a value that has no flags.
+    then : called with an instance, makes the value; without it, that is the instance.
+    only_written : the value is a mapping of the options that were written, by name.
+    only, but : the options that the program offers, or does not offer; all by default.
+    panel : heading in --help.
+    renamed : names of flags by those of the options.
+    prefix : put before the names of the flags.
+    words : replace ``{word}`` in their help.
+    """
+
+    kind: Any = None
+    then: Callable[..., Any] | None = None
+    only_written: bool = False
+    only: Collection[str] = ()
+    but: Collection[str] = ()
+    panel: str = ""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    prefix: str = ""
+    words: Mapping[str, str] = field(default_factory=dict)
+
+    def flags(self) -> Iterator[Flag]:
+        for each in self._fields():
+            for inner in _parts(each).values():
+                yield from inner.flags()
+            if (flag := self._flag(each)) is not None:
+                yield flag
+
+    def value(self, values: Mapping[str, Any], written: Given) -> Any:
+        """Return the value.
+
+        Parameters
+        ----------
+        values, written : values of all flags, and which were written, by the flags' names.
+        """
+        arguments: dict[str, Any] = {}
+        names: dict[str, str] = {}
+        for each in self._fields():
+            flag, parts = self._flag(each), _parts(each)
+            if flag is not None:
+                names[each.name] = flag.flag
+                if flag.name in written or not self.only_written:
+                    arguments[each.name] = values[flag.name]
+            elif "part" in each.metadata:
+                arguments[each.name] = each.metadata["part"].value(values, written)
+            elif "group" in each.metadata:
+                found = {name: part.value(values, written) for name, part in parts.items()}
+                is_one = each.metadata["offer"] is not None
+                arguments[each.name] = next(iter(found.values()), None) if is_one else found
+            elif _types(self.kind)[each.name] is Given:
+                arguments[each.name] = written
+        if self.only_written:
+            return arguments
+        with spelled(names):
+            made = [] if self.kind is None else [self.kind(**arguments)]
+            return made[0] if self.then is None else self.then(*made)
+
+    def _fields(self) -> list[Field[Any]]:
+        if self.kind is None:
+            return []
+        return [
+            each
+            for each in fields(self.kind)
+            if each.name not in self.but and (not self.only or each.name in self.only)
+        ]
+
+    def _flag(self, declared: Field[Any]) -> Flag | None:
+        about = option_of(declared)
+        if about is None or not about.help:
+            return None
+        name = about.flags[0].replace("-", "_") if about.flags else declared.name
+        name = self.renamed.get(name, name)
+        if self.prefix and not name.startswith(f"{self.prefix}_"):
+            name = f"{self.prefix}_{name}"
+        help = about.help.format(**self.words) if self.words else about.help
+        about = replace(about, help=help, panel=self.panel or about.panel)
+        return Flag(name, declared.name, _types(self.kind)[declared.name], default_of(declared), about)
+
+
+def part(kind: type[Any] | None, default: Any = MISSING, **about: Any) -> Any:
+    """Declare a field that stands for the options of a class.
+
+    ``about`` has other attributes of :class:`Part`. ``default``, or what it returns, is the field's value for
+    those who make the class without flags.
+    """
+    metadata = {"part": Part(kind=kind, **about)}
+    if callable(default):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def offered(group: str, name: str | None = None) -> Any:
+    """Declare a field for the options that extras add.
+
+    Parameters
+    ----------
+    group : entry points that name a :class:`Part` each; see :func:`offers`.
+    name : the entry point whose value is the field's, ``None`` without it; by default the field is a mapping
+        of all values by name.
+    """
+    metadata = {"group": group, "offer": name}
+    return field(default=None, metadata=metadata) if name else field(default_factory=dict, metadata=metadata)
+
+
+def _parts(declared: Field[Any]) -> Mapping[str, Part]:
+    """Return the parts that a field stands for, by name."""
+    if "part" in declared.metadata:
+        return {declared.name: declared.metadata["part"]}
+    if "group" not in declared.metadata:
+        return {}
+    wanted = declared.metadata["offer"]
+    return {
+        name: entry.load()
+        for name, entry in offers(declared.metadata["group"]).items()
+        if wanted in (None, name)
+    }
+
+
+@cache
+def _types(kind: Callable[..., Any]) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Base of the settings classes: validates each field by its annotation."""
+    """Base of servers' settings."""
 
-    log_format: Annotated[
-        LogFormat,
-        Setting(
-            OBSERVABILITY,
-            "Format of log lines: text, json, or auto (text on a terminal, else json).",
-            "FORMAT",
-        ),
-    ] = LogFormat.AUTO
-    log_level: Annotated[
-        LogLevel,
-        Setting(
-            OBSERVABILITY, "Least severe messages to log: debug, info, warning or error.", metavar="LEVEL"
-        ),
-    ] = LogLevel.INFO
-
-    def __post_init__(self) -> None:
-        for name, (option, _) in _fields(type(self)).items():
-            if option is not None:
-                unit = next((text for suffix, text in UNITS.items() if name.endswith(suffix)), "")
-                option.setting.check(option.flag, getattr(self, name), unit)
-
-
-def options_of(settings: type[Settings]) -> list[Option]:
-    """Return the flags of a settings class, by panel."""
-    options: list[Option] = []
-    for option, made in _fields(settings).values():
-        options += [option] if option is not None else []
-        options += made.options.values() if made is not None else []
-    places = {option.name: place for place, option in enumerate(options)}
-    return sorted(
-        options,
-        key=lambda option: (PANELS.index(option.setting.panel), places[option.after or option.name]),
+    log_format: LogFormat = choice(
+        LogFormat.AUTO,
+        "Format of log lines: text, json, or auto (text on a terminal, else json).",
+        "FORMAT",
+        panel=OBSERVABILITY,
+    )
+    log_level: LogLevel = choice(
+        LogLevel.INFO,
+        "Least severe messages to log: debug, info, warning or error.",
+        "LEVEL",
+        panel=OBSERVABILITY,
     )
 
-
-def make_settings(settings: type[Config], values: Mapping[str, Any]) -> Config:
-    """Return the settings for the flags' values, by the flags' names."""
-    arguments = {}
-    for name, (option, made) in _fields(settings).items():
-        if option is not None:
-            arguments[name] = values[option.name]
-        if made is not None:
-            arguments[name] = made.value(values)
-    return settings(**arguments)
+    def __post_init__(self) -> None:
+        validate(self)
 
 
-def _fields(settings: type[Settings]) -> dict[str, tuple[Option | None, Made | Offered | None]]:
-    """Return each field's flag, or what makes its value from flags."""
-    return _read_fields(settings)  # type: ignore[arg-type]  # mypy mistakes the hash of a dataclass's class
-
-
-@cache
-def _read_fields(settings: type[Settings]) -> dict[str, tuple[Option | None, Made | Offered | None]]:
-    hints = get_type_hints(settings, include_extras=True)
-    found: dict[str, tuple[Option | None, Made | Offered | None]] = {}
-    for each in fields(settings):
-        annotation, option = hints[each.name], None
-        if (setting := _metadata(annotation, Setting)) is not None:
-            suffix = next((suffix for suffix in UNITS if each.name.endswith(suffix)), "")
-            option = Option(each.name.removesuffix(suffix), annotation, setting, each.default)
-        found[each.name] = (option, _metadata(annotation, Made) or _metadata(annotation, Offered))
-    return found
-
-
-def _metadata(annotation: Any, kind: type[Kind]) -> Kind | None:
-    """Return what a type is annotated with, of one kind."""
-    metadata = getattr(annotation, "__metadata__", ())
-    return next((each for each in metadata if isinstance(each, kind)), None)
+def flags_of(settings: type[Settings]) -> list[Flag]:
+    """Return the flags of a server, by panel."""
+    return sorted(Part(kind=settings).flags(), key=lambda flag: PANELS.index(flag.option.panel))

@@ -2,64 +2,70 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Annotated
+from typing import Any
 
-from specwhisper.errors import InvalidRequest
-from specwhisper.settings.setting import MODEL, SERVING, Made, Setting
+from specwhisper.settings.setting import MODEL, SERVING
+from specwhisper.types import DTYPES
+from specwhisper.validated import ABOVE_0, choice, number, option, text, whole
 
 MAX_CORES = 4096
-
-Revision = Annotated[str | None, Setting(MODEL, "Commit or tag of a model on the hub.", metavar="REVISION")]
-Device = Annotated[
-    str,
-    Setting(
-        MODEL,
-        "Device of the model: cpu, cuda, cuda:1, mps or auto (the first of cuda, mps and cpu).",
-        metavar="DEVICE",
-    ),
-]
-Threads = Annotated[
-    int | None,
-    Setting(MODEL, "CPU threads of a forward pass; default: as many as cores.", metavar="N", min=1),
-]
-Port = Annotated[
-    int, Setting(SERVING, "Port to listen on; 0: any free port.", metavar="PORT", min=0, max=65_535)
-]
-IdleTimeoutFlag = Annotated[
-    float,
-    Setting(
-        SERVING,
-        "Seconds until a stream ends whose caller sends nothing, or does not read the answers.",
-        metavar="SECONDS",
-        above=0,
-    ),
-]
-DrainTimeout = Annotated[
-    float,
-    Setting(SERVING, "Seconds that open sessions may continue after SIGTERM.", metavar="SECONDS", min=0),
-]
+SERVERS = (
+    "Addresses of draft servers, or locator:///HOST:PORT of their locator; sessions are spread over all."
+)
 
 
-def parse_cores(
-    cores: Annotated[
-        str | None,
-        Setting(MODEL, "CPU cores the process may use, e.g. 0,1 or 0-3; default: all.", metavar="CORES"),
-    ] = None,
-) -> tuple[int, ...] | None:
-    """Read a list of cores and ranges of cores."""
-    if cores is None:
-        return None
+def revision_option() -> Any:
+    return text(None, "Commit or tag of a model on the hub.", "REVISION", panel=MODEL)
+
+
+def device_option() -> Any:
+    help = "Device of the model: cpu, cuda, cuda:1, mps or auto (the first of cuda, mps and cpu)."
+    return text("cpu", help, "DEVICE", panel=MODEL)
+
+
+def dtype_option(help: str, panel: str = MODEL) -> Any:
+    return choice("float32", help, "TYPE", DTYPES, panel=panel)
+
+
+def threads_option() -> Any:
+    help = "CPU threads of a forward pass; default: as many as cores."
+    return whole(None, 1, math.inf, help, panel=MODEL)
+
+
+def cores_option() -> Any:
+    help = "CPU cores the process may use, e.g. 0,1 or 0-3; default: all."
+    return option(None, help, "CORES", read=parse_cores, panel=MODEL)
+
+
+def port_option(default: int) -> Any:
+    return whole(default, 0, 65_535, "Port to listen on; 0: any free port.", "PORT", panel=SERVING)
+
+
+def seconds_option(flag: str, default: float, lowest: float, help: str, panel: str = SERVING) -> Any:
+    return number(default, lowest, math.inf, help, "SECONDS", flags=(flag,), panel=panel)
+
+
+def idle_timeout_option(default: float) -> Any:
+    help = "Seconds of inactivity (nothing sent, or responses unread) after which a stream is closed."
+    return seconds_option("idle-timeout", default, ABOVE_0, help)
+
+
+def drain_timeout_option() -> Any:
+    return seconds_option("drain-timeout", 30.0, 0, "Seconds that open sessions may continue after SIGTERM.")
+
+
+def parse_cores(cores: Any) -> tuple[int, ...]:
+    if isinstance(cores, tuple):
+        return cores
     found: list[int] = []
     for part in cores.split(","):
         if not re.fullmatch(r"\d+(-\d+)?", part):
-            raise InvalidRequest(f"--cores is '{cores}': write numbers and ranges, such as 0,2 or 0-3.")
+            raise ValueError("write numbers and ranges, such as 0,2 or 0-3")
         first, _, last = part.partition("-")
         begin, end = int(first), int(last or first)
         if not begin <= end < MAX_CORES:
-            raise InvalidRequest(f"--cores is '{cores}': '{part}' is not a range of cores below {MAX_CORES}.")
+            raise ValueError(f"'{part}' is not a range of cores below {MAX_CORES}")
         found += range(begin, end + 1)
     return tuple(found)
-
-
-Cores = Annotated[tuple[int, ...] | None, Made(parse_cores)]

@@ -14,6 +14,7 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.printable import blanked
 from specwhisper.transcription.speakers import by_speaker
 from specwhisper.types import Segment, Word
+from specwhisper.validated import called, switch, validate, whole
 
 HIGHLIGHT = ("\x0e", "\x0f")  # around the spoken word: shift out and in, of which a text is cleared
 PAUSE_S = 3.0  # a longer pause ends a cue
@@ -37,30 +38,28 @@ class Cue:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How words are laid out in lines; they must have times.
+    """How words are laid out in lines; they must have times."""
 
-    Attributes
-    ----------
-    max_line_width : most characters in a line.
-    max_line_count : most lines in a cue, which may then hold words of two segments.
-    max_words_per_line : most words in a cue, which then has one line.
-    highlight_words : underline each word while it is spoken.
-    """
-
-    max_line_width: int | None = None
-    max_line_count: int | None = None
-    max_words_per_line: int | None = None
-    highlight_words: bool = False
+    max_line_width: int | None = whole(
+        None, 1, inf, "Most characters in a line of srt and vtt, with word timestamps."
+    )
+    max_line_count: int | None = whole(None, 1, inf, "Most lines in a cue, which then may span segments.")
+    max_words_per_line: int | None = whole(  # a cue then has one line
+        None, 1, inf, "Most words in a cue of srt and vtt."
+    )
+    highlight_words: bool = switch(False, "Underlined current word in srt and vtt.")
 
     def __post_init__(self) -> None:
-        for name in ("max_line_width", "max_line_count", "max_words_per_line"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int) and value >= 1):
-                raise InvalidRequest(f"{name} is {value!r}: it must be a whole number of at least 1.")
+        validate(self)
         if self.max_line_count is not None and self.max_line_width is None:
-            raise InvalidRequest("max_line_count has no effect without max_line_width: set both.")
+            raise InvalidRequest(
+                f"{called('max_line_count')} has no effect without {called('max_line_width')}: set both."
+            )
         if self.max_words_per_line is not None and self.max_line_width is not None:
-            raise InvalidRequest("max_words_per_line and max_line_width contradict each other: choose one.")
+            raise InvalidRequest(
+                f"{called('max_words_per_line')} and {called('max_line_width')} contradict each other: "
+                "choose one."
+            )
 
 
 def cues(segments: Sequence[Segment], layout: Layout | None = None) -> Iterator[Cue]:

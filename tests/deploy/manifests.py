@@ -69,7 +69,7 @@ class Started:
 @cache
 def command_of(program: str) -> Any:
     """Return a server's command line."""
-    return typer.main.get_command(app_of(SETTINGS[program], lambda **_: None))
+    return typer.main.get_command(app_of(SETTINGS[program], lambda _: None))
 
 
 def read_compose(name: str) -> dict[str, Any]:

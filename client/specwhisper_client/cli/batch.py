@@ -85,7 +85,6 @@ async def transcribe_files(arguments: Sequence[Path], job: Job, console: Console
 
 
 def _is_of_server(error: SpecWhisperError) -> bool:
-    """Return whether any other recording would fail by the same error."""
     return type(error) in (TargetUnavailable, Unauthenticated)  # not by OutOfMemory: others are shorter
 
 
@@ -98,7 +97,6 @@ def _report_not_begun(num_recordings: int, job: Job, errors: Console) -> None:
 
 
 def _errors_about(arguments: Sequence[Path]) -> list[InvalidAudio]:
-    """Return the errors for arguments that name no recording."""
     errors = [InvalidAudio(f"The folder '{each}' has no recordings.") for each in arguments if each.is_dir()]
     missing = [each for each in arguments if not each.is_dir()]
     if len(missing) == 1:
@@ -258,7 +256,6 @@ class _Batch:
             await self._one_ended.wait()
 
     def _print_complete(self) -> None:
-        """Print the texts whose turn it is."""
         for number in count(self._num_printed):
             if number not in self._texts:
                 return

@@ -25,16 +25,13 @@ COLORS = ((0.8, "green"), (0.5, "yellow"), (0.0, "red"))  # of a word, from its 
 
 
 class Display(Protocol):
-    """Shows one transcription; a context manager around it."""
-
     def __enter__(self) -> Self: ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    def show(self, update: Update) -> None:
-        """Show an update."""
+    def show(self, update: Update) -> None: ...
 
 
 class LiveDisplay:
@@ -59,7 +56,6 @@ class LiveDisplay:
         self._open.__exit__()
 
     def show(self, update: Update) -> None:
-        """Print the segments that are final and replace the open text."""
         lines = []
         for segment in update.segments:
             if text := one_line(segment.text):
@@ -73,8 +69,6 @@ class LiveDisplay:
 
 
 class WithProgress:
-    """Adds the progress of a long recording to another display."""
-
     def __init__(self, display: Display, console: Console) -> None:
         self._display = display
         self._bar = _Bar(console)
@@ -90,15 +84,12 @@ class WithProgress:
         self._display.__exit__(kind, error, trace)
 
     def show(self, update: Update) -> None:
-        """Pass the update on."""
         self._display.show(update)
         if self._bar.advance(update):
             self._bar.progress.start()
 
 
 class _Bar:
-    """Progress of a long recording: share, speed and remaining time."""
-
     def __init__(self, console: Console) -> None:
         self.progress = Progress(
             BarColumn(),
@@ -165,7 +156,6 @@ class BatchBar:
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """Hide it while something else is written to the terminal."""
         self._progress.stop()
         yield
         self._progress.start()
@@ -209,8 +199,6 @@ class BatchBar:
 
 
 class PlainDisplay:
-    """Prints one line per final segment."""
-
     def __init__(self, file: IO[str]) -> None:
         self._file = file
 
@@ -221,23 +209,19 @@ class PlainDisplay:
         pass
 
     def show(self, update: Update) -> None:
-        """Print the segments that are final."""
         for segment in update.segments:
             if text := one_line(segment.text):
                 print(text, file=self._file, flush=True)
 
 
 class NoDisplay:
-    """Shows nothing, since the text is written elsewhere."""
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
 
-    def show(self, update: Update) -> None:
-        """Ignore the update."""
+    def show(self, update: Update) -> None: ...
 
 
 def show_speakers(transcript: Transcription, console: Console) -> None:
@@ -257,12 +241,10 @@ def show_speakers(transcript: Transcription, console: Console) -> None:
 
 
 def color_of(speaker: str) -> str:
-    """Return the colour of a live speaker: A, B, ... have one each."""
     return SPEAKER_COLORS[(ord(speaker[-1]) - ord("A")) % len(SPEAKER_COLORS)]
 
 
 def colored(segment: Segment) -> Text:
-    """Return a segment's words, each in the colour of its probability."""
     text = Text()
     for word in segment.words:
         color = next(color for least, color in COLORS if word.confidence >= least)
@@ -276,7 +258,6 @@ def span(segment: Segment) -> str:
 
 
 def speed(audio_s: float, elapsed_s: float | None) -> float:
-    """Return the seconds of audio per second; 0 before any have elapsed."""
     return audio_s / elapsed_s if elapsed_s else 0.0
 
 

@@ -9,14 +9,12 @@ from urllib.error import HTTPError
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 import grpc.aio
-from rich.console import Console
 
-from specwhisper.errors import SpecWhisperError, TargetUnavailable
+from specwhisper.errors import TargetUnavailable
 from specwhisper.extras import needs_extra
 from specwhisper.rpc.channels import OPEN, Credentials, open_channel
 from specwhisper.rpc.tls import ClientTls
 from specwhisper.wire.status import error_from_rpc
-from specwhisper_client.cli.jobs import report
 from specwhisper_client.https import NamedConnection
 
 GATEWAYS = ("http://", "https://")
@@ -60,25 +58,9 @@ def _gateway_is_serving(url: str, credentials: Credentials, timeout_s: float) ->
 
 
 class _Https(HTTPSHandler):
-    """Opens URLs with the client's TLS settings."""
-
     def __init__(self, tls: ClientTls) -> None:
         super().__init__()
         self._connect = partial(NamedConnection, tls=tls)
 
     def https_open(self, request: Request) -> HTTPResponse:
-        """Open a URL."""
         return self.do_open(self._connect, request)
-
-
-async def show_health(
-    server: str, console: Console, errors: Console, credentials: Credentials = OPEN, *, timeout_s: float = 5.0
-) -> bool:
-    """Print whether a server takes calls, and return it."""
-    try:
-        serves = await is_serving(server, credentials, timeout_s=timeout_s)
-    except SpecWhisperError as error:
-        report(error, errors)
-        return False
-    console.print("serving" if serves else "not serving")
-    return serves

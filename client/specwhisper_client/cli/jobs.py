@@ -10,7 +10,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
@@ -30,7 +29,6 @@ from specwhisper.transcription.transcription import UNSURE_BELOW, Transcription
 from specwhisper.types import Mode
 from specwhisper_client import sources
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_client.cli.arguments import described
 from specwhisper_client.cli.display import (
     Display,
     LiveDisplay,
@@ -41,7 +39,7 @@ from specwhisper_client.cli.display import (
 )
 from specwhisper_client.cli.output import OutputFormat, render, write
 from specwhisper_client.cli.recordings import RecordingFile
-from specwhisper_client.cli.tables import server_table, transcript_table
+from specwhisper_client.cli.tables import transcript_table
 from specwhisper_client.live_transcription import LiveTranscription, whole_utterances
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import Update
@@ -89,30 +87,14 @@ class Job:
     diarization: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, 1))
 
     def rendered(self, transcript: Transcription, recording: RecordingFile, form: OutputFormat) -> str:
-        """Return a transcript in a format."""
         return render(transcript, recording.path, form, self.layout, self.unsure_below)
 
     def options_of(self, recording: RecordingFile) -> DecodingOptions:
-        """Return the options of a recording, with its hint."""
         path = self.hint_of(recording)
         return self.options if path is None else replace(self.options, hint=read_hint(path))
 
     def hint_of(self, recording: RecordingFile) -> Path | None:
-        """Return the file of a recording's own hint, if there is one."""
         return None if self.hints is None else find_hint(self.hints / recording.folder, recording.path)
-
-
-async def show_server(
-    server: str, console: Console, errors: Console, credentials: Credentials = OPEN
-) -> bool:
-    """Print a server's models; return whether it answered."""
-    try:
-        async with TranscriptionClient(server, credentials) as client:
-            console.print(server_table(await client.get_model()))
-    except SpecWhisperError as error:
-        report(error, errors)
-        return False
-    return True
 
 
 async def transcribe_one(
@@ -240,21 +222,17 @@ def report(error: SpecWhisperError, errors: Console, file: Path | None = None) -
     ``file`` is named if the error does not name it.
     """
     name = f"{file}: " if file is not None and str(file) not in str(error) else ""
-    text = escaped(f"{name}{described(error)}")
+    text = escaped(f"{name}{error}")
     errors.print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
     return MISSING_EXTRA_STATUS if isinstance(error, MissingExtra) else 1
 
 
 def warn(transcript: Transcription, errors: Console) -> None:
-    """Print what is missing of a recording."""
     for sentence in transcript.warnings:
         errors.print(Text.assemble(("warning: ", "bold yellow"), sentence), soft_wrap=True)
 
 
 def imported(module: str, command: str, extras: str) -> Any:
     """Import a module whose libraries a client does not have: models, or Ray."""
-    try:
-        with needs_extra(command, extras):
-            return import_module(module)
-    except MissingExtra as error:
-        raise typer.Exit(report(error, Console(stderr=True))) from None
+    with needs_extra(command, extras):
+        return import_module(module)

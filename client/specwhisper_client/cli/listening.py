@@ -4,31 +4,96 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from typing import Self
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from specwhisper.errors import MissingExtra, SpecWhisperError
+from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.printable import blanked
 from specwhisper.rpc.channels import OPEN, Credentials
+from specwhisper.settings.command_line import takes
+from specwhisper.settings.setting import offered, part
+from specwhisper.transcription.hints.file import read_hint
+from specwhisper.transcription.speakers import UtteranceSpeakers
 from specwhisper.transcription.subtitles import one_line
-from specwhisper.types import Segment, VoiceEvent
+from specwhisper.types import LIVE_MODES, Mode, Segment, VoiceEvent
+from specwhisper.validated import number, option, switch, text, validate, whole
 from specwhisper_client import sources
+from specwhisper_client.cli.arguments import (
+    FORMATS_OF_HINTS,
+    decoding_part,
+    endpointing_part,
+    mode_option,
+    quiet_option,
+    server_option,
+)
 from specwhisper_client.cli.display import clock, color_of, span
-from specwhisper_client.cli.grouped_options import takes
-from specwhisper_client.cli.jobs import report
-from specwhisper_client.cli.listen_options import ListenOptions
 from specwhisper_client.cli.redrawing import OpenText
 from specwhisper_client.cli.tables import transcript_table
-from specwhisper_client.live_transcription import LiveTranscription, with_speakers
+from specwhisper_client.live_transcription import LiveTranscription, Utterances, with_speakers
+from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import Update
-from specwhisper_client.utterances import Utterances
 
 DEMO_TARGET = "demo-target"  # its name, as servers report it
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListenOptions:
+    server: str = server_option()
+    simulate: Path | None = option(None, "Recording to send in real time instead of the microphone.", "FILE")
+    device: str | None = text(
+        None, "Microphone: number or part of its name. Default: the system's.", "DEVICE"
+    )
+    decoding: Mapping[str, Any] = decoding_part(
+        "language", "languages", "task", "initial_prompt", "hotwords", "padding"
+    )
+    hint: Path | None = option(None, f"{FORMATS_OF_HINTS}. It saves time; the target verifies it.", "FILE")
+    live: LiveOptions = part(LiveOptions, LiveOptions(), but=("confirm_every_ms",))
+    confirm_every: float | None = number(
+        None,
+        0.1,
+        10,
+        "Text of the target every so many seconds before an utterance has ended. It takes a target's time, "
+        "and what is final stays the same. Default: none.",
+        "SECONDS",
+    )
+    endpointing: EndpointingOptions = endpointing_part()
+    mode: Mode | None = mode_option(
+        LIVE_MODES, "With the draft, full, or target-only. Default: the server's."
+    )
+    added_latency_ms: int = whole(
+        0, 0, 2_000, "Latency injected into the round trip to the target, if the server allows it.", "MS"
+    )
+    continue_unverified: bool = switch(
+        False, "Unverified text of the draft while the target cannot be reached; it is verified later."
+    )
+    speakers: Any = offered("speaker_options", "listen")
+    quiet: bool = quiet_option()
+
+    def __post_init__(self) -> None:
+        validate(self)
+
+    def stream(self, credentials: Credentials, speakers: UtteranceSpeakers | None = None) -> StreamingClient:
+        every_ms = None if self.confirm_every is None else round(1000 * self.confirm_every)
+        hint = {} if self.hint is None else {"hint": read_hint(self.hint)}
+        return StreamingClient(
+            self.server,
+            **{**self.decoding, **hint},
+            live=replace(self.live, confirm_every_ms=every_ms),
+            endpointing=self.endpointing,
+            mode=self.mode,
+            added_latency_ms=self.added_latency_ms,
+            continue_unverified=self.continue_unverified,
+            with_statistics=True,  # so that the table at the end also counts calls that were lost
+            credentials=credentials,
+            speakers=speakers,
+        )
 
 
 @takes(ListenOptions)
@@ -38,47 +103,29 @@ def command(context: typer.Context, wanted: ListenOptions) -> None:
     On a terminal final words are bold, stable ones plain, tentative ones dim. Elsewhere standard output gets
     each utterance once it is complete. Ctrl-C ends the audio; the text until then becomes final.
     """
-    errors = Console(stderr=True)
-    try:
-        if not asyncio.run(listen(wanted, Console(), errors, context.obj)):
-            raise typer.Exit(1)
-    except MissingExtra as error:
-        raise typer.Exit(report(error, errors)) from None
+    asyncio.run(listen(wanted, Console(), Console(stderr=True), context.obj))
 
 
 async def listen(
     wanted: ListenOptions, console: Console, errors: Console, credentials: Credentials = OPEN
-) -> bool:
-    """Show live text until the audio ends; return whether no error occurred.
-
-    Raises
-    ------
-    MissingExtra : if the microphone or the speakers need a package.
-    """
+) -> None:
     is_noted = wanted.quiet
-    try:
-        async with (
-            wanted.speakers() as speakers,
-            wanted.stream(credentials, speakers) as stream,
-            _audio(wanted) as audio,
-        ):
-            transcription = LiveTranscription(stream, audio, keeps_segments=False)
-            updates = with_speakers(transcription, speakers) if speakers else transcription
-            display = LiveUtterances(console) if console.is_terminal else UtteranceLines(console)
-            with display, _stopping(transcription):
-                async for update in updates:
-                    if wanted.simulate is None and not is_noted and stream.model is not None:
-                        _note_limits(stream.model.target, console if console.is_terminal else errors)
-                        is_noted = True
-                    display.show(update)
-            if not wanted.quiet:
-                errors.print(transcript_table(transcription.result))
-    except MissingExtra:
-        raise
-    except SpecWhisperError as error:
-        report(error, errors)
-        return False
-    return True
+    async with (
+        nullcontext() if wanted.speakers is None else wanted.speakers.opened() as speakers,
+        wanted.stream(credentials, speakers) as stream,
+        _audio(wanted) as audio,
+    ):
+        transcription = LiveTranscription(stream, audio, keeps_segments=False)
+        updates = with_speakers(transcription, speakers) if speakers else transcription
+        display = LiveUtterances(console) if console.is_terminal else UtteranceLines(console)
+        with display, _stopping(transcription):
+            async for update in updates:
+                if wanted.simulate is None and not is_noted and stream.model is not None:
+                    _note_limits(stream.model.target, console if console.is_terminal else errors)
+                    is_noted = True
+                display.show(update)
+        if not wanted.quiet:
+            errors.print(transcript_table(transcription.result))
 
 
 def _note_limits(target: str, console: Console) -> None:
@@ -105,11 +152,9 @@ class LiveUtterances:
         self._open.__exit__()
 
     def show(self, update: Update) -> None:
-        """Print complete utterances and replace the open one."""
         self._open.draw(*self.lines(update))
 
     def lines(self, update: Update) -> tuple[list[Text], Text]:
-        """Return the utterances that an update completes, and the open one."""
         if update.speech is not None:
             self._is_speech = update.speech is VoiceEvent.BEGIN
             self._begins_s += [update.speech_at_s] if self._is_speech else []
@@ -126,7 +171,6 @@ class LiveUtterances:
 
 
 def complete_line(utterance: Segment) -> Text:
-    """Format a complete utterance, which will not change."""
     text = blanked(one_line(utterance.text))
     if not utterance.speaker:
         return Text.assemble((f"{span(utterance)} ", "cyan"), text)
@@ -172,7 +216,6 @@ class UtteranceLines:
         self._print(self._utterances.finish())
 
     def show(self, update: Update) -> None:
-        """Print the utterances that are complete."""
         self._print(self._utterances.add(update.segments))
 
     def _print(self, utterances: list[Segment]) -> None:

@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-import sys
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from specwhisper.errors import SpecWhisperError
 from specwhisper.extras import offers
 from specwhisper.observe.tracing import configure_tracing
-from specwhisper.rpc.channels import client_credentials
-from specwhisper.settings.command_line import Version
+from specwhisper.rpc.channels import ClientFlags, Credentials
+from specwhisper.settings.command_line import VERSION, takes
+from specwhisper.settings.setting import Part
 from specwhisper_client.cli import listening
-from specwhisper_client.cli.arguments import TOKEN_VARIABLE
-from specwhisper_client.cli.health import show_health
+from specwhisper_client.cli.health import is_serving
 from specwhisper_client.cli.jobs import imported, report
 from specwhisper_client.cli.models_command import app as models
 from specwhisper_client.cli.openai_flags import OpenAICommand
 from specwhisper_client.cli.transcribe_command import transcribe
-from specwhisper_client.cli.tuning.command import tune
+from specwhisper_client.cli.tune_command import tune
 from specwhisper_client.servers import DEFAULT_SERVER
 
+TOKEN_VARIABLE = "SPECWHISPER_TOKEN"
+
+
+class Commands(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except SpecWhisperError as error:
+            raise typer.Exit(report(error, Console(stderr=True))) from None
+
+
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -35,56 +48,26 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command line."""
     configure_tracing("specwhisper-client")
-    try:
-        app()
-    except SpecWhisperError as error:
-        sys.exit(report(error, Console(stderr=True)))
+    app()
+
+
+CONNECTION = Part(
+    kind=ClientFlags,
+    then=partial(ClientFlags.credentials, variable=TOKEN_VARIABLE),
+    renamed={name: f"ssl_{name}" for name in ("root_cert", "client_cert", "client_key", "server_name")},
+    words={"peer": "the server", "variable": TOKEN_VARIABLE},
+)
 
 
 @app.callback()
-def specwhisper(
-    context: typer.Context,
-    use_ssl: Annotated[bool, typer.Option("--use-ssl", help="Encrypted connection to the server.")] = False,
-    ssl_root_cert: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="CA bundle (PEM) that verifies the server's certificate. Default: gRPC's own.",
-        ),
-    ] = None,
-    ssl_client_cert: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Client certificate (PEM).")
-    ] = None,
-    ssl_client_key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Key of the client certificate (PEM).")
-    ] = None,
-    ssl_server_name: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Name in the server's certificate. Default: the host of its address."
-        ),
-    ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help=f"File with the server's token. Default: ${TOKEN_VARIABLE}."),
-    ] = None,
-    version: Version = False,
-) -> None:
+@takes(CONNECTION, VERSION)
+def specwhisper(context: typer.Context, credentials: Credentials) -> None:
     """Transcribe speech with a small draft and a large target model.
 
     Encryption and token are set before the command: specwhisper --use-ssl transcribe FILE.
     """
-    context.obj = client_credentials(
-        use_ssl,
-        ssl_root_cert,
-        ssl_client_cert,
-        ssl_client_key,
-        ssl_server_name,
-        token_file,
-        variable=TOKEN_VARIABLE,
-    )
+    context.obj = credentials
 
 
 app.command(cls=OpenAICommand)(transcribe)
@@ -105,8 +88,9 @@ def health(
     ] = 5.0,
 ) -> None:
     """Check whether a server takes calls; the exit status is 1 if it does not."""
-    console, errors = Console(), Console(stderr=True)
-    if not asyncio.run(show_health(server, console, errors, context.obj, timeout_s=timeout)):
+    serves = asyncio.run(is_serving(server, context.obj, timeout_s=timeout))
+    print("serving" if serves else "not serving")
+    if not serves:
         raise typer.Exit(1)
 
 

@@ -9,8 +9,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from specwhisper_client.cli.jobs import imported, show_server
-from specwhisper_client.cli.tables import local_models_table
+from specwhisper.rpc.channels import OPEN, Credentials
+from specwhisper_client.api import TranscriptionClient
+from specwhisper_client.cli.jobs import imported
+from specwhisper_client.cli.tables import local_models_table, server_table
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -31,8 +33,7 @@ def models(
     if context.invoked_subcommand is not None:
         return
     if server is not None:
-        if not asyncio.run(show_server(server, Console(), Console(stderr=True), context.obj)):
-            raise typer.Exit(1)
+        asyncio.run(show_server(server, Console(), context.obj))
         return
     listing = imported("specwhisper.model.local.listing", "models without --server", "draft")
     found = listing.local_models()
@@ -45,6 +46,11 @@ def models(
             "those that it likely helps: larger ones with about as many tokens.",
             highlight=False,
         )
+
+
+async def show_server(server: str, console: Console, credentials: Credentials = OPEN) -> None:
+    async with TranscriptionClient(server, credentials) as client:
+        console.print(server_table(await client.get_model()))
 
 
 @app.command()

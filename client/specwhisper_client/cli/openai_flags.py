@@ -38,7 +38,6 @@ class OpenAICommand(TyperCommand):
     """A command that also reads options as openai/whisper's command line has them."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Translate, then parse."""
         options = [param for param in self.params if isinstance(param, TyperOption)]
         switches: dict[str, tuple[list[str], list[str]]] = {}  # flag for True, flag for False
         for option in options:
@@ -58,7 +57,6 @@ class OpenAICommand(TyperCommand):
 def _translated(
     args: Sequence[str], switches: Mapping[str, tuple[list[str], list[str]]], valued: Mapping[str, bool]
 ) -> Iterator[str]:
-    """Yield the arguments in the form of this command line."""
     rest = list(args)
     while rest:
         arg = rest.pop(0)

@@ -15,8 +15,6 @@ from specwhisper_client.cli.recordings import RecordingFile
 
 
 class OutputFormat(StrEnum):
-    """The format of a transcription's text."""
-
     TXT = "txt"
     JSON = "json"
     VERBOSE_JSON = "verbose_json"
@@ -28,7 +26,6 @@ class OutputFormat(StrEnum):
 
     @property
     def suffix(self) -> str:
-        """The end of a file name of this format."""
         match self:
             case OutputFormat.VERBOSE_JSON | OutputFormat.DIARIZED_JSON:
                 return "json"

@@ -33,7 +33,6 @@ class RecordingFile:
 
     @property
     def folder(self) -> Path:
-        """The folder of its transcripts below the output folder."""
         return self.place.parent
 
 
@@ -81,7 +80,6 @@ def _shared(recordings: Iterable[RecordingFile]) -> set[Path]:
 
 
 def _files(argument: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield the files that an argument names, and the folder from which they count."""
     if argument.is_dir():
         yield from ((path, argument) for path in _below(argument))
     elif argument.exists():

@@ -65,7 +65,6 @@ class OpenText:
         self._lines = lines
 
     def _rewrite(self, row: int, before: Line, after: Line) -> None:
-        """Write the part of a line that differs."""
         if before == after:
             return
         start, end = _num_equal(before, after), len(after)
@@ -82,7 +81,6 @@ class OpenText:
 
 
 def _num_equal(before: Sequence[Any], after: Sequence[Any]) -> int:
-    """Return how many items at the beginning are the same."""
     pairs = enumerate(zip(before, after, strict=False))
     return next((i for i, (old, new) in pairs if old != new), min(len(before), len(after)))
 
@@ -92,6 +90,5 @@ def _width(line: Line) -> int:
 
 
 def _parts(line: Line) -> list[tuple[str, Style | str]]:
-    """Join characters of one style."""
     parts = groupby(line, key=itemgetter(1))
     return [("".join(char for char, _ in chars), style or "") for style, chars in parts]

@@ -79,7 +79,6 @@ class _Log:
         self._address.put(None)
 
     def ready_address(self, name: str, timeout_s: float | None) -> str:
-        """Wait for the line with the server's address."""
         try:
             address = self._address.get(timeout=timeout_s)
         except Empty:
@@ -89,14 +88,12 @@ class _Log:
         return address
 
     def close(self) -> None:
-        """Read the rest, after the process has ended."""
         self._thread.join()
         if self._process.stderr is not None:
             self._process.stderr.close()
 
 
 def _address_in(line: str) -> str | None:
-    """Return the address in a line of the log, or ``None``."""
     try:
         record = json.loads(line)
     except ValueError:

@@ -19,7 +19,6 @@ MAX_TARGET = 24  # letters of a line of the models that a draft may help
 
 
 def transcript_table(transcript: Transcription) -> Table:
-    """Return a table of a transcription's models, times and acceptance."""
     counts = transcript.stats or SpeculationStatistics()
     round_trips = f"{counts.num_blocks} blocks"
     if counts.min_round_trip_ns:
@@ -49,7 +48,6 @@ def transcript_table(transcript: Transcription) -> Table:
 
 
 def server_table(info: ServerInfo) -> Table:
-    """Return a table of a server's models and limits."""
     return _table(
         {
             "model": _pair(info.model),
@@ -62,7 +60,6 @@ def server_table(info: ServerInfo) -> Table:
 
 
 def local_models_table(models: Sequence[Mapping[str, Any]]) -> Table:
-    """Return a table of the models on this machine."""
     table = Table(
         box=SIMPLE_HEAD,
         show_edge=False,

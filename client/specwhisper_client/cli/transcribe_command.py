@@ -4,305 +4,139 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import typer
 from rich.console import Console
 
 from specwhisper.audio.vad_filter import check_extra
-from specwhisper.errors import InvalidRequest, SpecWhisperError
-from specwhisper.options import DecodingOptions, Task, WordTimes, options_from
+from specwhisper.errors import InvalidRequest
+from specwhisper.live import EndpointingOptions
+from specwhisper.options import DecodingOptions, options_from
 from specwhisper.rpc.channels import Credentials
-from specwhisper.selection import MIX, VadOptions
+from specwhisper.selection import Selection, VadOptions
+from specwhisper.settings.command_line import takes
+from specwhisper.settings.setting import offered, part
+from specwhisper.transcription.hints.file import read_hint
 from specwhisper.transcription.speakers import TurnFinder
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import UNSURE_BELOW
+from specwhisper.types import SERVER_MODES, Mode
+from specwhisper.validated import called, number, option, spelled, switch, text, validate, whole
 from specwhisper_client.cli.arguments import (
-    AudioTrack,
-    Channel,
-    ContainerTimes,
-    Endpointing,
-    Gamma,
-    Hints,
-    Languages,
-    PaddingOption,
-    Quiet,
-    Server,
-    ServerMode,
-    Strict,
-    TaskOption,
-    WordTimesOption,
-    hint_of,
+    FALLBACK,
+    FORMATS_OF_HINTS,
+    SPELLING,
+    Temperatures,
+    decoding_part,
+    endpointing_part,
+    mode_option,
+    quiet_option,
+    server_option,
 )
 from specwhisper_client.cli.batch import transcribe_files
-from specwhisper_client.cli.fallback_options import Fallback
-from specwhisper_client.cli.grouped_options import OptionsOfExtra, takes
-from specwhisper_client.cli.jobs import Job, report
+from specwhisper_client.cli.jobs import Job
 from specwhisper_client.cli.output import OutputFormat
-from specwhisper_client.servers import DEFAULT_SERVER
 
-SpeakersOption = Annotated[Callable[[], TurnFinder | None], OptionsOfExtra("speaker_options", "transcribe")]
 INTERRUPTED_STATUS = 130  # as of a shell's command that Ctrl-C ended
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decoding:
-    """Decoding options, by the names of openai/whisper's command line."""
+class TranscribeOptions:
+    files: tuple[Path, ...] = option(
+        MISSING,
+        "Recordings of any audio format, folders of them, and patterns such as '*/*.mp3'.",
+        "FILE...",
+        repeats=True,
+        is_argument=True,
+    )
+    server: str = server_option()
+    decoding: Mapping[str, Any] = decoding_part()
+    hint: Path | None = option(
+        None,
+        f"{FORMATS_OF_HINTS}; for several recordings a folder of files with their names. It saves time; the "
+        "target verifies it.",
+        "FILE|FOLDER",
+    )
+    selection: Mapping[str, Any] = part(Selection, dict, only_written=True)
+    temperatures: Mapping[str, Any] = part(Temperatures, dict, only_written=True)
+    vad: VadOptions = part(VadOptions, VadOptions(), prefix="vad")
+    mode: Mode | None = mode_option(
+        SERVER_MODES,
+        f"Mode of draft and target: {', '.join(SERVER_MODES[:-1])} or {SERVER_MODES[-1]}. "
+        "Default: the server's.",
+    )
+    gamma: int | None = whole(None, 1, math.inf, "Draft tokens per block. Default: the server's.")
+    as_live: bool = switch(
+        False,
+        "Decoding as of live audio: cuts at pauses of speech, not windows of 30 s. The five options after it "
+        "set where, as for listen.",
+    )
+    endpointing: EndpointingOptions = endpointing_part()
+    output_format: str = text(
+        OutputFormat.TXT,
+        f"{', '.join(OutputFormat)}, or all, which needs --output-dir.",
+        "FORMAT",
+        flags=("output-format", "f"),
+    )
+    output_dir: Path | None = option(
+        None,
+        "Folder for the transcripts, in the same folders as the recordings below FILE. Default: standard "
+        "output.",
+        "FOLDER",
+        flags=("output-dir", "o"),
+    )
+    batch_size: int = whole(1, 1, math.inf, "Recordings that are transcribed at a time.")
+    skip_existing: bool = switch(False, "Only the recordings whose transcripts are not in the folder yet.")
+    layout: Layout = part(Layout, Layout())
+    diarizer: TurnFinder | None = offered("speaker_options", "transcribe")
+    print_colors: bool = switch(
+        False,
+        "Words on a terminal in the colour of their probability: green from 0.8 on, yellow from 0.5 on, red "
+        "below.",
+    )
+    unsure_below: float = number(UNSURE_BELOW, 0, 1, "Probability below which unsure lists a word.", "P")
+    quiet: bool = quiet_option()
 
-    language: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LANGUAGE",
-            help="Code or name of the language; en-US is en. Default: the model's own, or the detected one.",
-        ),
-    ] = None
-    multilingual: Annotated[
-        bool,
-        typer.Option("--multilingual", help="Language detected in every window, not only in the first."),
-    ] = False
-    languages: Languages = ""
-    task: TaskOption = Task.TRANSCRIBE
-    timestamps: Annotated[bool, typer.Option(help="Times of segments.")] = True
-    word_timestamps: Annotated[bool, typer.Option("--word-timestamps", help="Times of words.")] = False
-    word_times: WordTimesOption = WordTimes.SOUND
-    initial_prompt: Annotated[
-        str,
-        typer.Option(
-            metavar="TEXT",
-            help="Prompt of every window; with --condition-on-previous-text, of the first one only.",
-        ),
-    ] = ""
-    carry_initial_prompt: Annotated[
-        bool, typer.Option("--carry-initial-prompt", help="Initial prompt in every window, before others.")
-    ] = False
-    hotwords: Annotated[str, typer.Option(metavar="TEXT", help="Words in the prompt of every window.")] = ""
-    hint: Hints = ""
-    vad_filter: Annotated[
-        bool,
-        typer.Option(
-            "--vad-filter",
-            help="Transcription of speech only, as silero-vad's model finds it. Needs the extra vad.",
-        ),
-    ] = False
-    condition_on_previous_text: Annotated[
-        bool, typer.Option("--condition-on-previous-text", help="Previous text as prompt of each window.")
-    ] = False
-    padding: PaddingOption = DecodingOptions().padding
-    strict: Strict = False
-    channel: Channel = MIX
-    audio_track: AudioTrack = None
-    container_times: ContainerTimes = True
-    fallback: Fallback = Fallback()  # noqa: RUF009  # it is frozen
-    top_k: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Number of likeliest tokens to sample among; 0: all.")
-    ] = 0
-    top_p: Annotated[
-        float, typer.Option(metavar="P", help="Total probability of the likeliest tokens to sample among.")
-    ] = 1.0
-    seed: Annotated[
-        int,
-        typer.Option(min=0, metavar="N", help="Seed of sampling; the same seed results in the same text."),
-    ] = 0
-    hallucination_silence_threshold: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            metavar="SECONDS",
-            help="Silence between which segments that are probably invented are left out; needs "
-            "--word-timestamps.",
-        ),
-    ] = None
-    max_initial_timestamp: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS", help="Latest start of a window's first segment. Default: the model's."
-        ),
-    ] = None
-    max_new_tokens: Annotated[
-        int | None,
-        typer.Option(
-            "--max-new-tokens",
-            "--max-tokens",
-            min=1,
-            metavar="N",
-            help="Most tokens of a window. Default: the model's.",
-        ),
-    ] = None
-    acceptance_threshold: Annotated[
-        float | None,
-        typer.Option(
-            metavar="P",
-            help="LOSSY: target's probability from which a candidate is kept that is not the target's "
-            "choice. Default: none.",
-        ),
-    ] = None
-    beam_size: Annotated[int, typer.Option(hidden=True)] = 1
+    def __post_init__(self) -> None:
+        validate(self)
 
     def options(self) -> DecodingOptions:
-        """Return them, checked."""
-        hint = "" if self.hint_folder else hint_of(self.hint)
-        given = asdict(self) | {"hint": hint}
-        del given["fallback"]
-        return options_from(self.fallback.options(), given)
+        """Return the decoding options.
 
-    @property
-    def hint_folder(self) -> Path | None:
-        """The folder that ``hint`` names; ``None`` for a file."""
-        return Path(self.hint) if self.hint and Path(self.hint).is_dir() else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Vad:
-    """Options of VAD, by the names of whisper-ctranslate2."""
-
-    vad_threshold: Annotated[
-        float, typer.Option(metavar="P", help="Probability from which audio is speech.")
-    ] = 0.5
-    vad_neg_threshold: Annotated[
-        float | None,
-        typer.Option(
-            metavar="P", help="Probability below which speech ends. Default: 0.15 below --vad-threshold."
-        ),
-    ] = None
-    vad_min_speech_duration_ms: Annotated[
-        int, typer.Option(metavar="MS", help="Shortest speech that is kept, in milliseconds.")
-    ] = 0
-    vad_max_speech_duration_s: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS", help="Longest speech in one piece: longer speech is cut at a silence."
-        ),
-    ] = math.inf
-    vad_min_silence_duration_ms: Annotated[
-        int,
-        typer.Option(metavar="MS", help="Shortest silence that separates speech, in milliseconds."),
-    ] = 2000
-    vad_speech_pad_ms: Annotated[
-        int, typer.Option(metavar="MS", help="Silence kept at either side of speech, in milliseconds.")
-    ] = 400
-
-    def parameters(self) -> VadOptions | None:
-        """Return them, checked; ``None`` if they are the defaults."""
-        options = VadOptions(**{name.removeprefix("vad_"): value for name, value in asdict(self).items()})
-        return None if options == VadOptions() else options
-
-
-@dataclass(frozen=True, kw_only=True)
-class Subtitles:
-    """Options of srt and vtt."""
-
-    max_line_width: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Most characters in a line of srt and vtt, with word timestamps."),
-    ] = None
-    max_line_count: Annotated[
-        int | None, typer.Option(metavar="N", help="Most lines in a cue, which then may span segments.")
-    ] = None
-    max_words_per_line: Annotated[
-        int | None, typer.Option(metavar="N", help="Most words in a cue of srt and vtt.")
-    ] = None
-    highlight_words: Annotated[
-        bool, typer.Option("--highlight-words", help="Underlined current word in srt and vtt.")
-    ] = False
-
-    def layout(self) -> Layout:
-        """Return them, checked."""
-        return Layout(**asdict(self))
-
-
-@dataclass(frozen=True, kw_only=True)
-class TranscribeOptions:
-    """All options of the command."""
-
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE...",
-            help="Recordings of any audio format, folders of them, and patterns such as '*/*.mp3'.",
-        ),
-    ]
-    server: Server = DEFAULT_SERVER
-    decoding: Decoding
-    vad: Vad
-    mode: ServerMode = None
-    gamma: Gamma = None
-    as_live: Annotated[
-        bool,
-        typer.Option(
-            "--as-live",
-            help="Decoding as of live audio: cuts at pauses of speech, not windows of 30 s. The five options "
-            "after it set where, as for listen.",
-        ),
-    ] = False
-    endpointing: Endpointing
-    output_format: Annotated[
-        str,
-        typer.Option(
-            "--output-format",
-            "-f",
-            metavar="FORMAT",
-            help=f"{', '.join(OutputFormat)}, or all, which needs --output-dir.",
-        ),
-    ] = OutputFormat.TXT
-    output_dir: Annotated[
-        Path | None,
-        typer.Option(
-            "--output-dir",
-            "-o",
-            file_okay=False,
-            metavar="FOLDER",
-            help="Folder for the transcripts, in the same folders as the recordings below FILE. Default: "
-            "standard output.",
-        ),
-    ] = None
-    batch_size: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Recordings that are transcribed at a time.")
-    ] = 1
-    skip_existing: Annotated[
-        bool,
-        typer.Option(
-            "--skip-existing", help="Only the recordings whose transcripts are not in the folder yet."
-        ),
-    ] = False
-    subtitles: Subtitles
-    speakers: SpeakersOption = lambda: None
-    print_colors: Annotated[
-        bool,
-        typer.Option(
-            "--print-colors",
-            help="Words on a terminal in the colour of their probability: green from 0.8 on, yellow from 0.5 "
-            "on, red below.",
-        ),
-    ] = False
-    unsure_below: Annotated[
-        float,
-        typer.Option(min=0, max=1, metavar="P", help="Probability below which unsure lists a word."),
-    ] = UNSURE_BELOW
-    quiet: Quiet = False
+        Raises
+        ------
+        InvalidRequest : for a value that an option cannot have, and for options that contradict each other.
+        """
+        given = {**self.decoding, **self.selection, **self.temperatures}
+        if not self.temperatures.get("greedy"):
+            given = {**FALLBACK, **given}
+        if self.hint is not None and not self.hint.is_dir():
+            given["hint"] = read_hint(self.hint)
+        if self.vad != VadOptions():
+            given["vad_parameters"] = self.vad
+        if self.diarizer is not None:
+            given["word_timestamps"] = True
+        with spelled(SPELLING):
+            return options_from({}, given)
 
     def job(self, credentials: Credentials) -> Job:
         """Return the settings that apply to every file.
 
         Raises
         ------
-        InvalidRequest : for a value that an option cannot have, and for options that contradict each other.
+        InvalidRequest : for options that have no effect, or contradict each other.
         """
-        diarizer = self.speakers()
-        decoding = self.decoding
-        if diarizer is not None:
-            decoding = replace(decoding, word_timestamps=True)
-        options = options_from(decoding.options(), {"vad_parameters": self.vad.parameters()})
-        layout = self.subtitles.layout()
-        if layout != Layout() and not options.word_timestamps:
+        options, formats = self.options(), parse_formats(self.output_format)
+        if self.layout != Layout() and not options.word_timestamps:
             raise InvalidRequest("Lines are laid out by their words: add --word-timestamps.")
-        formats = parse_formats(self.output_format)
-        if diarizer is None and OutputFormat.DIARIZED_JSON in formats:
+        if self.diarizer is None and OutputFormat.DIARIZED_JSON in formats:
             raise InvalidRequest("diarized_json needs speakers: add --diarize FOLDER.")
         for_recordings = {
-            "--diarize": diarizer is not None,
+            "--diarize": self.diarizer is not None,
             "--vad-filter": options.vad_filter,
             "--gamma": self.gamma is not None,
         }
@@ -313,13 +147,14 @@ class TranscribeOptions:
             if not options.word_timestamps or self.as_live:
                 raise InvalidRequest(f"{name} needs words of a whole recording: add --word-timestamps.")
         is_text = self.output_dir is not None or formats[0] is OutputFormat.TXT
-        if self.print_colors and (diarizer is not None or self.batch_size > 1 or not is_text):
+        if self.print_colors and (self.diarizer is not None or self.batch_size > 1 or not is_text):
             raise InvalidRequest(
                 "--print-colors is for the text of one recording after the other: leave --diarize, "
                 "--batch-size and other formats out."
             )
-        if not self.as_live:
-            self.endpointing.refuse()
+        for each in fields(EndpointingOptions):
+            if not self.as_live and getattr(self.endpointing, each.name) != each.default:
+                raise InvalidRequest(f"{called(each.name)} has no effect without --as-live: set both.")
         if options.vad_filter:
             check_extra()  # once, not for each recording
         if len(formats) > 1 and self.output_dir is None:
@@ -329,20 +164,20 @@ class TranscribeOptions:
         return Job(
             self.server,
             options,
-            self.decoding.hint_folder,
-            self.mode,
-            self.gamma,
-            formats,
-            self.output_dir,
-            layout,
-            self.unsure_below,
-            self.print_colors,
-            self.quiet,
-            self.endpointing.options() if self.as_live else None,
-            self.batch_size,
-            self.skip_existing,
-            credentials,
-            diarizer,
+            hints=self.hint if self.hint is not None and self.hint.is_dir() else None,
+            mode=self.mode,
+            gamma=self.gamma,
+            formats=formats,
+            output_dir=self.output_dir,
+            layout=self.layout,
+            unsure_below=self.unsure_below,
+            prints_colors=self.print_colors,
+            quiet=self.quiet,
+            as_live=self.endpointing if self.as_live else None,
+            batch_size=self.batch_size,
+            skips_existing=self.skip_existing,
+            credentials=credentials,
+            diarizer=self.diarizer,
         )
 
 
@@ -355,10 +190,7 @@ def transcribe(context: typer.Context, wanted: TranscribeOptions) -> None:
     Statistics and errors go to standard error. If the command is interrupted, --skip-existing continues it.
     """
     console, errors = Console(), Console(stderr=True)
-    try:
-        job = wanted.job(context.obj)
-    except SpecWhisperError as error:
-        raise typer.Exit(report(error, errors)) from None
+    job = wanted.job(context.obj)
     try:
         has_all = asyncio.run(transcribe_files(wanted.files, job, console, errors))
     except KeyboardInterrupt:
@@ -370,10 +202,9 @@ def transcribe(context: typer.Context, wanted: TranscribeOptions) -> None:
 
 
 def parse_formats(name: str) -> tuple[OutputFormat, ...]:
-    """Read a format, or all of them."""
     if name == "all":  # one kind of JSON: all would be written to the same file; unsure needs word times
         apart = (OutputFormat.VERBOSE_JSON, OutputFormat.DIARIZED_JSON, OutputFormat.UNSURE)
         return tuple(each for each in OutputFormat if each not in apart)
     if name in list(OutputFormat):
         return (OutputFormat(name),)
-    raise typer.BadParameter(f"'{name}' is none of {', '.join(OutputFormat)}, all.")
+    raise InvalidRequest(f"--output-format is '{name}': choose from {', '.join(OutputFormat)}, all.")

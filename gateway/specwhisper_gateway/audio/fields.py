@@ -4,21 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
-from typing import Annotated, Any, ClassVar, Literal, Self, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from specwhisper.options import (
-    DecodingOptions,
-    Task,
-    options_from,
-)
-from specwhisper.selection import MIX
+from specwhisper.options import OTHER_NAMES, DecodingOptions, Task, options_from
+from specwhisper.validated import spelled
 from specwhisper_gateway.audio.uploads import FILE
 from specwhisper_gateway.errors import InvalidField
+from specwhisper_gateway.option_fields import NOT_OPENAIS, option_fields
+
+DEFAULTS = {"padding": "zero"}  # as in openai/whisper
+OPTIONS = option_fields(
+    DecodingOptions,
+    *("hotwords", "hint", "vad_filter", "vad_parameters", "padding", "strict"),
+    *("channel", "audio_track", "container_times"),
+    note=NOT_OPENAIS,
+    defaults=DEFAULTS,
+)
+NAMES = {declared.name for declared in fields(DecodingOptions)}
+
+if TYPE_CHECKING:
+    OptionFields = BaseModel
+else:
+    OptionFields = create_model("OptionFields", **OPTIONS)
 
 
-class AudioFields(BaseModel):
+class AudioFields(OptionFields):
     """Fields of transcriptions and translations, without the file."""
 
     model_config = ConfigDict(extra="forbid")
@@ -40,57 +52,8 @@ class AudioFields(BaseModel):
         ),
     ] = 0.0
     greedy: Annotated[
-        bool, Field(description="Not OpenAI's: plain greedy decoding, without fallback and thresholds.")
+        bool, Field(description=NOT_OPENAIS + "plain greedy decoding, without fallback and thresholds.")
     ] = False
-    hotwords: Annotated[str, Field(description="Not OpenAI's: words before every window's prompt.")] = ""
-    hint: Annotated[
-        str,
-        Field(description="Not OpenAI's: text that the audio is believed to say; it is verified."),
-    ] = ""
-    vad_filter: Annotated[
-        bool, Field(description="Not OpenAI's: only speech is transcribed; times are the recording's.")
-    ] = False
-    strict: Annotated[
-        bool,
-        Field(
-            description="Not OpenAI's: a recording of which something is missing, such as a damaged file, is "
-            "refused; otherwise the header `Specwhisper-Warnings` lists it."
-        ),
-    ] = False
-    channel: Annotated[
-        str,
-        Field(
-            description="Not OpenAI's: `left`, `right`, a channel's number from 1 on, or the `mix` of all."
-        ),
-    ] = MIX
-    audio_track: Annotated[
-        int | None,
-        Field(
-            ge=1, description="Not OpenAI's: number of the audio track from 1 on; by default the file's own."
-        ),
-    ] = None
-    container_times: Annotated[
-        bool,
-        Field(
-            description="Not OpenAI's: a late start and gaps, by the container's times, are silence; "
-            "otherwise what was recorded is joined."
-        ),
-    ] = True
-    vad_parameters: Annotated[
-        dict[str, float],
-        Field(
-            default_factory=dict,
-            description="Not OpenAI's: which parts are speech, as faster-whisper's `VadOptions`, for example "
-            "`vad_parameters[speech_pad_ms]`.",
-        ),
-    ]
-    padding: Annotated[
-        Literal["silence", "zero"],
-        Field(
-            description="Not OpenAI's: content of windows after the end of the audio, `zero` as in "
-            "openai/whisper or `silence` as in transformers."
-        ),
-    ] = "zero"
 
     @classmethod
     def read(cls, form: Iterable[tuple[str, str]]) -> Self:
@@ -114,23 +77,23 @@ class AudioFields(BaseModel):
             "format": "binary",
             "description": "The recording, in any format that libsndfile or FFmpeg reads, including video.",
         }
+        properties = sorted(schema["properties"].items(), key=lambda each: each[0] in NAMES)  # OpenAI's first
         return {
             "type": "object",
             "required": [FILE, *schema["required"]],
             "properties": {FILE: file}
-            | {name + "[]" * (name in cls._lists()): field for name, field in schema["properties"].items()},
+            | {name + "[]" * (name in cls._lists()): field for name, field in properties},
         }
 
     def options(self) -> DecodingOptions:
-        """Return the decoding options."""
-        given = self.model_dump(include={declared.name for declared in fields(DecodingOptions)} | {"greedy"})
-        changed = {
-            "task": self.task,
-            "initial_prompt": self.prompt,
-            "vad_parameters": self.vad_parameters or None,
-            "temperature": self.temperature or None,  # 0 is followed by those of fallback
+        with spelled({"initial_prompt": "prompt"}):
+            return options_from(DEFAULTS, self.given())
+
+    def given(self) -> dict[str, Any]:
+        """Return the decoding options that a request sets, by the names that :func:`options_from` reads."""
+        return self.model_dump(include={*NAMES, *OTHER_NAMES, "greedy"}, exclude_defaults=True) | {
+            "task": self.task
         }
-        return options_from({}, given | changed)
 
     @classmethod
     def _lists(cls) -> set[str]:

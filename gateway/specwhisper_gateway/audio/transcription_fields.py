@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model
 
-from specwhisper.languages import language_codes
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.selection import MAX_MS, VadOptions
 from specwhisper_gateway.audio.fields import AudioFields
 from specwhisper_gateway.audio.known_speakers import NAMES, REFERENCES, samples_by_name
 from specwhisper_gateway.errors import InvalidField
+from specwhisper_gateway.option_fields import NOT_OPENAIS, option_fields
 from specwhisper_gateway.transport.messages import StrictModel, first_problem
 
 ONLY_DIARIZED = "only diarized_json names speakers; set response_format to it."
+CONTRADICTING = (
+    ("vad_filter", "chunking_strategy"),
+    ("keywords", "hotwords"),
+    ("multilingual", "language"),
+    ("multilingual", "languages"),
+    ("languages", "language"),
+)
 STREAMED = ("json", "text", "diarized_json")
 
 
@@ -47,19 +53,21 @@ def _parse_object(value: Any) -> Any:
     return value
 
 
-class TranscriptionFields(AudioFields):
+if TYPE_CHECKING:
+    LanguageFields = BaseModel
+else:
+    LanguageFields = create_model(
+        "LanguageFields",
+        **option_fields(DecodingOptions, "language", "languages"),
+        **option_fields(DecodingOptions, "multilingual", note=NOT_OPENAIS),
+    )
+
+
+class TranscriptionFields(AudioFields, LanguageFields):
     """Fields of /v1/audio/transcriptions, without the file."""
 
     task: ClassVar[Task] = Task.TRANSCRIBE
 
-    language: Annotated[
-        str | None,
-        Field(description="Code or name of the language; `en-US` is `en`; default: detected."),
-    ] = None
-    multilingual: Annotated[
-        bool,
-        Field(description="Not OpenAI's: the language is detected in every window, not only in the first."),
-    ] = False
     response_format: Annotated[
         Literal["json", "text", "srt", "verbose_json", "vtt", "diarized_json"],
         Field(
@@ -106,10 +114,6 @@ class TranscriptionFields(AudioFields):
     keywords: Annotated[
         list[str], Field(default_factory=list, description="Like `hotwords`, as a list; do not send both.")
     ]
-    languages: Annotated[
-        list[str],
-        Field(default_factory=list, description="Languages that may be spoken: no other is detected."),
-    ]
     known_speaker_names: Annotated[
         list[str],
         Field(default_factory=list, description="Names of speakers in `diarized_json`, at most 4."),
@@ -124,7 +128,6 @@ class TranscriptionFields(AudioFields):
 
     @property
     def has_speakers(self) -> bool:
-        """Whether the transcript names speakers."""
         return self.response_format == "diarized_json"
 
     @property
@@ -137,22 +140,13 @@ class TranscriptionFields(AudioFields):
         """Whether ``verbose_json`` lists words."""
         return "word" in self.timestamp_granularities
 
-    def options(self) -> DecodingOptions:
-        """Return the decoding options."""
-        options = super().options()
+    def given(self) -> dict[str, Any]:
+        given = super().given() | {"word_timestamps": self.has_words or self.has_speakers}
+        if self.chunking_strategy:
+            given["vad_filter"] = True
         if isinstance(self.chunking_strategy, dict):
-            vad = ServerVad.model_validate(self.chunking_strategy).options()
-            options = replace(options, vad_filter=True, vad_parameters=vad)
-        elif self.chunking_strategy:
-            options = replace(options, vad_filter=True)
-        return replace(
-            options,
-            language=self.language or None,
-            languages=language_codes(",".join(self.languages)),
-            multilingual=self.multilingual,
-            word_timestamps=self.has_words or self.has_speakers,
-            hotwords=self.hotwords or ", ".join(self.keywords),
-        )
+            given["vad_parameters"] = ServerVad.model_validate(self.chunking_strategy).options()
+        return given
 
     def known_speakers(self) -> dict[str, bytes]:
         """Return the sample of each known speaker by name, as a file in memory."""
@@ -188,25 +182,13 @@ class TranscriptionFields(AudioFields):
                 "chunking_strategy",
                 "it must be 'auto' or an object of type server_vad.",
             ),
-            (
-                bool(self.chunking_strategy) and self.vad_filter,
-                "vad_filter",
-                "chunking_strategy is present too: send one of them.",
-            ),
-            (
-                bool(self.keywords) and bool(self.hotwords),
-                "keywords",
-                "hotwords are present too: send one of them.",
-            ),
-            (
-                self.multilingual and bool(self.language or self.languages),
-                "multilingual",
-                "language or languages is present too: send one of them.",
-            ),
-            (
-                bool(self.languages) and bool(self.language),
-                "languages",
-                "language is present too: send one of them.",
+            *(
+                (
+                    bool(getattr(self, name) and getattr(self, other)),
+                    name,
+                    f"{other} is present too: send one of them.",
+                )
+                for name, other in CONTRADICTING
             ),
         )
         for is_wrong, name, reason in refusals:

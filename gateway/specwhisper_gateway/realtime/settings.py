@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, get_args
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, create_model
 
 from specwhisper.languages import language_code
 from specwhisper.live import EndpointingOptions
-from specwhisper.options import DecodingOptions, Padding
+from specwhisper.options import DecodingOptions, Padding, options_from
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_gateway.errors import InvalidEvent
+from specwhisper_gateway.option_fields import option_fields
 from specwhisper_gateway.realtime.formats import BETA_NAMES, G711_RATE, PCM_RATE, AudioFormat, FormatName
 from specwhisper_gateway.transport.messages import SHOWN_CHARS, UNKNOWN, StrictModel, first_problem
 
@@ -25,13 +26,11 @@ WITHOUT_EFFECT = {
     "noise_reduction": "audio is transcribed without noise reduction",
     "delay": "text is sent as soon as it is final",
 }
-VAD_KEYS = (
-    "threshold",
-    "prefix_padding_ms",
-    "silence_duration_ms",
-    "short_silence_ms",
-    "min_utterance_ms",
-    "max_piece_ms",
+VAD_FIELDS = option_fields(
+    EndpointingOptions,
+    *("threshold", "prefix_padding_ms", "silence_duration_ms"),
+    *("short_silence_ms", "min_utterance_ms", "max_piece_ms"),  # not OpenAI's
+    is_partial=True,
 )
 # Silence that ends an utterance and a short one, in milliseconds.
 EAGERNESS = {"low": (800, 2_000), "medium": (300, 800), "high": (200, 400)}
@@ -58,26 +57,21 @@ class _Transcription(StrictModel):
     languages: _Words | None = None
     prompt: str | None = None
     keywords: _Words | None = None
-    hint: Annotated[str | None, Field(description="Not OpenAI's: text that the audio may say.")] = None
-    padding: Annotated[
-        Padding | None, Field(description="Not OpenAI's: content of windows after the end of the audio.")
-    ] = None
-    interim_results: Annotated[
-        bool | None, Field(description="Not OpenAI's: text that may still change, too.")
-    ] = None
+    # Not OpenAI's.
+    hint: str | None = None
+    padding: Padding | None = None
+    interim_results: bool | None = None
 
 
-class _TurnDetection(StrictModel):
+if TYPE_CHECKING:
+    VadFields = StrictModel
+else:
+    VadFields = create_model("VadFields", __base__=StrictModel, **VAD_FIELDS)
+
+
+class _TurnDetection(VadFields):
     type: Literal["server_vad", "semantic_vad"] = "server_vad"
     eagerness: Literal["low", "medium", "high", "auto"] | None = None
-    # The bounds are those of EndpointingOptions; without them a number may be too large to compare.
-    threshold: Annotated[float | None, Field(ge=0.05, le=0.95)] = None
-    prefix_padding_ms: Annotated[int | None, Field(ge=0, le=2_000)] = None
-    silence_duration_ms: Annotated[int | None, Field(ge=32, le=10_000)] = None
-    # Not OpenAI's.
-    short_silence_ms: Annotated[int | None, Field(ge=32, le=10_000)] = None
-    min_utterance_ms: Annotated[int | None, Field(ge=0, le=30_000)] = None
-    max_piece_ms: Annotated[int | None, Field(ge=2_000, le=28_000)] = None
 
 
 class _Input(StrictModel):
@@ -109,7 +103,7 @@ class RealtimeSettings:
     eagerness : of ``semantic_vad``, a key of ``EAGERNESS``; ``None`` for ``server_vad``.
     """
 
-    audio_format: AudioFormat = AudioFormat()  # noqa: RUF009 (it is frozen)
+    audio_format: AudioFormat = AudioFormat()
     model: str = ""
     languages: tuple[str, ...] = ()
     prompt: str = ""
@@ -117,18 +111,12 @@ class RealtimeSettings:
     hint: str = ""
     padding: Padding = DecodingOptions().padding
     interim_results: bool = False
-    endpointing: EndpointingOptions | None = EndpointingOptions()  # noqa: RUF009 (it is frozen)
+    endpointing: EndpointingOptions | None = EndpointingOptions()
     eagerness: str | None = None
 
     def options(self) -> DecodingOptions:
-        """Return the decoding options."""
-        return DecodingOptions(
-            languages=self.languages,
-            initial_prompt=self.prompt,
-            hotwords=", ".join(self.keywords),
-            hint=self.hint,
-            padding=self.padding,
-        )
+        names = ("languages", "prompt", "keywords", "hint", "padding")
+        return options_from({}, {name: getattr(self, name) for name in names})
 
     def updated(self, session: Mapping[str, Any]) -> RealtimeSettings:
         """Return the settings with a client's changes.
@@ -155,11 +143,9 @@ class RealtimeSettings:
         return settings
 
     def with_model(self, name: str) -> RealtimeSettings:
-        """Return the settings with a served name of the target."""
         return replace(self, model=name)
 
     def describe(self) -> dict[str, Any]:
-        """Return the session object."""
         transcription: dict[str, Any] = {
             "model": self.model,
             "language": self.languages[0] if len(self.languages) == 1 else None,
@@ -167,14 +153,9 @@ class RealtimeSettings:
         }
         if len(self.languages) > 1:
             transcription |= {"languages": list(self.languages)}
-        if self.keywords:
-            transcription |= {"keywords": list(self.keywords)}
-        if self.hint:
-            transcription |= {"hint": self.hint}
-        if self.padding != DecodingOptions().padding:
-            transcription |= {"padding": self.padding}
-        if self.interim_results:
-            transcription |= {"interim_results": True}
+        for name in ("keywords", "hint", "padding", "interim_results"):
+            if (value := getattr(self, name)) != _DEFAULTS[name]:
+                transcription[name] = list(value) if isinstance(value, tuple) else value
         return {
             "type": "transcription",
             "audio": {
@@ -206,13 +187,8 @@ class RealtimeSettings:
         if named.keys() & {"language", "languages"}:
             asked = changes.languages or [named.pop("language", None)]
             named["languages"] = tuple(filter(None, map(language_code, asked)))
-        texts = {"model": "", "prompt": "", "hint": ""}
-        defaults = texts | {"languages": (), "padding": DecodingOptions().padding, "interim_results": False}
-        named = {name: value or defaults.get(name) for name, value in named.items()}
-        return replace(
-            self,
-            **named | {"keywords": tuple(self.keywords if changes.keywords is None else changes.keywords)},
-        )
+        named["keywords"] = tuple(self.keywords if changes.keywords is None else changes.keywords)
+        return replace(self, **{name: value or _DEFAULTS[name] for name, value in named.items()})
 
     def _with_turn_detection(self, changes: _TurnDetection | None) -> RealtimeSettings:
         if changes is None:
@@ -221,7 +197,7 @@ class RealtimeSettings:
             if changes.eagerness is not None:
                 raise _unsupported("audio.input.turn_detection.eagerness", "it belongs to semantic_vad")
             return replace(self, endpointing=_endpointing(self, changes), eagerness=None)
-        for name in sorted(changes.model_fields_set.intersection(VAD_KEYS)):
+        for name in sorted(changes.model_fields_set.intersection(VAD_FIELDS)):
             raise _unsupported(f"audio.input.turn_detection.{name}", "it belongs to server_vad")
         eagerness = changes.eagerness or self.eagerness or DEFAULT_EAGERNESS
         eagerness = DEFAULT_EAGERNESS if eagerness == "auto" else eagerness
@@ -234,7 +210,10 @@ class RealtimeSettings:
             return None
         if self.eagerness is not None:
             return {"type": "semantic_vad", "eagerness": self.eagerness}
-        return {"type": "server_vad"} | {name: getattr(self.endpointing, name) for name in VAD_KEYS}
+        return {"type": "server_vad"} | {name: getattr(self.endpointing, name) for name in VAD_FIELDS}
+
+
+_DEFAULTS: dict[str, Any] = {each.name: each.default for each in fields(RealtimeSettings)}
 
 
 def nested(session: Mapping[str, Any]) -> dict[str, Any]:
@@ -279,7 +258,7 @@ def _endpointing(settings: RealtimeSettings, changes: _TurnDetection) -> Endpoin
     before = settings.endpointing
     if before is None or settings.eagerness is not None:
         before = EndpointingOptions()
-    named = changes.model_dump(include=set(VAD_KEYS), exclude_none=True)
+    named = changes.model_dump(include=set(VAD_FIELDS), exclude_none=True)
     if "silence_duration_ms" in named:  # OpenAI's is that of every utterance, however short
         named = {"short_silence_ms": named["silence_duration_ms"]} | named
     return replace(before, **named)

@@ -7,18 +7,14 @@ equal to the one that ``x_to_proto`` converted, except that probabilities have s
 from specwhisper.wire.codec.decoding import (
     decoding_options_from_proto,
     decoding_options_to_proto,
+    endpointing_from_proto,
+    endpointing_to_proto,
     mode_from_proto,
     mode_to_proto,
     recognition_config_from_proto,
     recognition_config_to_proto,
-    task_from_proto,
-    task_to_proto,
 )
 from specwhisper.wire.codec.live import (
-    endpointing_from_proto,
-    endpointing_to_proto,
-    live_options_from_proto,
-    live_options_to_proto,
     live_position_from_proto,
     live_position_to_proto,
 )
@@ -71,8 +67,6 @@ __all__ = [
     "hint_to_proto",
     "limits_from_proto",
     "limits_to_proto",
-    "live_options_from_proto",
-    "live_options_to_proto",
     "live_position_from_proto",
     "live_position_to_proto",
     "mode_from_proto",
@@ -86,8 +80,6 @@ __all__ = [
     "resume_to_proto",
     "statistics_from_proto",
     "statistics_to_proto",
-    "task_from_proto",
-    "task_to_proto",
     "vocabulary_from_proto",
     "vocabulary_to_proto",
     "window_from_proto",

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"specwhisper/wire/v1/decoding.proto\x12\x13specwhisper.wire.v1\"*\n\x04Hint\x12\x14\n\x0cstart_sample\x18\x01 \x01(\x04\x12\x0c\n\x04text\x18\x02 \x01(\t\"\xda\x08\n\x0f\x44\x65\x63odingOptions\x12\x11\n\tlanguages\x18\x01 \x03(\t\x12\x14\n\x0cmultilingual\x18\x02 \x01(\x08\x12\'\n\x04task\x18\x03 \x01(\x0e\x32\x19.specwhisper.wire.v1.Task\x12\x17\n\ntimestamps\x18\x04 \x01(\x08H\x00\x88\x01\x01\x12\x17\n\x0fword_timestamps\x18\x05 \x01(\x08\x12\x18\n\x10model_word_times\x18\x06 \x01(\x08\x12\x1b\n\x0emax_new_tokens\x18\x07 \x01(\rH\x01\x88\x01\x01\x12$\n\x17max_initial_timestamp_s\x18\x08 \x01(\x01H\x02\x88\x01\x01\x12\x0e\n\x06greedy\x18\t \x01(\x08\x12\x14\n\x0ctemperatures\x18\n \x03(\x01\x12\r\n\x05top_k\x18\x0b \x01(\r\x12\x12\n\x05top_p\x18\x0c \x01(\x01H\x03\x88\x01\x01\x12\x0c\n\x04seed\x18\r \x01(\x04\x12!\n\x14\x61\x63\x63\x65ptance_threshold\x18\x0e \x01(\x01H\x04\x88\x01\x01\x12(\n\x1b\x63ompression_ratio_threshold\x18\x0f \x01(\x01H\x05\x88\x01\x01\x12\x43\n\x14\x63ompression_ratio_of\x18\x10 \x01(\x0e\x32%.specwhisper.wire.v1.CompressionRatio\x12\x1e\n\x11logprob_threshold\x18\x11 \x01(\x01H\x06\x88\x01\x01\x12 \n\x13no_speech_threshold\x18\x12 \x01(\x01H\x07\x88\x01\x01\x12,\n\x1fhallucination_silence_threshold\x18\x13 \x01(\x01H\x08\x88\x01\x01\x12\"\n\x1a\x63ondition_on_previous_text\x18\x14 \x01(\x08\x12\x16\n\x0einitial_prompt\x18\x15 \x01(\t\x12\x1c\n\x14\x63\x61rry_initial_prompt\x18\x16 \x01(\x08\x12\x10\n\x08hotwords\x18\x17 \x01(\t\x12\x0c\n\x04hint\x18\x18 \x01(\t\x12\x14\n\x0czero_padding\x18\x19 \x01(\x08\x12H\n\x0blog_mel_max\x18\x1a \x03(\x0b\x32\x33.specwhisper.wire.v1.DecodingOptions.LogMelMaxEntry\x12.\n\x04live\x18\x1b \x01(\x0b\x32 .specwhisper.wire.v1.LiveOptions\x1a\x30\n\x0eLogMelMaxEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\r\n\x0b_timestampsB\x11\n\x0f_max_new_tokensB\x1a\n\x18_max_initial_timestamp_sB\x08\n\x06_top_pB\x17\n\x15_acceptance_thresholdB\x1e\n\x1c_compression_ratio_thresholdB\x14\n\x12_logprob_thresholdB\x16\n\x14_no_speech_thresholdB\"\n _hallucination_silence_threshold\"c\n\x0bLiveOptions\x12\x14\n\x07step_ms\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x1d\n\x10\x63onfirm_every_ms\x18\x02 \x01(\rH\x01\x88\x01\x01\x42\n\n\x08_step_msB\x13\n\x11_confirm_every_ms*d\n\x04Mode\x12\x14\n\x10MODE_UNSPECIFIED\x10\x00\x12\x14\n\x10MODE_TARGET_ONLY\x10\x01\x12\r\n\tMODE_SYNC\x10\x02\x12\x12\n\x0eMODE_PIPELINED\x10\x03\x12\r\n\tMODE_FULL\x10\x04*E\n\x04Task\x12\x14\n\x10TASK_UNSPECIFIED\x10\x00\x12\x13\n\x0fTASK_TRANSCRIBE\x10\x01\x12\x12\n\x0eTASK_TRANSLATE\x10\x02*e\n\rAudioEncoding\x12\x1e\n\x1a\x41UDIO_ENCODING_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x41UDIO_ENCODING_LINEAR16\x10\x01\x12\x17\n\x13\x41UDIO_ENCODING_FLAC\x10\x02*o\n\x10\x43ompressionRatio\x12!\n\x1d\x43OMPRESSION_RATIO_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x43OMPRESSION_RATIO_TEXT\x10\x01\x12\x1c\n\x18\x43OMPRESSION_RATIO_TOKENS\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"specwhisper/wire/v1/decoding.proto\x12\x13specwhisper.wire.v1\"*\n\x04Hint\x12\x14\n\x0cstart_sample\x18\x01 \x01(\x04\x12\x0c\n\x04text\x18\x02 \x01(\t\"\x8d\t\n\x0f\x44\x65\x63odingOptions\x12\x11\n\tlanguages\x18\x01 \x03(\t\x12\x14\n\x0cmultilingual\x18\x02 \x01(\x08\x12\'\n\x04task\x18\x03 \x01(\x0e\x32\x19.specwhisper.wire.v1.Task\x12\x17\n\ntimestamps\x18\x04 \x01(\x08H\x00\x88\x01\x01\x12\x17\n\x0fword_timestamps\x18\x05 \x01(\x08\x12\x32\n\nword_times\x18\x06 \x01(\x0e\x32\x1e.specwhisper.wire.v1.WordTimes\x12\x1b\n\x0emax_new_tokens\x18\x07 \x01(\rH\x01\x88\x01\x01\x12$\n\x17max_initial_timestamp_s\x18\x08 \x01(\x01H\x02\x88\x01\x01\x12\x0e\n\x06greedy\x18\t \x01(\x08\x12\x14\n\x0ctemperatures\x18\n \x03(\x01\x12\r\n\x05top_k\x18\x0b \x01(\r\x12\x12\n\x05top_p\x18\x0c \x01(\x01H\x03\x88\x01\x01\x12\x0c\n\x04seed\x18\r \x01(\x04\x12!\n\x14\x61\x63\x63\x65ptance_threshold\x18\x0e \x01(\x01H\x04\x88\x01\x01\x12(\n\x1b\x63ompression_ratio_threshold\x18\x0f \x01(\x01H\x05\x88\x01\x01\x12\x43\n\x14\x63ompression_ratio_of\x18\x10 \x01(\x0e\x32%.specwhisper.wire.v1.CompressionRatio\x12\x1e\n\x11logprob_threshold\x18\x11 \x01(\x01H\x06\x88\x01\x01\x12 \n\x13no_speech_threshold\x18\x12 \x01(\x01H\x07\x88\x01\x01\x12,\n\x1fhallucination_silence_threshold\x18\x13 \x01(\x01H\x08\x88\x01\x01\x12\"\n\x1a\x63ondition_on_previous_text\x18\x14 \x01(\x08\x12\x16\n\x0einitial_prompt\x18\x15 \x01(\t\x12\x1c\n\x14\x63\x61rry_initial_prompt\x18\x16 \x01(\x08\x12\x10\n\x08hotwords\x18\x17 \x01(\t\x12\x0c\n\x04hint\x18\x18 \x01(\t\x12-\n\x07padding\x18\x19 \x01(\x0e\x32\x1c.specwhisper.wire.v1.Padding\x12H\n\x0blog_mel_max\x18\x1a \x03(\x0b\x32\x33.specwhisper.wire.v1.DecodingOptions.LogMelMaxEntry\x12.\n\x04live\x18\x1b \x01(\x0b\x32 .specwhisper.wire.v1.LiveOptions\x1a\x30\n\x0eLogMelMaxEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\r\n\x0b_timestampsB\x11\n\x0f_max_new_tokensB\x1a\n\x18_max_initial_timestamp_sB\x08\n\x06_top_pB\x17\n\x15_acceptance_thresholdB\x1e\n\x1c_compression_ratio_thresholdB\x14\n\x12_logprob_thresholdB\x16\n\x14_no_speech_thresholdB\"\n _hallucination_silence_threshold\"c\n\x0bLiveOptions\x12\x14\n\x07step_ms\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x1d\n\x10\x63onfirm_every_ms\x18\x02 \x01(\rH\x01\x88\x01\x01\x42\n\n\x08_step_msB\x13\n\x11_confirm_every_ms*d\n\x04Mode\x12\x14\n\x10MODE_UNSPECIFIED\x10\x00\x12\x14\n\x10MODE_TARGET_ONLY\x10\x01\x12\r\n\tMODE_SYNC\x10\x02\x12\x12\n\x0eMODE_PIPELINED\x10\x03\x12\r\n\tMODE_FULL\x10\x04*E\n\x04Task\x12\x14\n\x10TASK_UNSPECIFIED\x10\x00\x12\x13\n\x0fTASK_TRANSCRIBE\x10\x01\x12\x12\n\x0eTASK_TRANSLATE\x10\x02*e\n\rAudioEncoding\x12\x1e\n\x1a\x41UDIO_ENCODING_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x41UDIO_ENCODING_LINEAR16\x10\x01\x12\x17\n\x13\x41UDIO_ENCODING_FLAC\x10\x02*o\n\x10\x43ompressionRatio\x12!\n\x1d\x43OMPRESSION_RATIO_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x43OMPRESSION_RATIO_TEXT\x10\x01\x12\x1c\n\x18\x43OMPRESSION_RATIO_TOKENS\x10\x02*S\n\tWordTimes\x12\x1a\n\x16WORD_TIMES_UNSPECIFIED\x10\x00\x12\x14\n\x10WORD_TIMES_SOUND\x10\x01\x12\x14\n\x10WORD_TIMES_MODEL\x10\x02*I\n\x07Padding\x12\x17\n\x13PADDING_UNSPECIFIED\x10\x00\x12\x13\n\x0fPADDING_SILENCE\x10\x01\x12\x10\n\x0cPADDING_ZERO\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,20 +33,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_DECODINGOPTIONS_LOGMELMAXENTRY']._loaded_options = None
   _globals['_DECODINGOPTIONS_LOGMELMAXENTRY']._serialized_options = b'8\001'
-  _globals['_MODE']._serialized_start=1321
-  _globals['_MODE']._serialized_end=1421
-  _globals['_TASK']._serialized_start=1423
-  _globals['_TASK']._serialized_end=1492
-  _globals['_AUDIOENCODING']._serialized_start=1494
-  _globals['_AUDIOENCODING']._serialized_end=1595
-  _globals['_COMPRESSIONRATIO']._serialized_start=1597
-  _globals['_COMPRESSIONRATIO']._serialized_end=1708
+  _globals['_MODE']._serialized_start=1372
+  _globals['_MODE']._serialized_end=1472
+  _globals['_TASK']._serialized_start=1474
+  _globals['_TASK']._serialized_end=1543
+  _globals['_AUDIOENCODING']._serialized_start=1545
+  _globals['_AUDIOENCODING']._serialized_end=1646
+  _globals['_COMPRESSIONRATIO']._serialized_start=1648
+  _globals['_COMPRESSIONRATIO']._serialized_end=1759
+  _globals['_WORDTIMES']._serialized_start=1761
+  _globals['_WORDTIMES']._serialized_end=1844
+  _globals['_PADDING']._serialized_start=1846
+  _globals['_PADDING']._serialized_end=1919
   _globals['_HINT']._serialized_start=59
   _globals['_HINT']._serialized_end=101
   _globals['_DECODINGOPTIONS']._serialized_start=104
-  _globals['_DECODINGOPTIONS']._serialized_end=1218
-  _globals['_DECODINGOPTIONS_LOGMELMAXENTRY']._serialized_start=959
-  _globals['_DECODINGOPTIONS_LOGMELMAXENTRY']._serialized_end=1007
-  _globals['_LIVEOPTIONS']._serialized_start=1220
-  _globals['_LIVEOPTIONS']._serialized_end=1319
+  _globals['_DECODINGOPTIONS']._serialized_end=1269
+  _globals['_DECODINGOPTIONS_LOGMELMAXENTRY']._serialized_start=1010
+  _globals['_DECODINGOPTIONS_LOGMELMAXENTRY']._serialized_end=1058
+  _globals['_LIVEOPTIONS']._serialized_start=1271
+  _globals['_LIVEOPTIONS']._serialized_end=1370
 # @@protoc_insertion_point(module_scope)

@@ -32,6 +32,18 @@ class CompressionRatio(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     COMPRESSION_RATIO_UNSPECIFIED: _ClassVar[CompressionRatio]
     COMPRESSION_RATIO_TEXT: _ClassVar[CompressionRatio]
     COMPRESSION_RATIO_TOKENS: _ClassVar[CompressionRatio]
+
+class WordTimes(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    WORD_TIMES_UNSPECIFIED: _ClassVar[WordTimes]
+    WORD_TIMES_SOUND: _ClassVar[WordTimes]
+    WORD_TIMES_MODEL: _ClassVar[WordTimes]
+
+class Padding(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PADDING_UNSPECIFIED: _ClassVar[Padding]
+    PADDING_SILENCE: _ClassVar[Padding]
+    PADDING_ZERO: _ClassVar[Padding]
 MODE_UNSPECIFIED: Mode
 MODE_TARGET_ONLY: Mode
 MODE_SYNC: Mode
@@ -46,6 +58,12 @@ AUDIO_ENCODING_FLAC: AudioEncoding
 COMPRESSION_RATIO_UNSPECIFIED: CompressionRatio
 COMPRESSION_RATIO_TEXT: CompressionRatio
 COMPRESSION_RATIO_TOKENS: CompressionRatio
+WORD_TIMES_UNSPECIFIED: WordTimes
+WORD_TIMES_SOUND: WordTimes
+WORD_TIMES_MODEL: WordTimes
+PADDING_UNSPECIFIED: Padding
+PADDING_SILENCE: Padding
+PADDING_ZERO: Padding
 
 class Hint(_message.Message):
     __slots__ = ("start_sample", "text")
@@ -56,7 +74,7 @@ class Hint(_message.Message):
     def __init__(self, start_sample: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
 
 class DecodingOptions(_message.Message):
-    __slots__ = ("languages", "multilingual", "task", "timestamps", "word_timestamps", "model_word_times", "max_new_tokens", "max_initial_timestamp_s", "greedy", "temperatures", "top_k", "top_p", "seed", "acceptance_threshold", "compression_ratio_threshold", "compression_ratio_of", "logprob_threshold", "no_speech_threshold", "hallucination_silence_threshold", "condition_on_previous_text", "initial_prompt", "carry_initial_prompt", "hotwords", "hint", "zero_padding", "log_mel_max", "live")
+    __slots__ = ("languages", "multilingual", "task", "timestamps", "word_timestamps", "word_times", "max_new_tokens", "max_initial_timestamp_s", "greedy", "temperatures", "top_k", "top_p", "seed", "acceptance_threshold", "compression_ratio_threshold", "compression_ratio_of", "logprob_threshold", "no_speech_threshold", "hallucination_silence_threshold", "condition_on_previous_text", "initial_prompt", "carry_initial_prompt", "hotwords", "hint", "padding", "log_mel_max", "live")
     class LogMelMaxEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -69,7 +87,7 @@ class DecodingOptions(_message.Message):
     TASK_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
     WORD_TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
-    MODEL_WORD_TIMES_FIELD_NUMBER: _ClassVar[int]
+    WORD_TIMES_FIELD_NUMBER: _ClassVar[int]
     MAX_NEW_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MAX_INITIAL_TIMESTAMP_S_FIELD_NUMBER: _ClassVar[int]
     GREEDY_FIELD_NUMBER: _ClassVar[int]
@@ -88,7 +106,7 @@ class DecodingOptions(_message.Message):
     CARRY_INITIAL_PROMPT_FIELD_NUMBER: _ClassVar[int]
     HOTWORDS_FIELD_NUMBER: _ClassVar[int]
     HINT_FIELD_NUMBER: _ClassVar[int]
-    ZERO_PADDING_FIELD_NUMBER: _ClassVar[int]
+    PADDING_FIELD_NUMBER: _ClassVar[int]
     LOG_MEL_MAX_FIELD_NUMBER: _ClassVar[int]
     LIVE_FIELD_NUMBER: _ClassVar[int]
     languages: _containers.RepeatedScalarFieldContainer[str]
@@ -96,7 +114,7 @@ class DecodingOptions(_message.Message):
     task: Task
     timestamps: bool
     word_timestamps: bool
-    model_word_times: bool
+    word_times: WordTimes
     max_new_tokens: int
     max_initial_timestamp_s: float
     greedy: bool
@@ -115,10 +133,10 @@ class DecodingOptions(_message.Message):
     carry_initial_prompt: bool
     hotwords: str
     hint: str
-    zero_padding: bool
+    padding: Padding
     log_mel_max: _containers.ScalarMap[int, float]
     live: LiveOptions
-    def __init__(self, languages: _Optional[_Iterable[str]] = ..., multilingual: bool = ..., task: _Optional[_Union[Task, str]] = ..., timestamps: bool = ..., word_timestamps: bool = ..., model_word_times: bool = ..., max_new_tokens: _Optional[int] = ..., max_initial_timestamp_s: _Optional[float] = ..., greedy: bool = ..., temperatures: _Optional[_Iterable[float]] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., seed: _Optional[int] = ..., acceptance_threshold: _Optional[float] = ..., compression_ratio_threshold: _Optional[float] = ..., compression_ratio_of: _Optional[_Union[CompressionRatio, str]] = ..., logprob_threshold: _Optional[float] = ..., no_speech_threshold: _Optional[float] = ..., hallucination_silence_threshold: _Optional[float] = ..., condition_on_previous_text: bool = ..., initial_prompt: _Optional[str] = ..., carry_initial_prompt: bool = ..., hotwords: _Optional[str] = ..., hint: _Optional[str] = ..., zero_padding: bool = ..., log_mel_max: _Optional[_Mapping[int, float]] = ..., live: _Optional[_Union[LiveOptions, _Mapping]] = ...) -> None: ...
+    def __init__(self, languages: _Optional[_Iterable[str]] = ..., multilingual: bool = ..., task: _Optional[_Union[Task, str]] = ..., timestamps: bool = ..., word_timestamps: bool = ..., word_times: _Optional[_Union[WordTimes, str]] = ..., max_new_tokens: _Optional[int] = ..., max_initial_timestamp_s: _Optional[float] = ..., greedy: bool = ..., temperatures: _Optional[_Iterable[float]] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., seed: _Optional[int] = ..., acceptance_threshold: _Optional[float] = ..., compression_ratio_threshold: _Optional[float] = ..., compression_ratio_of: _Optional[_Union[CompressionRatio, str]] = ..., logprob_threshold: _Optional[float] = ..., no_speech_threshold: _Optional[float] = ..., hallucination_silence_threshold: _Optional[float] = ..., condition_on_previous_text: bool = ..., initial_prompt: _Optional[str] = ..., carry_initial_prompt: bool = ..., hotwords: _Optional[str] = ..., hint: _Optional[str] = ..., padding: _Optional[_Union[Padding, str]] = ..., log_mel_max: _Optional[_Mapping[int, float]] = ..., live: _Optional[_Union[LiveOptions, _Mapping]] = ...) -> None: ...
 
 class LiveOptions(_message.Message):
     __slots__ = ("step_ms", "confirm_every_ms")

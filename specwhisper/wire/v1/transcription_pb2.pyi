@@ -21,7 +21,7 @@ SPEECH_EVENT_BEGIN: SpeechEvent
 SPEECH_EVENT_END: SpeechEvent
 
 class RecognitionConfig(_message.Message):
-    __slots__ = ("encoding", "sample_rate_hertz", "audio_channel_count", "mode", "gamma", "decoding", "channel", "audio_track", "ignore_container_times", "strict", "protocol_version", "software_version")
+    __slots__ = ("encoding", "sample_rate_hertz", "audio_channel_count", "mode", "gamma", "decoding", "channel", "audio_track", "container_times", "strict", "protocol_version", "software_version")
     ENCODING_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_RATE_HERTZ_FIELD_NUMBER: _ClassVar[int]
     AUDIO_CHANNEL_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -30,7 +30,7 @@ class RecognitionConfig(_message.Message):
     DECODING_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     AUDIO_TRACK_FIELD_NUMBER: _ClassVar[int]
-    IGNORE_CONTAINER_TIMES_FIELD_NUMBER: _ClassVar[int]
+    CONTAINER_TIMES_FIELD_NUMBER: _ClassVar[int]
     STRICT_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -42,11 +42,11 @@ class RecognitionConfig(_message.Message):
     decoding: _decoding_pb2.DecodingOptions
     channel: str
     audio_track: int
-    ignore_container_times: bool
+    container_times: bool
     strict: bool
     protocol_version: int
     software_version: str
-    def __init__(self, encoding: _Optional[_Union[_decoding_pb2.AudioEncoding, str]] = ..., sample_rate_hertz: _Optional[int] = ..., audio_channel_count: _Optional[int] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., decoding: _Optional[_Union[_decoding_pb2.DecodingOptions, _Mapping]] = ..., channel: _Optional[str] = ..., audio_track: _Optional[int] = ..., ignore_container_times: bool = ..., strict: bool = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ...) -> None: ...
+    def __init__(self, encoding: _Optional[_Union[_decoding_pb2.AudioEncoding, str]] = ..., sample_rate_hertz: _Optional[int] = ..., audio_channel_count: _Optional[int] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., decoding: _Optional[_Union[_decoding_pb2.DecodingOptions, _Mapping]] = ..., channel: _Optional[str] = ..., audio_track: _Optional[int] = ..., container_times: bool = ..., strict: bool = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ...) -> None: ...
 
 class RecognizeRequest(_message.Message):
     __slots__ = ("config", "audio")

@@ -19,8 +19,8 @@ from specwhisper.rpc.channels import Credentials
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ClientTls, ServerTls
-from specwhisper.rpc.tls import server_tls as read_server_tls
 from specwhisper.rpc.tokens import Tokens
+from specwhisper.settings.command_line import config_from
 from specwhisper.wire.v1 import transcription_pb2_grpc as rpc
 from specwhisper_gateway.config import GatewayConfig
 from tests.rpc.client_scripts import SERVICE, ScriptedTranscription, serving
@@ -151,15 +151,21 @@ async def test_a_certificate_with_another_key_is_refused(draft, folder):
 
 
 def test_incomplete_flags_are_refused_with_the_gateways_names(folder):
-    paths = (folder / "server.pem", folder / "server.key", folder / "roots.pem")
-    tls = partial(read_server_tls, protocol="http")
-    with pytest.raises(InvalidRequest, match="add --http-use-ssl"):
-        tls(False, False, *paths[:2], None)
-    with pytest.raises(InvalidRequest, match="--http-use-ssl needs --http-server-cert and --http-server-key"):
-        tls(True, False, paths[0], None, None)
-    with pytest.raises(InvalidRequest, match="--http-use-ssl-mutual and --http-root-cert"):
-        tls(True, False, *paths)
-    assert tls(False, True, *paths) == server_tls(folder, is_mutual=True)
+    names = {"http-server-cert": "server.pem", "http-server-key": "server.key", "http-root-cert": "roots.pem"}
+    paths = {flag: folder / name for flag, name in names.items()}
+    certificate = {"http-server-cert": folder / "server.pem"}
+    for flags, problem in (
+        (certificate, "add --http-use-ssl"),
+        (
+            {"http-use-ssl": True} | certificate,
+            "--http-use-ssl needs --http-server-cert and --http-server-key",
+        ),
+        ({"http-use-ssl": True} | paths, "--http-use-ssl-mutual and --http-root-cert"),
+    ):
+        with pytest.raises(InvalidRequest, match=problem):
+            config_from(GatewayConfig, flags)
+    config = config_from(GatewayConfig, {"http-use-ssl-mutual": True} | paths)
+    assert config.tls == server_tls(folder, is_mutual=True)
 
 
 @asynccontextmanager

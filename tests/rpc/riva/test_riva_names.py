@@ -49,7 +49,7 @@ async def test_served_names_are_listed():
         assert await listed(client, "scripted") == [("scripted", kind) for kind in TYPES]
         models = await client.models()
         assert all("en" in model.parameters["language_code"].split(",") for model in models)
-    settings = service_settings(model_names=NAMES)
+    settings = service_settings(served_model_names=NAMES)
     async with running_pair(**settings) as (_, draft), riva_client(draft) as client:
         assert await listed(client) == [(name, kind) for name in NAMES for kind in TYPES]
         assert await listed(client, NAMES[1]) == [(NAMES[1], kind) for kind in TYPES]
@@ -59,7 +59,7 @@ async def test_served_names_are_listed():
 
 @pytest.mark.parametrize("name", ["scripted", "x" * 10_000])
 async def test_strict_names_refuse_others(name):
-    settings = service_settings(model_names=NAMES, is_strict=True)
+    settings = service_settings(served_model_names=NAMES, strict_model_names=True)
     pcm = recording(1.0)
     async with running_pair(**settings) as (target, draft), riva_client(draft) as client:
         for call in (

@@ -119,16 +119,16 @@ async def test_a_full_server_refuses_the_call():
 
 
 async def test_a_server_without_the_service():
-    async with running_pair(**service_settings(is_wanted=False)) as (_, draft), riva_client(draft) as client:
+    async with running_pair(**service_settings(riva=False)) as (_, draft), riva_client(draft) as client:
         status, _ = await refusal(client.recognize(recording(1.0), pcm_config()))
         assert status is grpc.StatusCode.UNIMPLEMENTED
 
 
 def test_without_rivas_client_the_service_is_left_out_unless_required(monkeypatch):
     monkeypatch.setitem(sys.modules, "riva.client.proto.riva_asr_pb2_grpc", None)
-    assert not riva_services(None, DraftConfig(**service_settings(is_wanted=None)))
+    assert not riva_services(None, DraftConfig(**service_settings(riva=None)))
     with pytest.raises(UnsupportedOption, match=r"--riva needs .* pip install"):
-        riva_services(None, DraftConfig(**service_settings(is_wanted=True)))
+        riva_services(None, DraftConfig(**service_settings(riva=True)))
 
 
 def test_the_client_under_test_is_the_published_one():

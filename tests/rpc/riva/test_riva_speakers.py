@@ -9,7 +9,7 @@ from specwhisper.transcription.speakers import Turn
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_riva.replies import set_speakers
 from specwhisper_riva.settings import RivaSettings, riva_services
-from specwhisper_speakers.settings import speaker_models
+from specwhisper_speakers.settings import SpeakerOptions
 from tests.rpc.riva_clients import live_config, pcm_config, pieces, riva_client
 from tests.rpc.services import all_free, running_pair
 from tests.rpc.speaking import speaking_pair
@@ -21,7 +21,8 @@ TALK = (tones([(0.0, 25.0, HIGH_HZ), (25.0, 55.0, LOW_HZ)], 58.0) * 32_767).asty
 
 @pytest.fixture(scope="module")
 def speakers(tmp_path_factory):
-    return speaker_models(str(save_models(tmp_path_factory.mktemp("models") / "speakers")))
+    folder = save_models(tmp_path_factory.mktemp("models") / "speakers")
+    return SpeakerOptions(speaker_models=str(folder)).speakers()
 
 
 async def test_words_have_speaker_tags(speakers):
@@ -66,6 +67,6 @@ def test_a_word_without_a_speaker_has_tag_0():
 
 
 def test_models_without_rivas_service_are_refused(speakers):
-    config = DraftConfig(extras={"riva": RivaSettings(is_wanted=False), "speakers": speakers})
+    config = DraftConfig(extras={"riva": RivaSettings(riva=False), "speakers": speakers})
     with pytest.raises(InvalidRequest, match="leave it or --no-riva out"):
         riva_services(None, config)

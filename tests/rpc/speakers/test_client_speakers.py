@@ -93,7 +93,6 @@ async def test_several_recordings_have_their_speakers(recording, folder, tmp_pat
             ("--diarize", "{models}", *("--speaker-sample", "A=a.wav", "--speaker-sample", "A=b.wav")),
             "names 'A' twice",
         ),
-        (("--speaker-threshold", "0"), "speaker-threshold has no effect without --diarize"),
         (("--diarize", "{models}", "--print-colors"), "--print-colors is for the text of one recording"),
     ],
 )

@@ -15,7 +15,7 @@ import websockets
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_speakers.diarizer import Diarizer
 from specwhisper_speakers.live_diarizer import LiveDiarizer
-from specwhisper_speakers.settings import Speakers, speaker_models
+from specwhisper_speakers.settings import SpeakerOptions, Speakers
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, duration, serving
 from tests.rpc.gateways import MODEL, RECORDING, running_gateway
 from tests.rpc.live_scripts import TWO_UTTERANCES
@@ -168,8 +168,8 @@ async def test_without_models_it_is_refused(stream):
 
 
 def test_models_are_a_setting(folder):
-    assert speaker_models() is None
-    assert speaker_models(folder, speaker_jobs=2) is not None
+    assert SpeakerOptions().speakers() is None
+    assert SpeakerOptions(speaker_models=str(folder), speaker_jobs=2).speakers() is not None
 
 
 @pytest.mark.parametrize("is_wanted", [True, False])

@@ -190,7 +190,7 @@ async def test_a_request_after_a_failed_utterance_needs_no_audio_start():
 
 async def test_every_utterance_has_the_servers_padding():
     scripted = ScriptedTranscription(EVERYTHING)
-    async with serving(scripted) as draft, wyoming_server(draft, padding="zero") as server:
+    async with serving(scripted) as draft, wyoming_server(draft, decoding={"padding": "zero"}) as server:
         async with client_of(server) as client:
             for _ in range(2):
                 await say(client, PCM)
@@ -201,7 +201,10 @@ async def test_every_utterance_has_the_servers_padding():
 @pytest.mark.parametrize(("asked", "language"), [(None, ""), ("fr", ""), ("de", "de")])
 async def test_an_utterance_is_in_one_of_the_servers_languages(asked, language):
     scripted = ScriptedTranscription(EVERYTHING)
-    async with serving(scripted) as draft, wyoming_server(draft, languages="en, French") as server:
+    async with (
+        serving(scripted) as draft,
+        wyoming_server(draft, decoding={"languages": "en, French"}) as server,
+    ):
         async with client_of(server) as client:
             await say(client, PCM, Transcribe(language=asked))
             await answer(client)

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.types import Segment, TimeOrder, Word
-from specwhisper_client.live_transcription import whole_utterances
+from specwhisper_client.live_transcription import Utterances, joined, whole_utterances
 from specwhisper_client.updates import Update
-from specwhisper_client.utterances import Utterances, joined
 
 
 def piece(text: str, utterance: int = 1, at_s: float = 0.0, *, is_last: bool = False, **more) -> Segment:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import MISSING, fields, replace
+from dataclasses import fields
 
 import pytest
 
 from specwhisper import SpeculativeConfig, SpeculativeWhisper
-from specwhisper.live import EndpointingOptions
 from specwhisper.options import OTHER_NAMES, DecodingOptions, Padding, options_from
-from specwhisper.selection import VadOptions
+from specwhisper.settings.setting import Part
 from specwhisper_client import StreamingClient, TranscriptionClient, listen
-from specwhisper_client.cli import listen_options, transcribe_command
-from specwhisper_client.cli.arguments import Endpointing
+from specwhisper_client.cli.transcribe_command import TranscribeOptions
 from specwhisper_gateway.audio.fields import TranslationFields
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
 
@@ -32,11 +30,6 @@ NO_OPTIONS = {  # of the gateway: they choose a reply, or are about it
 }
 LIBRARY = (SpeculativeWhisper.transcribe, SpeculativeWhisper.transcribe_iter)
 CLIENT = (TranscriptionClient.transcribe_file, TranscriptionClient.stream_file, TranscriptionClient.recognize)
-
-
-def defaults(options) -> dict[str, object]:
-    """Return the default of each field of a dataclass."""
-    return {each.name: each.default for each in fields(options) if each.default is not MISSING}
 
 
 def name_of(flag: str) -> str:
@@ -58,46 +51,20 @@ def test_listen_takes_the_options_of_a_stream():
 
 
 def test_the_command_line_has_every_decoding_option_with_its_default():
-    flags = defaults(transcribe_command.Decoding)
-    flags |= defaults(flags.pop("fallback"))
-    del flags["given"]  # no option
-    assert {name_of(flag) for flag in flags} - OTHER_PROGRAMS == NAMES - NOT_ON_THE_COMMAND_LINE
-    assert transcribe_command.Decoding().options() == DecodingOptions()
-    assert options_from(DecodingOptions(), flags) == transcribe_command.Decoding().options()
-
-
-def test_the_command_line_has_every_option_of_vad_with_its_default():
-    assert defaults(transcribe_command.Vad) == {
-        f"vad_{name}": default for name, default in defaults(VadOptions).items()
-    }
-    assert transcribe_command.Vad().parameters() is None
-    assert transcribe_command.Vad(vad_speech_pad_ms=0).parameters() == VadOptions(speech_pad_ms=0)
+    flags = {flag.field: flag.default for flag in Part(kind=TranscribeOptions).flags()}
+    assert {name_of(name) for name in flags} >= NAMES - NOT_ON_THE_COMMAND_LINE
+    for option in fields(DecodingOptions):
+        if option.name in flags and option.name != "hint":
+            assert flags[option.name] == option.default
 
 
 def test_the_config_of_the_library_has_the_defaults_of_the_decoding_options():
     config = SpeculativeConfig()
     assert config.decoding.keys() < NAMES
     assert options_from(config.decoding, {}) == DecodingOptions()
-    for name, default in defaults(SpeculativeConfig).items():
-        if name_of(name) in NAMES:
-            assert options_from({}, {name: default}) == DecodingOptions()
-
-
-@pytest.mark.parametrize(
-    ("group", "options"),
-    [
-        (listen_options.LiveDecoding, DecodingOptions()),
-        (Endpointing, EndpointingOptions()),
-    ],
-)
-def test_listen_has_the_names_and_defaults_of_the_client(group, options):
-    assert replace(options, **defaults(group)) == options
-
-
-def test_listens_other_options_are_parameters_of_a_stream():
-    parameters = inspect.signature(StreamingClient).parameters
-    for name, default in defaults(listen_options.DraftOptions).items():
-        assert parameters[name].default == default
+    for each in fields(SpeculativeConfig):
+        if name_of(each.name) in NAMES:
+            assert options_from({}, {each.name: each.default}) == DecodingOptions()
 
 
 @pytest.mark.parametrize("form", [TranscriptionFields, TranslationFields])

@@ -1,99 +1,153 @@
-"""Options in errors, by the names of the command line."""
-
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Annotated
+"""Options of commands: their values, and their names in errors."""
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from specwhisper.errors import InvalidRequest, TargetUnavailable
-from specwhisper.options import DecodingOptions, options_from
-from specwhisper_client.cli import grouped_options
-from specwhisper_client.cli.arguments import NAMES, described
-from specwhisper_client.cli.fallback_options import Fallback
-from specwhisper_client.cli.grouped_options import OptionsOfExtra, takes
+from scripts.command_line import PAGE, with_commands
+from specwhisper.errors import InvalidRequest
+from specwhisper.options import DecodingOptions, Padding, WordTimes
+from specwhisper.selection import VadOptions
+from specwhisper.settings.command_line import takes
+from specwhisper_client.cli.main import app
+from specwhisper_client.cli.openai_flags import OpenAICommand
+from specwhisper_client.cli.transcribe_command import TranscribeOptions
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "command-line.md"
+
+def read(*arguments: str) -> DecodingOptions:
+    """Return the decoding options of a command line."""
+    found = []
+
+    @takes(TranscribeOptions)
+    def command(context, wanted):
+        found.append(wanted.options())
+
+    app = typer.Typer(context_settings={"token_normalize_func": lambda name: name.replace("_", "-")})
+    app.command(cls=OpenAICommand)(command)
+    result = CliRunner().invoke(app, ["a.wav", *arguments])
+    if result.exception is not None:
+        raise result.exception
+    return found[0]
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("arguments", "sentence"),
     [
-        ({"max_new_tokens": 0}, "--max-new-tokens is 0: it must be at least 1, or left out."),
-        ({"max_initial_timestamp_s": -1}, "--max-initial-timestamp is -1"),
+        ("--max-new-tokens 0", "--max-new-tokens is 0: it must be at least 1, or left out."),
+        ("--max-initial-timestamp -1", "--max-initial-timestamp is -1"),
+        ("--temperature -1", "--temperature is (-1.0,"),
+        ("--task sing", "--task is 'sing': choose from transcribe, translate."),
         (
-            {"hallucination_silence_threshold": 2},
+            "--hallucination-silence-threshold 2",
             "--hallucination-silence-threshold needs times of words: add --word-timestamps.",
         ),
+        ("--multilingual --language en", "--multilingual is True: the language 'en' contradicts it"),
+        ("--vad-speech-pad-ms 0", "--vad-threshold and the like are set: they have no effect"),
         (
-            {"multilingual": True, "language": "en"},
-            "--multilingual is True: the language 'en' contradicts it",
+            "--vad-filter --vad-threshold 0.4 --vad-neg-threshold 0.6",
+            "--vad-neg-threshold is 0.6: it must be at most --vad-threshold",
         ),
-        (
-            {"vad_filter": True, "vad_parameters": {"threshold": 0.4, "neg_threshold": 0.6}},
-            "--vad-neg-threshold is 0.6: it must be at most threshold",
-        ),
+        ("--threshold 2", "--threshold is 2.0: it must lie between 0.05 and 0.95."),
+        ("--max-line-count 2", "--max-line-count has no effect without --max-line-width"),
     ],
 )
-def test_names_are_those_of_the_command_line(options, sentence):
+def test_names_are_those_of_the_command_line(arguments, sentence):
     with pytest.raises(InvalidRequest) as caught:
-        options_from({}, options)
-    assert described(caught.value).startswith(sentence)
+        read(*arguments.split())
+    assert str(caught.value).startswith(sentence)
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([], DecodingOptions()),
-        (["--greedy"], DecodingOptions.greedy()),
-        (["--greedy", "--no-speech-threshold", "0.6"], DecodingOptions.greedy(no_speech_threshold=0.6)),
-        (["--temperature-increment-on-fallback", "None"], DecodingOptions(temperatures=(0.0,))),
+        ("", DecodingOptions()),
+        ("--greedy", DecodingOptions.greedy()),
+        ("--greedy --no-speech-threshold 0.6", DecodingOptions.greedy(no_speech_threshold=0.6)),
+        ("--greedy --temperature 0.5", DecodingOptions.greedy(temperatures=0.5)),
+        ("--temperature 0.6", DecodingOptions(temperatures=(0.6, 0.8, 1.0))),
+        ("--temperature-increment-on-fallback None", DecodingOptions(temperatures=(0.0,))),
+        (
+            "--vad-filter --vad-speech-pad-ms 0",
+            DecodingOptions(vad_filter=True, vad_parameters=VadOptions(speech_pad_ms=0)),
+        ),
     ],
 )
-def test_greedy_leaves_only_what_the_command_line_has(arguments, expected):
-    @takes(Fallback)
-    def command(context, wanted):
-        context.obj.append(wanted.options())
-
-    app, read = typer.Typer(), []
-    app.command()(command)
-    assert CliRunner().invoke(app, arguments, obj=read, catch_exceptions=False).exit_code == 0
-    assert read == [expected]
+def test_a_command_line_is_read(arguments, expected):
+    assert read(*arguments.split()) == expected
 
 
-@pytest.mark.parametrize("is_installed", [True, False])
-def test_an_extra_adds_its_options(is_installed, monkeypatch):
-    def doubled(number: Annotated[int, typer.Option()] = 1) -> int:
-        return 2 * number
+def test_options_are_named_as_whispers():
+    options = (
+        "--temperature 0.2 --temperature_increment_on_fallback 0.4 --logprob_threshold -1 "
+        "--compression-ratio-threshold 2.4 --compression-ratio-of text --no_speech_threshold 0.6 "
+        "--word_timestamps --word-times model --condition-on-previous-text --seed 7 --top-k 40 --top-p 0.9 "
+        "--initial_prompt Ray --carry-initial-prompt --hotwords gamma --hallucination_silence_threshold 1.5 "
+        "--padding zero --max-initial-timestamp 0.5 --max_new_tokens 99"
+    )
+    assert read(*options.split()) == DecodingOptions.greedy(
+        temperatures=(0.2, 0.6, 1.0),
+        logprob_threshold=-1.0,
+        compression_ratio_threshold=2.4,
+        no_speech_threshold=0.6,
+        word_timestamps=True,
+        word_times=WordTimes.MODEL,
+        condition_on_previous_text=True,
+        seed=7,
+        top_k=40,
+        top_p=0.9,
+        initial_prompt="Ray",
+        carry_initial_prompt=True,
+        hotwords="gamma",
+        hallucination_silence_threshold=1.5,
+        padding=Padding.ZERO,
+        max_initial_timestamp_s=0.5,
+        max_new_tokens=99,
+    )
 
-    entries = {"number": SimpleNamespace(load=lambda: doubled)} if is_installed else {}
-    monkeypatch.setattr(grouped_options, "offers", {"example": entries}.get)
 
-    @dataclass(frozen=True, kw_only=True)
-    class Options:
-        number: Annotated[Callable[[], int], OptionsOfExtra("example", "number")] = lambda: 0
-        other: Annotated[bool, typer.Option("--other")] = False
-
-    @takes(Options)
-    def command(context, wanted):
-        print(wanted.number(), wanted.other)
-
-    app = typer.Typer()
-    app.command()(command)
-    assert CliRunner().invoke(app, ["--other"]).stdout == ("2 True\n" if is_installed else "0 True\n")
-    assert (CliRunner().invoke(app, ["--number", "4"]).stdout == "8 False\n") is is_installed
-
-
-def test_other_texts_stay():
-    assert described(InvalidRequest("No option is here.")) == "No option is here."
-    assert described(TargetUnavailable("max_new_tokens")) == "max_new_tokens"
+def test_booleans_and_none_are_read_as_openais():
+    options = [
+        *"--word_timestamps True --condition_on_previous_text False --carry_initial_prompt=False".split(),
+        *"--temperature_increment_on_fallback None --logprob_threshold=None --beam_size None".split(),
+        *"--patience None --best_of 1 --suppress_tokens -1 --fp16 None --language None".split(),
+        *"--no-timestamps True --acceptance-threshold 0.5".split(),
+        *("--initial_prompt", "--fp16", "--hotwords", "--model"),  # texts, whatever they look like
+    ]
+    assert read(*options) == DecodingOptions(
+        temperatures=(0.0,),
+        logprob_threshold=None,
+        word_timestamps=True,
+        timestamps=False,
+        initial_prompt="--fp16",
+        hotwords="--model",
+        acceptance_threshold=0.5,
+    )
 
 
-def test_every_name_is_on_the_page_of_the_command_line():
-    words = set(re.findall(r"--[a-z-]+", PAGE.read_text()))
-    assert {flag.split()[0] for flag in NAMES.values()} <= words
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ("--beam-size 5", "beam search"),
+        ("--beam_size 0", "beam search"),
+        ("--patience 2.0", "beam search"),
+        ("--best_of 5", "one text is sampled"),
+        ("--fp16 False", "fp16 is set at the server"),
+        ("--clip_timestamps 0,10", "clip_timestamps is not offered"),
+        ("--greedy --temperature_increment_on_fallback 0.2", "no window fails without a threshold"),
+        ("--max_line_width 20", "add --word-timestamps"),
+        ("--print_colors True", "add --word-timestamps"),
+        ("-f unsure", "add --word-timestamps"),
+        ("-f docx", "--output-format is 'docx': choose from txt, json"),
+        ("--mode one-process", "--mode is 'one-process': choose from target-only"),  # no server has it
+    ],
+)
+def test_what_cannot_be_is_one_sentence(options, sentence):
+    result = CliRunner().invoke(app, ["transcribe", "talk.mp3", *options.split()])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
+    assert sentence.lower() in result.stderr.lower()
+
+
+def test_the_page_of_all_commands_is_current():
+    page = PAGE.read_text()
+    assert page == with_commands(page), "run python -m scripts.command_line"

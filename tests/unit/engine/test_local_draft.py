@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from specwhisper.rpc.channels import Credentials
 from specwhisper.rpc.tls import ClientTls
-from specwhisper_client.cli.local_draft import Pair
+from specwhisper_client.cli.tune_command import Pair
 
 
 def test_a_token_is_passed_in_the_environment_and_not_on_the_command_line():

@@ -10,7 +10,7 @@ from specwhisper import errors
 from specwhisper.errors import InvalidRequest, SpecWhisperError, UnsafeBind
 from specwhisper.rpc.tokens import Tokens
 from specwhisper_gateway import errors as gateway_errors
-from specwhisper_gateway.config import API_KEY, GatewayConfig, keys
+from specwhisper_gateway.config import API_KEY, GatewayConfig, KeysFlag
 from specwhisper_gateway.errors import (
     ANSWER_OF_ERROR,
 )
@@ -53,7 +53,7 @@ def test_invalid_settings_are_refused(settings, kind):
 def test_invalid_api_keys_are_refused(key, monkeypatch):
     monkeypatch.setenv(API_KEY, key)
     with pytest.raises(InvalidRequest, match=r"\$SPECWHISPER_API_KEY is not a token of .* visible ASCII"):
-        keys(None)
+        KeysFlag().tokens()
 
 
 def test_a_key_and_tokens_together_are_refused(tmp_path, monkeypatch):
@@ -61,14 +61,14 @@ def test_a_key_and_tokens_together_are_refused(tmp_path, monkeypatch):
     file = tmp_path / "tokens"
     file.write_text("anna 0123456789abcdef\n")
     with pytest.raises(InvalidRequest, match="move the key into --tokens-file"):
-        keys(file)
+        KeysFlag(tokens_file=file).tokens()
 
 
 def test_an_api_key_is_not_stored_as_text(monkeypatch):
     monkeypatch.delenv(API_KEY, raising=False)
-    assert keys(None) is None
+    assert KeysFlag().tokens() is None
     monkeypatch.setenv(API_KEY, "0123456789abcdef")
-    tokens = keys(None)
+    tokens = KeysFlag().tokens()
     assert tokens.name_of("bearer 0123456789abcdef") == "api-key"
     assert "0123456789abcdef" not in repr(vars(tokens))
     assert GatewayConfig(host="0.0.0.0", insecure=True).host == "0.0.0.0"

@@ -67,7 +67,7 @@ def test_languages_are_those_that_may_be_spoken():
 def test_custom_configuration_selects_what_is_decoded():
     custom = {"channel": "left", "audio_track": "2", "container_times": "False"}
     config = recognition_config(options_of(custom_configuration=custom))
-    assert (config.channel, config.audio_track, config.ignore_container_times) == ("left", 2, True)
+    assert (config.channel, config.audio_track, config.container_times) == ("left", 2, False)
     for name, value in (("audio_track", "inf"), ("audio_track", "0"), ("channel", "up"), ("gamma", "x")):
         with pytest.raises(InvalidRequest, match=f"^{name} is "):
             recognition_config(options_of(custom_configuration={name: value}))

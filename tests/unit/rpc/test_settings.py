@@ -3,43 +3,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 import typer
 
 from scripts.configuration import PAGE, PROGRAMS, with_tables
 from specwhisper.errors import InvalidRequest
-from specwhisper.settings import setting, typer_compat
+from specwhisper.settings import command_line, setting
 from specwhisper.settings.command_line import app_of, config_from
-from specwhisper.settings.setting import MODEL, PANELS, SERVING, Made, Offered, Setting, Settings, options_of
+from specwhisper.settings.setting import MODEL, PANELS, SERVING, Part, Settings, flags_of, offered, part
+from specwhisper.validated import ABOVE_0, choice, number, option, switch, text, whole
 
 
-def together(
-    word: Annotated[list[str] | None, Setting(SERVING, "Word; repeat for more.", metavar="WORD")] = None,
-) -> tuple[str, ...]:
-    return tuple(word or ())
+@dataclass(frozen=True, kw_only=True)
+class Joined:
+    first: str = text("a", "First part of {whole}.", panel=SERVING)
+    second: str | None = text(None, "Second part.", panel=SERVING)
 
-
-def join(
-    first: Annotated[str, Setting(SERVING, "First part of {whole}.", metavar="TEXT")] = "a",
-    second: Annotated[str | None, Setting(SERVING, "Second part.", metavar="TEXT")] = None,
-) -> str:
-    return first + (second or "")
+    def joined(self) -> str:
+        return self.first + (self.second or "")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Example(Settings):
-    wait_s: Annotated[float, Setting(SERVING, "Seconds to wait.", metavar="SECONDS", above=0)] = 2.0
-    count: Annotated[int | None, Setting(MODEL, "Items.", metavar="N", min=1, max=3)] = None
-    color: Annotated[str, Setting(MODEL, "Color.", metavar="COLOR", choices=("red", "blue"))] = "red"
-    loud: Annotated[bool, Setting(SERVING, "Noise.")] = False
-    quick: Annotated[bool, Setting(SERVING, "Speed.")] = True
-    text: Annotated[str, Made(join, prefix="my", words={"whole": "the text"})] = "a"
-    words: Annotated[tuple[str, ...], Made(together)] = ()
+    wait_s: float = number(
+        2.0, ABOVE_0, math.inf, "Seconds to wait.", "SECONDS", flags=("wait",), panel=SERVING
+    )
+    count: int | None = whole(None, 1, 3, "Items.", panel=MODEL)
+    color: str = choice("red", "Color.", "COLOR", ("red", "blue"), panel=MODEL)
+    loud: bool = switch(False, "Noise.", panel=SERVING)
+    quick: bool = switch(True, "Speed.", panel=SERVING)
+    text: str = part(Joined, "a", then=Joined.joined, prefix="my", words={"whole": "the text"})
+    words: tuple[str, ...] = option(
+        (), "Word; repeat for more.", "WORD", flags=("word",), repeats=True, read=tuple, panel=SERVING
+    )
     internal: int = 7
 
 
@@ -47,7 +47,7 @@ def test_defaults_come_from_the_class():
     assert config_from(Example, {}) == Example()
 
 
-def test_flags_have_the_names_of_fields_without_units():
+def test_flags_have_the_names_of_fields_unless_they_name_another():
     flags = {"wait": 0.5, "count": 3, "color": "blue", "loud": True, "quick": False, "my-second": "b"}
     expected = Example(wait_s=0.5, count=3, color="blue", loud=True, quick=False, text="ab")
     assert config_from(Example, flags) == expected
@@ -71,62 +71,60 @@ def test_variables_are_read_where_flags_are_absent(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("values", "sentence"),
+    ("name", "value", "problem"),
     [
-        ({"wait_s": 0.0}, "--wait is 0.0 s: it must be more than 0."),
-        ({"wait_s": math.nan}, "--wait is nan s: it must be more than 0."),
-        ({"count": 0}, "--count is 0: it must be at least 1."),
-        ({"count": 4}, "--count is 4: it must be at most 3."),
-        ({"color": "green"}, "--color is 'green': choose one of red, blue."),
+        ("wait_s", 0.0, "is 0.0: it must be above 0."),
+        ("wait_s", math.nan, "is nan: it must be above 0."),
+        ("count", 0, "is 0: it must lie between 1 and 3."),
+        ("color", "green", "is 'green': choose from red, blue."),
     ],
 )
-def test_invalid_values_are_refused_with_flag_value_and_valid_values(values, sentence):
+def test_invalid_values_are_refused_by_the_name_that_was_written(name, value, problem):
     with pytest.raises(InvalidRequest) as raised:
-        Example(**values)
-    assert str(raised.value) == sentence
+        Example(**{name: value})
+    assert str(raised.value) == f"{name} {problem}"
+    flag = name.removesuffix("_s")
+    with pytest.raises(InvalidRequest) as raised:
+        config_from(Example, {flag: value})
+    assert str(raised.value) == f"--{flag} {problem}"
 
 
-@pytest.mark.parametrize(
-    "flags", [{"count": 4}, {"count": "many"}, {"color": "green"}, {"wait": 0}, {"internal": 8}, {"no": 1}]
-)
+@pytest.mark.parametrize("flags", [{"count": "many"}, {"internal": 8}, {"no": 1}])
 def test_invalid_flags_are_refused(flags):
     with pytest.raises(InvalidRequest):
         config_from(Example, flags)
 
 
 def test_help_describes_each_flag():
-    assert {option.flag: option.setting.help for option in options_of(Example)}["--my-first"] == (
+    assert {flag.flag: flag.option.help for flag in flags_of(Example)}["--my-first"] == (
         "First part of the text."
     )
 
 
-def test_packages_beside_the_core_add_flags(monkeypatch):
-    entry = SimpleNamespace(load=lambda: Made(join, words={"whole": "both"}, after="loud"))
-    monkeypatch.setattr(setting, "offers", {"example": {"joined": entry}}.get)
+@pytest.mark.parametrize("name", [None, "joined"])
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_packages_beside_the_core_add_flags(is_installed, name, monkeypatch):
+    entry = SimpleNamespace(load=lambda: Part(kind=Joined, then=Joined.joined, words={"whole": "both"}))
+    offers = {"joined": entry} if is_installed else {}
+    monkeypatch.setattr(setting, "offers", {"example": offers}.get)
 
     @dataclass(frozen=True, kw_only=True)
     class Extended(Example):
-        extras: Annotated[Mapping[str, Any], Offered("example")] = field(default_factory=dict)
+        extras: Any = offered("example", name)
 
-    assert config_from(Extended, {"first": "x", "second": "y"}).extras == {"joined": "xy"}
-    flags = [option.flag for option in options_of(Extended) if option.setting.panel == SERVING]
-    own = [option.flag for option in options_of(Example) if option.setting.panel == SERVING]
-    place = own.index("--loud") + 1
-    assert flags == [*own[:place], "--first", "--second", *own[place:]]
+    made = {"joined": "xy"} if name is None else "xy"
+    flags = {"first": "x", "second": "y"} if is_installed else {}
+    assert config_from(Extended, flags).extras == (made if is_installed else Extended().extras)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_setting_is_explained(program):
-    options = options_of(PROGRAMS[program])
-    assert len({option.flag for option in options}) == len(options)
-    for option in options:
-        assert option.setting.panel in PANELS
-        assert option.setting.help.endswith("."), option.flag
-        switch = bool in (
-            option.annotation.__origin__,
-            *getattr(option.annotation.__origin__, "__args__", ()),
-        )
-        assert switch == (option.setting.metavar is None), option.flag
+    flags = flags_of(PROGRAMS[program])
+    assert len({flag.flag for flag in flags}) == len(flags)
+    for flag in flags:
+        assert flag.option.panel in PANELS
+        assert flag.option.help.endswith("."), flag.flag
+        assert (flag.annotation in (bool, bool | None)) == (not flag.option.metavar), flag.flag
 
 
 def test_the_tables_of_the_page_match_the_settings():
@@ -134,12 +132,12 @@ def test_the_tables_of_the_page_match_the_settings():
 
 
 def test_typer_has_the_tested_release():
-    """Run this file with a new release, then name it in ``typer_compat.py``."""
-    assert typer.__version__.rpartition(".")[0] == typer_compat.TYPER
+    """Run this file with a new release, then name it in ``command_line.py``."""
+    assert typer.__version__.rpartition(".")[0] == command_line.TYPER
 
 
 def test_all_errors_of_a_command_line_have_the_base_class():
-    command = typer.main.get_command(app_of(Example, lambda **_: None))
+    command = typer.main.get_command(app_of(Example, lambda _: None))
     for words in (["--unknown"], ["--count", "many"]):
-        with pytest.raises(typer_compat.UsageError):
+        with pytest.raises(command_line.UsageError):
             command.main(words, standalone_mode=False)

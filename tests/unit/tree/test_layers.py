@@ -224,7 +224,7 @@ ENGINES = {  # libraries that run models, and the only modules that import them
         "specwhisper.model.onnx.",
         "specwhisper.onnx_metadata",
         "specwhisper.audio.silero",
-        "specwhisper_client.cli.tuning.measure",  # asks whether it is there
+        "specwhisper_client.cli.tune_command",  # asks whether it is there
     ),
     "onnx": ("specwhisper.model.onnx.", "specwhisper.model.checkpoints.onnx_weights"),
     "torch": (

@@ -46,6 +46,8 @@ from specwhisper.wire import codec
 from specwhisper.wire.codec.messages import MAX_LOG_PROB, MAX_START_FRAME, MAX_WINDOW_ID
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1.decoding_pb2 import DecodingOptions as OptionsProto
+from specwhisper.wire.v1.decoding_pb2 import LiveOptions as LiveProto
+from specwhisper.wire.v1.transcription_pb2 import Endpointing, RecognitionConfig
 
 uint32 = st.integers(0, 2**32 - 1)
 uint64 = st.integers(0, 2**64 - 1)
@@ -207,7 +209,6 @@ statistics = st.builds(
 hints = st.builds(TimedHint, st.integers(0, 2**40), st.text(max_size=100))
 ROUND_TRIPS = {
     "decoding_options": options,
-    "live_options": live_options,
     "live_position": positions(),
     "endpointing": maybe(endpointing),
     "limits": limits,
@@ -239,7 +240,7 @@ def test_every_conversion_has_its_inverse_and_is_tested():
     assert names == {
         name.removesuffix("_from_proto") for name in codec.__all__ if name.endswith("_from_proto")
     }
-    assert names == {*ROUND_TRIPS, "mode", "task", "resume_point"}
+    assert names == {*ROUND_TRIPS, "mode", "resume_point"}
 
 
 recordings = st.builds(
@@ -293,9 +294,19 @@ def test_one_process_is_no_mode_of_a_server():
         codec.mode_to_proto(Mode.ONE_PROCESS)
 
 
-@pytest.mark.parametrize("task", Task)
-def test_tasks_survive(task):
-    assert codec.task_from_proto(codec.task_to_proto(task)) is task
+def test_every_option_is_a_field_of_its_name():
+    sent = {field.name for field in OptionsProto.DESCRIPTOR.fields} - {"greedy"}  # what absence means
+    sent |= {field.name for field in RecognitionConfig.DESCRIPTOR.fields} & {
+        field.name for field in fields(DecodingOptions)
+    }
+    of_the_client = {"vad_filter", "vad_parameters"}  # only speech is sent
+    assert sent == {field.name for field in fields(DecodingOptions)} - of_the_client - {
+        "language"
+    }  # one of `languages`
+    for message, kind in ((LiveProto, LiveOptions), (Endpointing, EndpointingOptions)):
+        assert {field.name for field in message.DESCRIPTOR.fields} - {"disabled"} == {
+            field.name for field in fields(kind)
+        }
 
 
 def test_an_unset_task_means_transcribe():

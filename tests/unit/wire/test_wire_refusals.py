@@ -41,7 +41,7 @@ def limits_of(**changes):
 
 
 REFUSED = [
-    ("task", 99, InvalidRequest, "Task 99"),
+    ("decoding_options", OptionsProto(task=99), InvalidRequest, "Task 99"),
     (
         "decoding_options",
         OptionsProto(max_new_tokens=0),

@@ -108,7 +108,7 @@ def test_languages_are_checked_before_the_server_listens():
 
 
 def test_a_padding_is_one_of_two():
-    assert config_from(WyomingConfig, {}).padding is Padding.SILENCE
-    assert config_from(WyomingConfig, {"padding": "zero"}).padding is Padding.ZERO
-    with pytest.raises(InvalidRequest, match="'--padding': 'bogus' is none of silence, zero"):
+    assert config_from(WyomingConfig, {}).options.padding is Padding.SILENCE
+    assert config_from(WyomingConfig, {"padding": "zero"}).options.padding is Padding.ZERO
+    with pytest.raises(InvalidRequest, match="--padding is 'bogus': choose from silence, zero"):
         config_from(WyomingConfig, {"padding": "bogus"})

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import json as json_module
+import math
+import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import MISSING, asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -15,13 +20,16 @@ from rich.table import Table
 import specwhisper
 from specwhisper.extras import needs_extra
 from specwhisper.options import DecodingOptions
+from specwhisper.rpc.channels import OPEN, Credentials
+from specwhisper.rpc.tokens import TARGET_TOKEN
+from specwhisper.settings.command_line import takes
+from specwhisper.settings.setting import part
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import Mode
+from specwhisper.validated import number, option, text, validate, whole
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_client.cli.local_draft import Pair
-from specwhisper_client.cli.server_process import following, start_server
-from specwhisper_client.cli.tuning.advice import (
+from specwhisper_client.cli.advice import (
     COMPARED,
     MIN_ROUNDS,
     Advice,
@@ -29,11 +37,75 @@ from specwhisper_client.cli.tuning.advice import (
     TimedTranscription,
     advise,
 )
+from specwhisper_client.cli.server_process import following, start_server
 
 SAMPLES = Path(specwhisper.__file__).parent / "demo" / "samples"
 
 
-async def tune(pair: Pair, files: Sequence[Path], seconds: float, console: Console) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A remote target and a local draft; the fields are options of the draft server."""
+
+    target: str = text(MISSING, "Address of the target server.", "HOST:PORT")
+    draft_model: str = text("demo-draft-tiny", "Draft model: a name, a hub id, a folder or a file.", "MODEL")
+    device: str = text("cpu", "Device of the draft model.", "DEVICE")
+    dtype: str = text("float32", "Precision of the draft model.", "TYPE")
+    threads: int | None = whole(
+        None, 1, math.inf, "CPU threads of the draft model. Default: as many as cores."
+    )
+    credentials: Credentials = OPEN
+
+    def __post_init__(self) -> None:
+        validate(self)
+
+    @property
+    def command(self) -> list[str]:
+        arguments = ["--target", self.target, "--draft-model", self.draft_model, "--device", self.device]
+        arguments += ["--dtype", self.dtype, "--port", "0", "--log-format", "json"]
+        arguments += ["--threads", str(self.threads)] if self.threads else []
+        if (tls := self.credentials.tls) is not None:
+            arguments += ["--target-use-ssl"]
+            for flag, value in (
+                ("root-cert", tls.roots),
+                ("client-cert", tls.certificate),
+                ("client-key", tls.key),
+                ("server-name", tls.server_name),
+            ):
+                arguments += [f"--target-{flag}", str(value)] if value is not None else []
+        return [sys.executable, "-m", "specwhisper_draft_server", *arguments]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        token = self.credentials.token
+        return {} if token is None else {TARGET_TOKEN: token}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions:
+    pair: Pair = part(Pair)
+    audio: tuple[Path, ...] = option(
+        (), "Recordings of English speech. Default: the bundled ones.", "FILE", repeats=True
+    )
+    seconds: float = number(40.0, 0, math.inf, "Length of the measurement, at least two rounds.", "SECONDS")
+    json: Path | None = option(None, "File for the figures, as JSON.", "FILE")
+
+    def __post_init__(self) -> None:
+        validate(self)
+
+
+@takes(TuneOptions)
+def tune(context: typer.Context, wanted: TuneOptions) -> None:
+    """Measure link and models, and recommend a mode.
+
+    Encryption and token before the command are those of the target server.
+    """
+    pair = replace(wanted.pair, credentials=context.obj)
+    figures = asyncio.run(measured(pair, wanted.audio, wanted.seconds, Console()))
+    if wanted.json is not None:
+        wanted.json.write_text(json_module.dumps(figures, indent=1) + "\n")
+
+
+async def measured(pair: Pair, files: Sequence[Path], seconds: float, console: Console) -> dict[str, Any]:
     """Measure a pair over its link, print the advice, and return it as plain values.
 
     Parameters
@@ -52,7 +124,7 @@ async def tune(pair: Pair, files: Sequence[Path], seconds: float, console: Conso
     files = files or sorted(path for path in SAMPLES.iterdir() if path.suffix in (".flac", ".ogg", ".mp3"))
     with following(start_server(pair.command, pair.environment), "The draft server") as address:
         async with TranscriptionClient(address) as client:
-            model, rounds = await _measure(client, files, seconds, console)
+            model, rounds = await _rounds(client, files, seconds, console)
     advice = advise(rounds)
     title = f"{model.target}, drafted by {model.draft}"
     _print(title, advice, f"{len(rounds)} rounds of {min(len(rounds), len(files))} recordings", console)
@@ -66,7 +138,7 @@ async def tune(pair: Pair, files: Sequence[Path], seconds: float, console: Conso
     }
 
 
-async def _measure(
+async def _rounds(
     client: TranscriptionClient, files: Sequence[Path], seconds: float, console: Console
 ) -> tuple[ModelInfo, list[Round]]:
     """Transcribe in every mode for some seconds, after a round to warm up.

@@ -1,1 +1,0 @@
-"""``specwhisper tune``: a link and a pair, measured, and the mode that fits."""
