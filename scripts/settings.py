@@ -5,7 +5,7 @@ Run ``python -m scripts.settings`` after a setting or an option has changed; a t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from enum import Enum
 from pathlib import Path
 from textwrap import wrap
@@ -103,9 +103,11 @@ def commands() -> Iterator[str]:
     """Yield a section for each command with many options, and one for all others."""
     group: Any = typer.main.get_command(app)
     others = [*rows_of("all, before the command", group)]
+    known: set[str] = set()  # rows of the commands before
     for name, command in group.commands.items():
         if len(command.params) > FEW:
-            yield section(f"specwhisper {name}", command)
+            yield section(f"specwhisper {name}", command, known)
+            known.update(map(row_of, options(command)))
             continue
         others += rows_of(name, command)
         for inner_name, inner in getattr(command, "commands", {}).items():
@@ -114,11 +116,15 @@ def commands() -> Iterator[str]:
     yield "\n".join([*head, *others, ""])
 
 
-def section(heading: str, command: Any) -> str:
-    """Return a command's heading, meaning and table."""
+def section(heading: str, command: Any, known: Set[str]) -> str:
+    """Return a command's heading, meaning and table, without the rows of commands before."""
     paragraph = " ".join((command.help or "").partition("\n\n")[0].split())
-    table = ["| Option | Default | Meaning |", "|---|---|---|", *map(row_of, options(command)), ""]
-    return "\n".join([f"### {heading}", "", *wrap(paragraph, WIDTH), "", *table])
+    rows = [row_of(option) for option in options(command)]
+    repeated = ", ".join(f"`{option.opts[0]}`" for option in options(command) if row_of(option) in known)
+    table = ["| Option | Default | Meaning |", "|---|---|---|", *(row for row in rows if row not in known)]
+    if repeated:
+        table.append(f"| {repeated} | | as above |")
+    return "\n".join([f"### {heading}", "", *wrap(paragraph, WIDTH), "", *table, ""])
 
 
 def rows_of(name: str, command: Any) -> Iterator[str]:
