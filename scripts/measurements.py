@@ -29,10 +29,9 @@ rounds. *Tokens per pass* are tokens that the target wrote, of its forward passe
 candidates that it kept, of those that it verified. Each server has cores of its own, with as many
 threads; arms run in turns, each round in a new order.
 
-Every program takes `--quick` for a run of two minutes, `--json FILE` for raw figures with machine,
-versions and command, and `--check`, which compares the results with their goals and exits with 1
-if one is missed. [The index of programs](../experiments/README.md) has the question that each
-answers. `python -m scripts.measurements` writes this page.
+Every [program](../experiments/README.md) takes `--quick` for a run of two minutes, `--json FILE`
+for raw figures, and `--check`, which compares the results with their goals and exits with 1 if one
+is missed. `python -m scripts.measurements` writes this page.
 """
 
 
