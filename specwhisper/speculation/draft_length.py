@@ -2,7 +2,7 @@
 
 Nothing is estimated. Where a draft waits for each answer, its own confidence ends the block; where it does
 not wait, it drafts the whole window, and a block is as short as the time of messages allows. An ablation with
-a real pair found no choice by measured times and acceptance that is faster (docs/performance-log.md).
+a real pair found no choice by measured times and acceptance that is faster.
 
 =========  ====================================================  ====================================
 Mode       A block has                                           The draft is ahead
