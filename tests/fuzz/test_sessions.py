@@ -193,7 +193,7 @@ class SessionsAtOneTarget(RuleBasedStateMachine):
     @precondition(lambda self: self.shared is not None)
     @rule(number=st.integers(0, 12), sent=st.lists(blocks(), min_size=1, max_size=3))
     def propose_for_any(self, number, sent):
-        """Send invented blocks in the shared stream, for sessions that may not exist."""
+        """Send invented blocks in the shared call, for sessions that may not exist."""
         self.running.run(self.shared.send(number, *sent))
 
     @precondition(lambda self: self.speakers)

@@ -58,8 +58,11 @@ class CandidateChannel:
         self._unsent: deque[tuple[int, Candidates]] = deque()
         self._has_news = asyncio.Event()
         self._has_begun = False  # whether the target has answered
-        # In a context of its own: the call belongs to no session's request.
-        self._running = asyncio.create_task(self._run(stub), context=Context())
+        # In a context of its own: the call belongs to no session's request. It is opened now, before the
+        # session's own call.
+        context = Context()
+        self._call = context.run(lambda: with_true_status(stub.Share(self._requests())))
+        self._running = asyncio.create_task(self._run(), context=context)
 
     def join(self, session: Receiver) -> int:
         number = next(self._numbers)
@@ -71,6 +74,7 @@ class CandidateChannel:
         del self._sessions[number]
         if not self._sessions:
             self._end()
+            self._call.cancel()
             self._running.cancel()
 
     def propose(self, number: int, block: Candidates) -> None:
@@ -81,10 +85,10 @@ class CandidateChannel:
         self.is_over = True
         self._has_news.set()  # gRPC does not stop the iteration of requests when the call ends
 
-    async def _run(self, stub: verification_pb2_grpc.VerificationStub) -> None:
+    async def _run(self) -> None:
         error: Exception = TargetUnavailable(f"Target {self._address} has ended the call of its sessions.")
         try:
-            await self._receive(with_true_status(stub.Share(self._requests())))
+            await self._receive()
         except grpc.aio.AioRpcError as failure:
             reason = error_from_rpc(failure, f"target {self._address}")
             logger.info("call for candidates ended", extra={"target": self._address, "error": str(reason)})
@@ -101,14 +105,14 @@ class CandidateChannel:
             for session in self._sessions.values():
                 session.receive(error)
 
-    async def _receive(self, call: grpc.aio.StreamStreamCall) -> None:
-        responses = aiter(call)
+    async def _receive(self) -> None:
+        responses = aiter(self._call)
         while True:
             try:
                 async with asyncio.timeout(SILENCE_S):
                     response = await anext(responses, None)
             except TimeoutError:
-                call.cancel()
+                self._call.cancel()
                 raise TargetUnavailable(
                     f"Target {self._address} has sent nothing for {SILENCE_S:g} s in the call of its "
                     "sessions, not even a heartbeat."

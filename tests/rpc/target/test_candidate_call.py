@@ -175,10 +175,11 @@ async def test_too_many_blocks_end_the_call_and_its_sessions(monkeypatch):
 
 async def test_there_are_twice_as_many_shared_calls_as_sessions():
     async with target_server(limits=Limits(max_sessions=1)) as target:
-        calls = [Shared(target.stub) for _ in range(2)]
-        for call in calls:
-            await call.open()
-            await call.read()
+        calls = []
+        for _ in range(2):
+            calls.append(Shared(target.stub))
+            await calls[-1].open()
+            await calls[-1].read()
         third = Shared(target.stub)
         await third.open()
         error = await third.error()
@@ -188,13 +189,14 @@ async def test_there_are_twice_as_many_shared_calls_as_sessions():
 async def test_a_caller_has_twice_as_many_shared_calls_as_sessions():
     async with target_server(tokens=TOKENS, max_sessions_per_token=1) as target:
         async with two_callers(target) as (own, other):
-            calls = [Shared(stub) for stub in (own, own, own, other)]
-            for place, call in enumerate(calls):
-                await call.open()
+            calls = []
+            for place, stub in enumerate((own, own, own, other)):
+                calls.append(Shared(stub))
+                await calls[-1].open()
                 if place == 2:
-                    assert type(await call.error()) is ServerFull
+                    assert type(await calls[-1].error()) is ServerFull
                 else:
-                    await call.read()
+                    await calls[-1].read()
             for call in calls:
                 call.call.cancel()
 
