@@ -208,13 +208,18 @@ def test_a_session_without_a_language_detects_it_once():
 
 @pytest.mark.parametrize("engine", [Verifier, Drafter])
 def test_a_session_that_cannot_be_opened_takes_no_slot(engine):
-    bad = DecodingOptions.greedy(language="en", log_mel_max={80: float("nan")})
-    new_engine = engine(ScriptedModel(2))
-    arguments = (Mode.FULL, bad) if engine is Verifier else (DraftLength(Mode.FULL), bad)
-    further = {} if engine is Verifier else {"max_ahead_tokens": 64}
+    def refuse(*_: object) -> None:
+        raise InvalidRequest("These options have no windows.")
+
+    options = DecodingOptions.greedy(language="en")
+    if engine is Verifier:
+        new_engine, arguments, more = Verifier(ScriptedModel(2), plan=refuse), (Mode.FULL, options), {}
+    else:
+        new_engine = Drafter(ScriptedModel(2), follow=refuse)
+        arguments, more = (DraftLength(Mode.FULL), options), {"max_ahead_tokens": 64}
     for name in "abc":
-        with pytest.raises(InvalidRequest, match="log_mel_max"):
-            new_engine.open(name, *arguments, **further)
+        with pytest.raises(InvalidRequest, match="no windows"):
+            new_engine.open(name, *arguments, **more)
     assert new_engine.num_free_slots == 2
 
 
