@@ -13,7 +13,6 @@ from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import MULTILINGUAL, VOCABULARY, ScriptedModel, recording
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.verifier import Verifier
-from specwhisper.errors import UnsupportedOption
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import MAX_CHOSEN_GAMMA, DraftLength
@@ -206,12 +205,21 @@ def test_a_session_without_a_language_detects_it_once():
     assert named.stats.num_windows == text.stats.num_windows
 
 
-def test_a_session_that_cannot_be_opened_takes_no_slot():
-    verifier = Verifier(ScriptedModel(2))
+@pytest.mark.parametrize("engine", [Verifier, Drafter])
+def test_a_session_that_cannot_be_opened_takes_no_slot(engine):
+    def refuse(*_: object) -> None:
+        raise InvalidRequest("These options have no windows.")
+
+    options = DecodingOptions.greedy(language="en")
+    if engine is Verifier:
+        new_engine, arguments, more = Verifier(ScriptedModel(2), plan=refuse), (Mode.FULL, options), {}
+    else:
+        new_engine = Drafter(ScriptedModel(2), follow=refuse)
+        arguments, more = (DraftLength(Mode.FULL), options), {"max_ahead_tokens": 64}
     for name in "abc":
-        with pytest.raises(UnsupportedOption, match="English-only"):
-            verifier.open(name, Mode.FULL, DecodingOptions.greedy(language="fr"))
-    assert verifier.num_free_slots == 2
+        with pytest.raises(InvalidRequest, match="no windows"):
+            new_engine.open(name, *arguments, **more)
+    assert new_engine.num_free_slots == 2
 
 
 @pytest.mark.parametrize("gamma", [20, 40])
