@@ -72,7 +72,7 @@ async def test_an_open_session_finishes_and_a_new_one_is_refused(servers):
     async with open_channel(draft.address) as channel, open_channel(target.address) as to_target:
         call = await open_session(channel, target)
         target.send_signal(signal.SIGTERM)
-        await asyncio.to_thread(target.wait_event, "draining", open_calls=1)
+        await asyncio.to_thread(target.wait_event, "draining", open_calls=2)  # and that for candidates
         reply = await health_pb2_grpc.HealthStub(to_target).Check(health_pb2.HealthCheckRequest())
         assert reply.status == NOT_SERVING
         assert type(await error_of_new_session(channel)) is ServerDraining  # raised by the target

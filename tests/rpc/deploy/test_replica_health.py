@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import trustme
+import uvloop
 
 from experiments.common.models.checkpoints import Shape, save_checkpoint
 from specwhisper.rpc.addresses import join_address
@@ -146,3 +147,11 @@ async def test_a_gateway_is_healthy_while_it_answers():
                 await made.check_health()
         finally:
             made._serving = ended
+
+
+def test_a_gateway_answers_in_the_event_loop_of_ray():
+    async def check() -> None:
+        async with replica(GatewayReplica, server=NO_SERVER) as made:
+            await made.check_health()
+
+    uvloop.run(check())

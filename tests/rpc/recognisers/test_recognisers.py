@@ -154,7 +154,8 @@ async def test_a_recogniser_that_hangs_ends_no_session():
         ) as draft,
     ):
         try:
-            responses = await listen(draft, talk(), live=STEP)
+            requests = ten_times_real_time([config(live=STEP), *audio_requests(talk(), 3_200)])
+            responses = [each async for each in draft.stub.StreamingRecognize(requests)]
             assert texts_of(final_results(responses)) == spoken_utterances(talk())
             await until(draft.address, NOT_SERVING, TRANSCRIPTION)
         finally:

@@ -370,3 +370,9 @@ async def test_it_listens_at_a_socket(pair, tmp_path):
         await say(client, PCM)
         assert transcript_of(await answer(client))
     assert not path.exists()
+
+
+async def test_a_port_that_is_taken_is_an_error(pair, server):
+    with pytest.raises(Exception, match="the port is taken"):
+        async with wyoming_server(pair[1].address, uri=server.address):
+            pass
