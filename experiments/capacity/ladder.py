@@ -16,7 +16,6 @@ import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
-from specwhisper_client.cli.advice import Ratio
 
 from experiments.capacity.clients import Counts, Load, Spoken, run_clients
 from experiments.capacity.laws import predicted
@@ -32,6 +31,7 @@ from experiments.common.servers.processes import first_two_cores, on_cores
 from specwhisper.model.threads import limit_threads
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
+from specwhisper_client.cli.advice import Ratio
 
 LEVELS, QUICK_LEVELS = "1,2,4,8,16,32,64", "4"
 MODES, QUICK_MODES = (Mode.TARGET_ONLY, Mode.FULL, Mode.SYNC), (Mode.TARGET_ONLY, Mode.FULL)

@@ -8,8 +8,6 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
-from specwhisper_client.cli.advice import Ratio
-
 from experiments.common.audio.conditions import Condition
 from experiments.common.bench.report import Bar
 from experiments.common.replay.trace import Trace
@@ -23,6 +21,7 @@ from experiments.latency.prediction import (
 )
 from experiments.latency.store import Grid
 from specwhisper.types import Mode
+from specwhisper_client.cli.advice import Ratio
 
 FULL = Arm(Mode.FULL)
 NEAR_MS, NEAR_BOUND, FAR_MS, FAR_BOUND = 100.0, 0.35, 400.0, 0.45  # full on clean speech, base and tiny.en

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from rich.console import Console
 from rich.table import Table
-from specwhisper_client.cli.advice import Ratio
 
 from experiments.common.audio.samples import BUNDLED, Sample
 from experiments.common.bench.report import Bar
@@ -26,6 +25,7 @@ from experiments.peers.arms import (
     precisions,
 )
 from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper_client.cli.advice import Ratio
 from specwhisper_evaluation.references import from_folder
 from specwhisper_evaluation.scoring import error_rates
 

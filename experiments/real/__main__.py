@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
-from specwhisper_client.cli.advice import Ratio
 
 from experiments.common.audio.samples import Sample
 from experiments.common.bench.program import Draft, Folder, Program, Target, program
@@ -31,6 +30,7 @@ from specwhisper.model.checkpoints.names import DEMO_FOLDER, resolve
 from specwhisper.model.threads import limit_threads
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper_client.cli.advice import Ratio
 
 HUMAN = DEMO_FOLDER / "human"
 QUICK_ROUNDS = 2

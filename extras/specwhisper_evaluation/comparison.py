@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
-from specwhisper_client.cli.advice import Ratio
-
 from specwhisper.api.progress import ProgressBar
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.inputs import recordings_in
@@ -19,6 +17,7 @@ from specwhisper.options import Task
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.types import SAMPLE_RATE
+from specwhisper_client.cli.advice import Ratio
 from specwhisper_evaluation.references import Reference
 from specwhisper_evaluation.scoring import ErrorRates, error_rates
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
 from specwhisper_client.cli.advice import Ratio
 
 RESAMPLES = 2_000

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from specwhisper_client.cli.advice import COMPARED, Ratio, TimedTranscription, advise, compare
 
 from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper_client.cli.advice import COMPARED, Ratio, TimedTranscription, advise, compare
 
 MS = 1_000_000
 TARGET_ONLY, SYNC, PIPELINED, FULL = COMPARED
