@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from specwhisper.options import Task as Task
     from specwhisper.selection import VadOptions as VadOptions
     from specwhisper.speculation.statistics import SpeculationStatistics as SpeculationStatistics
-    from specwhisper.transcription.hints.file import read_hint as read_hint
+    from specwhisper.transcription.formats import Layout as Layout
+    from specwhisper.transcription.hint_files import read_hint as read_hint
     from specwhisper.transcription.speakers import Turn as Turn
-    from specwhisper.transcription.subtitles import Layout as Layout
     from specwhisper.transcription.transcription import ModelInfo as ModelInfo
     from specwhisper.transcription.transcription import Transcription as Transcription
     from specwhisper.types import Segment as Segment
@@ -34,9 +34,9 @@ _HOMES = {
     "specwhisper.options": ("CompressionRatio", "DecodingOptions", "Task"),
     "specwhisper.selection": ("VadOptions",),
     "specwhisper.speculation.statistics": ("SpeculationStatistics",),
-    "specwhisper.transcription.hints.file": ("read_hint",),
+    "specwhisper.transcription.hint_files": ("read_hint",),
     "specwhisper.transcription.speakers": ("Turn",),
-    "specwhisper.transcription.subtitles": ("Layout",),
+    "specwhisper.transcription.formats": ("Layout",),
     "specwhisper.transcription.transcription": ("ModelInfo", "Transcription"),
     "specwhisper.types": ("Segment", "Word"),
     "specwhisper.api.gammas": ("GammaFigures", "compare_gammas"),

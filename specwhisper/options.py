@@ -174,7 +174,7 @@ class DecodingOptions(Selection):
     padding: Padding = choice(
         Padding.SILENCE,
         "Content of windows after the end of the audio: silence, as in transformers, or features of 0, as in "
-        "OpenAI's and faster-whisper.",
+        "openai-whisper and faster-whisper.",
         "silence|zero",
     )
     strict: bool = switch(
@@ -323,6 +323,11 @@ class DecodingOptions(Selection):
         return replace(self, vad_filter=False, vad_parameters=None, strict=False, **selection)
 
     @property
+    def has_words(self) -> bool:
+        """Whether prompts have words of the caller."""
+        return bool(self.initial_prompt or self.hotwords)
+
+    @property
     def is_lossy(self) -> bool:
         """Whether the text may differ from the target's own."""
         return self.acceptance_threshold is not None
@@ -387,7 +392,7 @@ def fallback_temperatures(temperature: float, increment: float | None) -> tuple[
 
     Raises
     ------
-    InvalidRequest : for a step below the smallest temperature, too many steps, or a value that is no number.
+    InvalidRequest : for a step below the smallest temperature, too many steps, or values other than numbers.
     """
     if increment is None:
         return (temperature,)

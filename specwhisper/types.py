@@ -47,6 +47,7 @@ def _names(kind: Any) -> tuple[str, ...]:
     )
 
 
+# Audio on its way.
 SAMPLE_RATE = 16_000
 HOP_SAMPLES = 160  # one mel frame is 10 ms
 WINDOW_FRAMES = 3_000
@@ -174,6 +175,7 @@ class Limits:
             )
 
 
+# Messages between draft and target.
 NS_PER_S = 1_000_000_000
 UNKNOWN_AGE_NS = -1
 

@@ -47,7 +47,7 @@ class Option:
     panel : heading in a server's --help.
     flags : names on a command line, without dashes; by default the field's name.
     read : converts a value, or raises ``ValueError`` with what it must be.
-    bounds : of a number, both included.
+    bounds : lowest and highest number, both allowed.
     takes_none : whether ``None`` is a value of its own; otherwise it stands for the default.
     repeats : whether its flag may be repeated.
     """

@@ -16,9 +16,9 @@ from specwhisper.wire import SILENCE_S, WELCOME_S, codec, flac
 from specwhisper.wire.pacing import PacedStream, SendWindow
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
-NUM_PARTS = 3  # of a time limit
+NUM_PARTS = 3  # a time limit is waited for in parts
 
-Piece = bytes | TimedHint | EndUtterance  # of what is sent
+Piece = bytes | TimedHint | EndUtterance  # what is sent
 
 
 async def exchange(

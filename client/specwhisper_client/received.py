@@ -21,7 +21,7 @@ class Received:
     Attributes
     ----------
     model : ``None`` until a server has named it.
-    language, language_name, language_probs : of the speech; the last response of a call has them.
+    language, language_name, language_probs : what was spoken; the last response of a call has them.
     statistics, received_s : how the draft did, and seconds of audio that were received, over all calls.
     is_complete : whether the last response of the current call was received.
     """
@@ -33,7 +33,7 @@ class Received:
     statistics: SpeculationStatistics = field(default_factory=SpeculationStatistics)
     received_s: float = 0.0
     is_complete: bool = False
-    _earlier: SpeculationStatistics = field(default_factory=SpeculationStatistics)  # of the calls before
+    _earlier: SpeculationStatistics = field(default_factory=SpeculationStatistics)  # earlier calls'
     _shown: Update = field(default_factory=lambda: Update(()))  # the last one
     _is_blank: bool = True  # whether the current call has had no text
 

@@ -33,7 +33,7 @@ from specwhisper.observe import request_id
 from specwhisper.options import DecodingOptions, options_from
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.hints.feed import HintFeed, hint_at
+from specwhisper.transcription.hints import HintFeed, hint_at
 from specwhisper.transcription.segments import Borders
 from specwhisper.transcription.speakers import UtteranceSpeakers
 from specwhisper.transcription.transcription import ModelInfo
@@ -69,7 +69,7 @@ class StreamingClient:
     resume_point : where an earlier stream stopped: this one continues it, with the audio from there on.
     endpointing : when utterances begin and end; ``None`` for a single utterance.
     mode : ``Mode.FULL`` with the draft, or ``Mode.TARGET_ONLY``; by default the server's own.
-    sample_rate, num_channels : of the audio that is sent.
+    sample_rate, num_channels : format of the audio that is sent.
     added_latency_ms : latency injected into the round trip between draft and target server, for experiments;
         refused unless the server has ``--allow-latency-injection``.
     interim_results : whether updates have text that may still change.
@@ -188,7 +188,7 @@ class StreamingClient:
         await self._put(self._canonical.push(samples))
 
     def hint(self, text: str, start_s: float) -> None:
-        """Send a text that the audio may say from a time on.
+        """Send a text that the audio may say, starting at a given time.
 
         The target verifies it, so it saves time and changes no text. It replaces all that was sent for the
         audio from there on, so another recogniser's text may be sent again as it grows. A hint of the

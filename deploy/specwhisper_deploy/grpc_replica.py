@@ -10,9 +10,8 @@ import asyncio
 import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
@@ -25,7 +24,7 @@ from specwhisper.errors import PortTaken
 from specwhisper.observe.metrics.server import ServerMetrics
 from specwhisper.rpc.addresses import join_address, split_address
 from specwhisper.rpc.serving import AddServicer, OnDrain, RunningServer, start_server
-from specwhisper.rpc.serving_options import ServingOptions
+from specwhisper.rpc.serving_options import ListenerOptions, ServingOptions
 from specwhisper.rpc.tls import ServerTls
 
 logger = logging.getLogger(__name__)
@@ -38,7 +37,7 @@ SERVING = health_pb2.HealthCheckResponse.SERVING
 # Needs no token, and reports the gateway alone, not its draft servers.
 REQUEST = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
-Options = TypeVar("Options")
+Options = TypeVar("Options", bound=ListenerOptions)
 Server = TypeVar("Server")
 
 
@@ -77,9 +76,7 @@ class GrpcReplica:
         async def start(options: ServingOptions) -> RunningServer:
             return await start_server(services, replace(options, local_socket=self._local_socket), metrics)
 
-        self._server = await retry_while_ports_are_taken(
-            partial(start_on_free_ports, start, choices), self._drain_timeout_s
-        )
+        self._server = await started(start, choices)
         self.address = advertised_address(self._server.address)
         if self._server.metrics_address is not None:
             self.metrics = advertised_address(self._server.metrics_address)
@@ -107,34 +104,23 @@ class GrpcReplica:
         await self._running.aclose()
 
 
-async def start_on_free_ports(
-    start: Callable[[Options], Awaitable[Server]], choices: Sequence[Options]
-) -> Server:
-    """Start a server with the first choice of ports that are free."""
-    *others, last = choices
-    for choice in others:
-        with suppress(PortTaken):
-            return await start(choice)
-    return await start(last)
-
-
-async def retry_while_ports_are_taken(
-    start: Callable[[], Awaitable[Server]], drain_timeout_s: float
-) -> Server:
-    """Start a server, and retry while another replica drains on its ports."""
+async def started(start: Callable[[Options], Awaitable[Server]], choices: Sequence[Options]) -> Server:
+    """Start a server with the first choice of ports that are free; wait while other replicas drain on all."""
     clock = asyncio.get_running_loop().time
-    until_s = clock() + drain_timeout_s + PORT_MARGIN_S
+    until_s = clock() + choices[0].drain_timeout_s + PORT_MARGIN_S
     is_logged = False
     while True:
-        try:
-            return await start()
-        except PortTaken as error:
-            if clock() > until_s:
-                raise
-            if not is_logged:
-                logger.info("waits for its port", extra={"error": str(error)})
-            is_logged = True
-            await asyncio.sleep(RETRY_S)
+        for choice in choices:
+            try:
+                return await start(choice)
+            except PortTaken as taken:
+                error = taken
+        if clock() > until_s:
+            raise error
+        if not is_logged:
+            logger.info("waits for its port", extra={"error": str(error)})
+        is_logged = True
+        await asyncio.sleep(RETRY_S)
 
 
 def advertised_address(address: str) -> str:

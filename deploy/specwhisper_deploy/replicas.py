@@ -30,8 +30,7 @@ from specwhisper_deploy.grpc_replica import (
     NotServing,
     advertised_address,
     check_http,
-    retry_while_ports_are_taken,
-    start_on_free_ports,
+    started,
 )
 from specwhisper_deploy.placement import Flags, configs_on_this_node
 from specwhisper_deploy.routing import ADDRESS, HAS_ROOM, OPEN_SESSIONS, VOCABULARY, WEIGHTS
@@ -120,11 +119,10 @@ class _LocatorReplica(GrpcReplica):
             pages = targets_page(metrics_addresses(replicas), metrics_page(metrics.collected))
             page = partial(serving_page, pages, serving.metrics_host, port)
 
-            async def start() -> str:
+            async def start(_: ServingOptions) -> str:
                 return await self._running.enter_async_context(page(serving.tls, serving.tokens))
 
-            address = await retry_while_ports_are_taken(start, serving.drain_timeout_s)
-            self.metrics = advertised_address(address)
+            self.metrics = advertised_address(await started(start, [serving]))
             logger.info("target list ready", extra={"address": self.metrics})
 
 
@@ -191,9 +189,7 @@ class GatewayReplica:
                 raise NotServing("The gateway has ended before it was ready.")
             return server, serving
 
-        self._server, self._serving = await retry_while_ports_are_taken(
-            partial(start_on_free_ports, start, configs), self._config.drain_timeout_s
-        )
+        self._server, self._serving = await started(start, configs)
 
     async def client_address(self) -> str:
         return advertised_address(self._server.address)

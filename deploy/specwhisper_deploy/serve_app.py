@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from ray import serve
 from ray.serve import Application
 from ray.serve.config import RequestRouterConfig
@@ -82,27 +82,21 @@ SETTINGS: dict[str, tuple[str, type[ListenerOptions]]] = {
 }
 
 
-class Arguments(BaseModel):
-    """``args`` of an application in a configuration file."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class TargetsArguments(Arguments):
+class TargetsArguments(BaseModel, extra="forbid"):
     """Flags of specwhisper-target-server, and those of the locator that differ."""
 
     target: Flags = Field(default_factory=dict)
     locator: Flags = Field(default_factory=dict)
 
 
-class DraftsArguments(Arguments):
+class DraftsArguments(BaseModel, extra="forbid"):
     """Flags of specwhisper-draft-server, and of a locator, if there is to be one."""
 
     draft: Flags = Field(default_factory=dict)
     locator: Flags | None = None
 
 
-class GatewayArguments(Arguments):
+class GatewayArguments(BaseModel, extra="forbid"):
     """Flags of specwhisper-gateway."""
 
     gateway: Flags = Field(default_factory=dict)

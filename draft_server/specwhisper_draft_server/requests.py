@@ -14,7 +14,7 @@ from specwhisper.audio.files.damage import Warn, ignore
 from specwhisper.errors import InvalidRequest, MessageTooLarge, UnsupportedOption, check_between
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.transcription.hints.feed import HintFeed
+from specwhisper.transcription.hints import HintFeed
 from specwhisper.types import EndUtterance, Mode
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION, codec, flac
 from specwhisper.wire.v1 import decoding_pb2

@@ -16,8 +16,8 @@ from experiments.common.models.checkpoints import Shape
 from experiments.common.models.published import PUBLISHED
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.options import MAX_HINT_BYTES
-from specwhisper.speculation.hints.given import MAX_TOKENS
-from specwhisper.transcription.hints.session import HintBuilder
+from specwhisper.speculation.hints import MAX_TOKENS
+from specwhisper.transcription.hints import HintBuilder
 
 SHAPES = PUBLISHED | {"distil-large-v3": replace(PUBLISHED["large-v3"], decoder_layers=2)}
 GIB = 2**30

@@ -10,8 +10,8 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.transcription.language_search import Voice
 from specwhisper.transcription.live.windows import whisper_plan
-from specwhisper.transcription.several_languages.search import Voice
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.transcription.windows import Plan, TokenLimit
@@ -80,7 +80,7 @@ class InlinePair:
         engine = PairEngine(
             self._target,
             self._draft,
-            max_width=max(DEFAULT_MAX_WIDTH, self._length.longest),
+            max_width=max(DEFAULT_MAX_WIDTH, self._length.gamma or 0),
             max_num_batched_tokens=self._max_num_batched_tokens,
             plan=self._plan,
             edit_block=self._edit_block,

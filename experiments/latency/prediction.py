@@ -17,7 +17,7 @@ from experiments.latency.simulation.world import Costs, simulate_session
 from experiments.latency.store import Grid, Run
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.speculation.hints.hint import PLAIN, Hint
+from specwhisper.speculation.hints import PLAIN, Hint
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode
 

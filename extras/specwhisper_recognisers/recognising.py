@@ -17,7 +17,7 @@ from specwhisper.model.faults import leave_process
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport
-from specwhisper.transcription.hints.feed import hint_at
+from specwhisper.transcription.hints import hint_at
 from specwhisper.transcription.transcriber import Requirements, TargetDescription
 from specwhisper.types import (
     MAX_HINT_TEXT_BYTES,

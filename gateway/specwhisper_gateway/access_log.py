@@ -109,25 +109,23 @@ class AccessLog:
                 )
 
     def _end(self, scope: Scope, name: str, code: int, elapsed_s: float) -> None:
-        route = _route_of(scope)
-        facts: dict[str, Any] = {"request": name, "route": route}
-        if scope["type"] == "http":
-            message = "answered"
-            facts["status"] = code
-            self._metrics.end()
-            if route != LIVE_ROUTE:
-                self._metrics.count_request(route, code, elapsed_s)
-        else:
-            message = "session ended"
-            facts["code"] = code
-            self._metrics.end_session(route, code)
+        route, is_request = _route_of(scope), scope["type"] == "http"
+        facts: dict[str, Any] = {"request": name, "route": route, "status" if is_request else "code": code}
         facts["elapsed_s"] = round(elapsed_s, 3)
         if (caller := scope["state"].get(CALLER)) is not None:
             facts["caller"] = caller
         if (error := scope["state"].get(ERROR)) is not None:
             self._metrics.count_error(error)
             facts["error"] = type(error).__name__
-        logger.log(logging.DEBUG if route in QUIET_ROUTES else logging.INFO, message, extra=facts)
+        if not is_request:
+            self._metrics.end_session(route, code)
+            logger.info("session ended", extra=facts)
+            return
+        self._metrics.end()
+        if route != LIVE_ROUTE:
+            self._metrics.count_request(route, code, elapsed_s)
+        level = logging.DEBUG if route in QUIET_ROUTES else logging.INFO
+        logger.log(level, "answered", extra=facts)
 
 
 def _failure_of(scope: Scope) -> BaseException | None:

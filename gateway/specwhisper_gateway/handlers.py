@@ -1,4 +1,4 @@
-"""Error responses in OpenAI's format, with the status of ``status.py``."""
+"""Error responses in OpenAI's format, with the status that ``errors.py`` has for them."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from prometheus_client import ProcessCollector
-from prometheus_client.exposition import choose_encoder
 
 from specwhisper.observe.metrics.registry import Registry
 from specwhisper.observe.metrics.tokens import COUNTED
@@ -75,8 +74,3 @@ class GatewayMetrics(Registry):
         self._audio_s.inc(audio_s)
         for field, counter in self._counted.items():
             counter.inc(getattr(statistics, field))
-
-    def write(self, accept: str) -> tuple[bytes, str]:
-        """Return all metrics in a format that the scraper accepts, and its media type."""
-        encode, media_type = choose_encoder(accept)
-        return encode(self.collected), media_type

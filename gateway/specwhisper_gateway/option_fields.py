@@ -27,7 +27,7 @@ def option_fields(
     Parameters
     ----------
     note : put before the descriptions.
-    defaults : of fields that have another one than the option.
+    defaults : defaults that are not the option's own, by name.
     is_partial : whether ``None`` is the default of each, for messages that change some.
     """
     types = get_type_hints(kind)

@@ -9,6 +9,7 @@ from openai.types import Model
 from pydantic import BaseModel, Field
 
 from specwhisper.errors import SpecWhisperError, TargetUnavailable
+from specwhisper.rpc.metrics_server import metrics_page
 from specwhisper_gateway.access_log import LIVE_ROUTE, has_key
 from specwhisper_gateway.state import Gateway, gateway_of
 
@@ -71,7 +72,8 @@ async def health(request: Request) -> Health | Live:
 )
 async def metrics(request: Request) -> Response:
     """Return all metrics in Prometheus' format."""
-    body, media_type = gateway_of(request).metrics.write(request.headers.get("accept", ""))
+    page = metrics_page(gateway_of(request).metrics.collected)
+    _, media_type, body = page("/metrics", request.headers.get("accept", ""))
     return Response(body, headers={"Content-Type": media_type})
 
 

@@ -14,9 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from specwhisper.api.pipeline import call_as_pipeline
 from specwhisper.api.progress import ProgressBar
-from specwhisper.api.recordings import ChunkedRecordings, SpeechFilter
 from specwhisper.api.speculative_config import SpeculativeConfig
-from specwhisper.api.transcribe_call import TranscribeCall, Watch, check_batch_size
+from specwhisper.api.transcribe_call import (
+    ChunkedRecordings,
+    SpeechFilter,
+    TranscribeCall,
+    Watch,
+    check_batch_size,
+)
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.inputs import Audio, Source
 from specwhisper.audio.scan import log_mel_max

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from specwhisper.engine.draft_session import MAX_REDRAFTED, NO_REPORT, Drafted, DraftSession
 from specwhisper.live import LiveOptions
 from specwhisper.speculation.belief import Belief
-from specwhisper.speculation.hints.hint import Hint
+from specwhisper.speculation.hints import Hint
 from specwhisper.speculation.statistics import DraftReport
-from specwhisper.transcription.live.pieces import Piece
 from specwhisper.transcription.live.transcript import num_before_repeats
-from specwhisper.transcription.live.windows import LiveWindows, max_new_tokens
+from specwhisper.transcription.live.windows import LiveWindows, Piece, max_new_tokens
 from specwhisper.types import (
     HOP_SAMPLES,
     SAMPLE_RATE,

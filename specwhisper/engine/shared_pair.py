@@ -17,8 +17,7 @@ from threading import Lock
 from weakref import WeakSet, finalize
 
 from specwhisper.audio.vad_filter import find_voice
-from specwhisper.engine.ending_threads import EndingPool
-from specwhisper.engine.engine_thread import EngineThread
+from specwhisper.engine.engine_thread import EndingPool, EngineThread
 from specwhisper.engine.pair_engine import PairEngine, PairEvent, PairSession
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.model import Model

@@ -35,8 +35,7 @@ from specwhisper.model.rules import max_initial_timestamp
 from specwhisper.model.sampling import window_sampling
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
-from specwhisper.speculation.hints.given import LiveHint
-from specwhisper.speculation.hints.hint import MAX_REACH
+from specwhisper.speculation.hints import MAX_REACH, LiveHint
 from specwhisper.speculation.ledger import CandidateSource, Ledger, Pending, SharedHints
 from specwhisper.transcription.live.windows import LiveWindows
 from specwhisper.transcription.resume_point import check_resume

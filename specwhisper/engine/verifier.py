@@ -25,7 +25,7 @@ from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions, WordTimes
 from specwhisper.speculation.acceptance import accept
 from specwhisper.speculation.batching import BatchTime, FreeSlots, Request, ResponseTime, next_batch
-from specwhisper.transcription.hints.session import HintBuilder
+from specwhisper.transcription.hints import HintBuilder
 from specwhisper.transcription.live.windows import whisper_plan
 from specwhisper.transcription.windows import Plan
 from specwhisper.types import (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import grpc
 import grpc.aio
@@ -40,6 +40,7 @@ class Credentials:
 
 
 OPEN = Credentials()
+CALLABLES = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 Call = TypeVar("Call")
 
 
@@ -169,7 +170,7 @@ def with_true_status(call: Call) -> Call:
     return call
 
 
-class _AuthenticatedChannel(grpc.aio.Channel):  # type: ignore[misc]  # grpc has no type hints
+class _AuthenticatedChannel:
     """A channel whose calls carry the token, the request id and the trace context.
 
     gRPC's own call credentials require encryption on loopback too, and its interceptors wrap the calls.
@@ -180,37 +181,21 @@ class _AuthenticatedChannel(grpc.aio.Channel):  # type: ignore[misc]  # grpc has
         self._address = address
         self._credentials = [("authorization", f"Bearer {token}")] if token is not None else []
 
-    async def __aenter__(self) -> grpc.aio.Channel:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.close()
+        await self._channel.close()
 
-    async def close(self, grace: float | None = None) -> None:
-        await self._channel.close(grace)
+    def __getattr__(self, name: str) -> Any:
+        own = getattr(self._channel, name)
+        return partial(self._with_metadata, own) if name in CALLABLES else own
 
-    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
-        return self._channel.get_state(try_to_connect)
+    def _with_metadata(
+        self, make_callable: Callable[..., Any], method: str, *args: Any, **kwargs: Any
+    ) -> Any:
+        make = make_callable(method, *args, **kwargs)
 
-    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
-        await self._channel.wait_for_state_change(last_observed_state)
-
-    async def channel_ready(self) -> None:
-        await self._channel.channel_ready()
-
-    def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        return self._with_metadata(method, self._channel.unary_unary(method, *args, **kwargs))
-
-    def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        return self._with_metadata(method, self._channel.unary_stream(method, *args, **kwargs))
-
-    def stream_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        return self._with_metadata(method, self._channel.stream_unary(method, *args, **kwargs))
-
-    def stream_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        return self._with_metadata(method, self._channel.stream_stream(method, *args, **kwargs))
-
-    def _with_metadata(self, method: str, make: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, metadata: Iterable[tuple[str, str | bytes]] = (), **kwargs: Any) -> Any:
             sent = [*self._credentials, *metadata]
             if not any(key == request_id.KEY for key, _ in sent):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
 from typing import Any
@@ -12,14 +11,12 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from specwhisper.errors import Unauthenticated
+from specwhisper.observe.metrics.discovery import Page
 from specwhisper.rpc.http_server import HttpServer
 from specwhisper.rpc.tls import ServerTls
 from specwhisper.rpc.tokens import Tokens
 
 MAX_CONNECTIONS = 100
-
-# Answers a path and an Accept header with a status, a media type and a body, in a thread.
-Page = Callable[[str, str], tuple[HTTPStatus, str, bytes]]
 
 
 def metrics_page(registry: CollectorRegistry) -> Page:

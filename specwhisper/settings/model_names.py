@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 WHISPER_1 = "whisper-1"  # the name that OpenAI's API uses
 MAX_LOGGED = 100  # unknown names: a client may send any number of them
-SHOWN_CHARS = 100  # of a name that a client sent
+SHOWN_CHARS = 100  # a client may send a name of any length
 
 
 def served_model_names_option(clients: str) -> Any:

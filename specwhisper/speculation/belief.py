@@ -13,7 +13,7 @@ from math import exp
 from typing import NamedTuple
 
 from specwhisper.errors import InvalidCandidates
-from specwhisper.speculation.hints.hint import Hint
+from specwhisper.speculation.hints import Hint
 from specwhisper.types import Candidates, Window
 
 

@@ -2,7 +2,7 @@
 
 Nothing is estimated. Where a draft waits for each answer, its own confidence ends the block; where it does
 not wait, it drafts the whole window, and a block is as short as the time of messages allows. An ablation with
-a real pair found no choice by measured times and acceptance that is faster (docs/performance-log.md).
+a real pair found no choice by measured times and acceptance that is faster.
 
 =========  ====================================================  ====================================
 Mode       A block has                                           The draft is ahead
@@ -59,11 +59,6 @@ class DraftLength:
             raise InvalidRequest(f"gamma is {self.gamma!r}: it must be a whole number.")
         if not 1 <= self.gamma <= MAX_GAMMA:
             raise InvalidRequest(f"gamma is {self.gamma}: it must be between 1 and {MAX_GAMMA} tokens.")
-
-    @property
-    def longest(self) -> int:
-        """Most tokens of any block."""
-        return self.gamma or MAX_CHOSEN_GAMMA
 
     @property
     def min_confidence(self) -> float:

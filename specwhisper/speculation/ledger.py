@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from specwhisper.speculation.hints.given import GivenHint, LiveHint, ScriptHint
-from specwhisper.speculation.hints.hint import MAX_REACH, PLAIN, Hint, HintTokens
+from specwhisper.speculation.hints import MAX_REACH, PLAIN, GivenHint, Hint, HintTokens, LiveHint, ScriptHint
 
 OWN_RATE = 0.95  # how often the target's earlier text is right
 DRAFT_MEMORY, SENT_MEMORY = 0.98, 0.9  # share of a judgement's weight that each later one leaves

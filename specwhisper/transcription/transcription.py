@@ -13,8 +13,8 @@ from specwhisper.options import DecodingOptions
 from specwhisper.printable import escaped_json
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription import formats
+from specwhisper.transcription.formats import Layout
 from specwhisper.transcription.speakers import Turn, with_speakers
-from specwhisper.transcription.subtitles import Layout
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES, Keyed, Mode, Segment, Word
 
 WINDOW_S = WINDOW_SAMPLES / SAMPLE_RATE

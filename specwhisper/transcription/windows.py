@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.options import DecodingOptions
+from specwhisper.transcription.language_search import Probs, Voice, among, choose
 from specwhisper.transcription.prompting import PreviousText, PromptText
-from specwhisper.transcription.several_languages.search import Probs, Voice, among, choose
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
     HOP_SAMPLES,

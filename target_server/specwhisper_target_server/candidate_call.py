@@ -58,9 +58,12 @@ class JoinedSession:
         self._number = number
         self._own = own
         self._windows = windows
+        self._has_failed = False
         self._context = copy_context()  # the spans of its windows belong to the session's own call
 
     def receive(self, event: FromTarget) -> None:
+        if self._has_failed:  # what follows an error may leave a gap
+            return
         match event:
             case WindowOpened() | Commit():
                 if self._windows.are_traced:
@@ -70,9 +73,10 @@ class JoinedSession:
                 self._call.put(self._number, None)
                 self._own.put_nowait(event)
             case Failed():
-                self._own.put_nowait(event)
+                self.fail(event.error)
 
     def fail(self, error: Exception) -> None:
+        self._has_failed = True
         self._own.put_nowait(Failed(error))
 
 

@@ -219,7 +219,7 @@ def test_a_prompt_may_be_token_ids(pair, target):
 
 def test_ids_that_a_model_lacks_are_refused(pair):
     for prompt in ([1, 10**6], [-1], [True, 2]):
-        with pytest.raises(InvalidRequest, match=r"^The prompt has .*no token id of these models: .* 0 to "):
+        with pytest.raises(InvalidRequest, match=r"^The prompt has .*not a token id here: .* 0 to "):
             pair.generate(prompt)
     with pytest.raises(InvalidRequest, match=r"^Prompt number 2: The prompt has 1000000"):
         pair.generate(["fox", [10**6]])

@@ -230,7 +230,7 @@ def test_certificates_in_kubernetes_have_the_names_of_targets_and_services():
         "target": {split_address(address)[0] for address in draft.flags["target"].split(",")},
         **{role: {f"{role}.specwhisper.svc"} for role in of_kind("cpu-demo", "Service") if role != "target"},
     }
-    for file in ("docs/deployment.md", "deploy/kubernetes/base/kustomization.yaml"):
+    for file in ("docs/serving.md", "deploy/kubernetes/base/kustomization.yaml"):
         assert names in names_in_calls((ROOT / file).read_text()), file
     [renewed] = names_in_calls((ROOT / "docs" / "runbook.md").read_text())
     assert renewed == {"target": names["target"]}
@@ -245,7 +245,7 @@ def test_every_compose_command_names_its_file():
             found.add(path.name)
             assert "--file deploy/compose.yaml " in call, path
     assert found == {
-        *("deployment.md", "home-assistant.md", "runbook.md"),
+        *("serving.md", "integrations.md", "runbook.md"),
         *("compose.yaml", "compose.gpu.yaml", "compose.wyoming.yaml"),
     }
 
@@ -358,7 +358,7 @@ def test_it_sees_only_the_secrets_that_it_reads_and_is_as_closed_as_the_others()
 
 
 def test_the_pages_settings_are_those_of_the_file():
-    page = (DEPLOY.parent / "docs" / "home-assistant.md").read_text()
+    page = (DEPLOY.parent / "docs" / "integrations.md").read_text()
     [block] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     shown = yaml.safe_load(block)["services"]["specwhisper"]
     command = typer.main.get_command(app_of(WyomingConfig, lambda **_: None))

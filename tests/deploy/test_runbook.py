@@ -31,6 +31,8 @@ def logged():
                     ) if level in LEVELS:
                         lines = [a.value for a in arguments if isinstance(a, ast.Constant)]
                         yield from (line for line in lines if not line.endswith("."))
+                    case ast.Assign(targets=[ast.Name(id="message")], value=ast.Constant(value=str(line))):
+                        yield line
 
 
 def test_every_log_line_is_explained():

@@ -50,7 +50,11 @@ LONG = ("compare.py", "evaluate.py", "low_level.py", "transcribe.py")  # other t
     "name", [pytest.param(name, marks=pytest.mark.nightly if name in LONG else ()) for name in NAMES]
 )
 def test_an_example_runs(name, short_samples):
-    takes = {"evaluate.py": [str(short_samples)], "compare.py": [str(short_samples / "01_phone_call.flac")]}
+    takes = {
+        "evaluate.py": [str(short_samples)],
+        "compare.py": [str(short_samples / "01_phone_call.flac")],
+        "sentence_in_numbers.py": ["demo-draft-tiny", "demo-target"],
+    }
     assert run(f"examples/{name}", *takes.get(name, ())).count("\n") >= 2
 
 

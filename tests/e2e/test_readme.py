@@ -17,7 +17,7 @@ import soxr
 from tests.speaker_models import save_models
 
 ROOT = Path(__file__).parents[2]
-PAGES_AT_NIGHT = ("docs/transcribing.md", "docs/streaming.md", "docs/gateway.md", "docs/riva.md")
+PAGES_AT_NIGHT = ("docs/transcribing.md", "docs/streaming.md", "docs/gateway.md", "docs/integrations.md")
 SAMPLE = ROOT / "specwhisper" / "demo" / "samples" / "01_phone_call.flac"
 MICROPHONE = """
 import soundfile
@@ -38,7 +38,6 @@ class RawInputStream:
     def __exit__(self, *_):
         pass
 """
-NEEDS_THE_HUB = "meta-llama"  # a page on text models names one; no test downloads a model
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -49,9 +48,8 @@ def programs() -> Iterator[object]:
         text = (ROOT / page).read_text(encoding="utf-8")
         marks = [pytest.mark.nightly] if page in PAGES_AT_NIGHT else []
         for block in re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-            if NEEDS_THE_HUB not in block[1]:
-                line = text.count("\n", 0, block.start()) + 2
-                yield pytest.param(block[1], id=f"{page}:{line}", marks=marks)
+            line = text.count("\n", 0, block.start()) + 2
+            yield pytest.param(block[1], id=f"{page}:{line}", marks=marks)
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,6 @@ LIKELY = [0, 1, 2, 7, 16, 31, 64, 160, 1500, 3000, 8000, 16_000, 48_000, 2**31 -
 
 @cache
 def values(field: FieldDescriptor) -> st.SearchStrategy[Any]:
-    """Draw a value of a field that is not a message."""
     if field.type in INTEGERS:
         lowest, highest = INTEGERS[field.type]
         likely = [number for number in LIKELY if lowest <= number <= highest]
@@ -53,7 +52,6 @@ def values(field: FieldDescriptor) -> st.SearchStrategy[Any]:
 
 @st.composite
 def messages(draw: st.DrawFn, descriptor: Descriptor, depth: int = 4) -> Message:
-    """Draw a message with some of its fields set."""
     message = GetMessageClass(descriptor)()
     fields = [field for field in descriptor.fields if depth or field.message_type is None]
     if not fields:

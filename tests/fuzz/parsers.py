@@ -49,7 +49,6 @@ DECLARED_ERRORS = (SpecWhisperError, DecodeError)  # declared errors
 
 
 def verify_request(data: bytes) -> None:
-    """Parse a message of a draft server."""
     request = verification_pb2.VerifyRequest.FromString(data)
     match request.WhichOneof("message"):
         case "hello":
@@ -66,14 +65,12 @@ def verify_request(data: bytes) -> None:
 
 
 def share_request(data: bytes) -> None:
-    """Parse the candidates of a draft server's sessions."""
     for each in verification_pb2.ShareRequest.FromString(data).candidates:
         block = codec.candidates_from_proto(each.candidates, vocabulary_size=SIZE, max_tokens=64)
         assert max(block.tokens, default=0) < SIZE
 
 
 def share_response(data: bytes) -> None:
-    """Parse a target's events of sessions."""
     for event in verification_pb2.ShareResponse.FromString(data).events:
         match event.WhichOneof("message"):
             case "window_opened":
@@ -83,19 +80,16 @@ def share_response(data: bytes) -> None:
 
 
 def verify_response(data: bytes) -> None:
-    """Parse a message of a target."""
     response = verification_pb2.VerifyResponse.FromString(data)
     if response.HasField("welcome"):
         codec.limits_from_proto(response.welcome.limits)
 
 
 def vocabulary(data: bytes) -> None:
-    """Parse the vocabulary that a target describes."""
     codec.vocabulary_from_proto(verification_pb2.Vocabulary.FromString(data))
 
 
 def streaming_config(data: bytes) -> None:
-    """Parse a stream's configuration."""
     config = transcription_pb2.StreamingRecognitionConfig.FromString(data)
     codec.endpointing_from_proto(config.endpointing)
     CanonicalStream(config.config.sample_rate_hertz, config.config.audio_channel_count or 1)
@@ -116,14 +110,12 @@ def resume_point(data: bytes) -> None:
 
 
 def riva_stream(data: bytes) -> None:
-    """Parse the configuration of a Riva client's stream."""
     config = riva_asr_pb2.StreamingRecognitionConfig.FromString(data).config
     codec.decoding_options_from_proto(recognition_config(config, LiveOptions()).decoding)
     codec.endpointing_from_proto(endpointing(config))
 
 
 def riva_recording(data: bytes) -> None:
-    """Parse a Riva client's request to transcribe a recording."""
     request = riva_asr_pb2.RecognizeRequest.FromString(data)
     whole_config(request)
     whole_audio(request)
@@ -140,22 +132,18 @@ def riva_audio(data: bytes) -> None:
 
 
 def flac_piece(data: bytes) -> None:
-    """Decode compressed audio sent to a target."""
     assert len(flac.decode(data, MAX_SAMPLES)) <= 2 * MAX_SAMPLES
 
 
 def recording(data: bytes) -> None:
-    """Decode a file of any format."""
     assert sum(map(len, decode_file(io.BytesIO(data), MAX_S))) <= 2 * (MAX_SAMPLES + 65_536)
 
 
 def ctranslate2_file(data: bytes) -> None:
-    """Read the weights of a CTranslate2 model."""
     _read_weights(data, lambda path: {name: found.read() for name, found in read_variables(path).items()})
 
 
 def ggml_file(data: bytes) -> None:
-    """Read the weights of a file of whisper.cpp."""
     _read_weights(data, lambda path: dict(GgmlModel("it", path).weights()[0]))
 
 
@@ -182,7 +170,6 @@ def _read_weights(data: bytes, read: Callable[[Path], object]) -> None:
 
 
 def realtime_event(data: bytes) -> None:
-    """Parse an event of a realtime session, and apply its settings."""
     event = asyncio.run(read_event(_frame(data)))
     event_id_of(event)
     match event.get("type"):
@@ -199,7 +186,6 @@ def realtime_event(data: bytes) -> None:
 
 
 def live_message(data: bytes) -> None:
-    """Parse a message of the page."""
     message = asyncio.run(read_message(_frame(data)))
     if isinstance(message, Start):  # begins a stream
         if message.resume_point is not None:
@@ -213,7 +199,6 @@ def form_of_transcription(data: bytes) -> None:
 
 
 def form_of_translation(data: bytes) -> None:
-    """Parse the fields of a translation form."""
     codec.decoding_options_to_proto(TranslationFields.read(_form(data)).options().for_pcm())
 
 

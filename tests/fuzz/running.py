@@ -44,7 +44,6 @@ class Running:
         self._stop = asyncio.Event()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await a coroutine in the servers' event loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(3 * CALL_S)
 
     def check(self) -> None:
@@ -55,7 +54,6 @@ class Running:
         self.run(all_free(self.target, self.draft))
 
     async def serve(self, ready: threading.Event) -> None:
-        """Serve until the test has ended."""
         async with (
             target_server() as self.target,
             draft_server(self.target.address, resume_timeout_s=1.0) as self.draft,
@@ -68,7 +66,6 @@ class Running:
 
     @contextmanager
     def in_thread(self) -> Iterator[Running]:
-        """Serve in a thread while the context is open."""
         ready = threading.Event()
         thread = threading.Thread(target=self._loop.run_until_complete, args=(self.serve(ready),))
         thread.start()
@@ -83,5 +80,4 @@ class Running:
 
 
 def examples(number: int) -> int:
-    """Return the number of examples that a test tries."""
     return max(1, round(number * EFFORT))

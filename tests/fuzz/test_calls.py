@@ -40,7 +40,6 @@ FUZZED = settings(max_examples=examples(100), suppress_health_check=list(HealthC
 
 
 async def status_of(channel: grpc.aio.Channel, path: str, sent: list[bytes]) -> grpc.StatusCode:
-    """Return the status of a call."""
     call = with_true_status(channel.stream_stream(path)(iter(sent), timeout=CALL_S))
     try:
         async for _ in call:

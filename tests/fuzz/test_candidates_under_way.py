@@ -44,16 +44,12 @@ INDICES = st.integers(0, 30)
 
 
 class SlowModel(ScriptedModel):
-    """A model slow enough that messages arrive while a window is open."""
-
     def score(self, rows: Sequence[Row]) -> list[Scores]:
         time.sleep(FORWARD_S)
         return super().score(rows)
 
 
 class TwoTargets(Running):
-    """Two targets that a session may migrate between."""
-
     targets: tuple[Target, Target]
 
     def __init__(self, second_seed: int = 0) -> None:
@@ -70,7 +66,6 @@ class TwoTargets(Running):
             await self._stop.wait()
 
     def check(self) -> None:
-        """Check that no session is left."""
         for target in self.targets:
             self.run(all_free(target))
 
@@ -142,7 +137,6 @@ class Drafting:
         return audio(data, start, is_last=2 * (start + PIECE) >= len(self.pcm))
 
     def send_piece(self) -> None:
-        """Send the next piece."""
         if not self.has_sent_all:
             self.running.run(self._send_to_open_call(self._piece(self.sent_to)))
             self.sent_to += PIECE
@@ -179,12 +173,10 @@ class Drafting:
         return block
 
     def send(self, block: Candidates | None) -> None:
-        """Send a block now."""
         if block is not None:
             self.running.run(self._write(block))
 
     def migrate(self) -> None:
-        """Continue at the other target."""
         self.running.run(self._migrate())
 
     async def _migrate(self) -> None:
@@ -200,7 +192,6 @@ class Drafting:
         await all_free(self.running.targets[self.epoch % 2])  # else many migrations in a row find it full
 
     def leave(self) -> None:
-        """Cancel the session in any state."""
         self.running.run(self._cancel())
 
     def finish(self) -> None:

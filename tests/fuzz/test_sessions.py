@@ -53,7 +53,6 @@ def blocks(draw: st.DrawFn) -> pb.Candidates:
 
 @st.composite
 def hostile_messages(draw: st.DrawFn) -> Request:
-    """Draw messages of a hostile client."""
     match draw(st.integers(0, 2)):
         case 0:
             return draw(messages(pb.VerifyRequest.DESCRIPTOR))
@@ -148,7 +147,6 @@ class Speaker:
 
 
 async def read_all(session: Session | Shared) -> None:
-    """Read all responses."""
     with suppress(EOFError):
         while True:
             await session.read()

@@ -7,7 +7,7 @@ import io
 import json
 import re
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -60,6 +60,10 @@ class RunningGateway:
     @property
     def num_sessions(self) -> int:
         return self.server.app.state.gateway.limiter.num_sessions
+
+    def transcribe(self, **fields: Any) -> Awaitable[Any]:
+        """Transcribe the recording with OpenAI's client; fields may name another one."""
+        return self.api.audio.transcriptions.create(**({"file": RECORDING, "model": MODEL} | fields))
 
     async def in_thread(self, ask: Callable[[openai.OpenAI], T], **settings: Any) -> T:
         """Call OpenAI's synchronous client in a thread."""
@@ -128,3 +132,35 @@ async def gateway_for(
     async with serving(draft or ScriptedTranscription()) as address:
         async with running_gateway(address, **settings) as gateway:
             yield gateway
+
+
+def handshake(path: str) -> str:
+    """Return the head of a WebSocket handshake, without the empty line at its end."""
+    return (
+        f"GET {path}?intent=transcription HTTP/1.1\r\nHost: here\r\n"
+        "Connection: upgrade\r\nUpgrade: websocket\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n"
+    )
+
+
+@asynccontextmanager
+async def connected(
+    gateway: RunningGateway,
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    host, _, port = gateway.server.address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+
+
+async def ends(reader: asyncio.StreamReader) -> bytes:
+    """Return all bytes until the connection is closed or cut."""
+    received = b""
+    try:
+        while piece := await reader.read(65_536):
+            received += piece
+    except ConnectionResetError:
+        pass
+    return received

@@ -56,12 +56,16 @@ def target_alone(length_s: float, audio_seed: int = 0, model_seed: int = 0) -> T
     ]
 
 
-class SlowModel(ScriptedModel):
-    """Takes 2 ms for a forward pass, so that commits arrive one by one."""
+def slowed(model: Model, step_s: float = 0.002) -> Model:
+    """Let each forward pass of a model take longer; by default just so that commits arrive one by one."""
+    score = model.score
 
-    def score(self, rows):
-        time.sleep(0.002)
-        return super().score(rows)
+    def slowly(rows):
+        time.sleep(step_s)
+        return score(rows)
+
+    model.score = slowly
+    return model
 
 
 @dataclass(frozen=True)

@@ -213,7 +213,7 @@ class _Batch:
             self._num_done += 1
             self._failover.progressed()
         except SpecWhisperError as error:
-            if str(error) != str(self._ended_by):  # of those under way, one is enough
+            if str(error) != str(self._ended_by):  # several under way may fail by it: one message is enough
                 report(error, self._errors, recording.path)
             if _is_of_server(error):
                 self._ended_by = error

@@ -12,8 +12,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.text import Text
 
 from specwhisper.printable import blanked
+from specwhisper.transcription.formats import one_line
 from specwhisper.transcription.speakers import by_speaker
-from specwhisper.transcription.subtitles import one_line
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment
 from specwhisper_client.cli.redrawing import OpenText
@@ -21,7 +21,7 @@ from specwhisper_client.updates import Update
 
 LONG_S = 60.0  # a shorter recording has no bar
 SPEAKER_COLORS = ("cyan", "magenta", "yellow", "green", "blue", "red")
-COLORS = ((0.8, "green"), (0.5, "yellow"), (0.0, "red"))  # of a word, from its probability on
+COLORS = ((0.8, "green"), (0.5, "yellow"), (0.0, "red"))  # lowest probability of a word in this colour
 
 
 class Display(Protocol):
@@ -132,7 +132,7 @@ class BatchBar:
         self.is_shown = is_shown
         self.finished_s = 0.0
         self._durations: list[float | None] = []
-        self._at_s: dict[int, float] = {}  # of recordings under way, by number
+        self._at_s: dict[int, float] = {}  # recordings under way, by number
         self._num_done = 0
         self._progress = Progress(
             BarColumn(),

@@ -22,9 +22,9 @@ from specwhisper.options import DecodingOptions
 from specwhisper.printable import escaped
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.tasks import beside
-from specwhisper.transcription.hints.file import find_hint, read_hint
+from specwhisper.transcription.formats import Layout
+from specwhisper.transcription.hint_files import find_hint, read_hint
 from specwhisper.transcription.speakers import Turn, TurnFinder
-from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import UNSURE_BELOW, Transcription
 from specwhisper.types import Mode
 from specwhisper_client import sources
@@ -47,23 +47,12 @@ from specwhisper_client.updates import Update
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The settings of a transcription that apply to every file.
+    """The settings of a transcription that apply to every file: those of ``TranscribeOptions``, checked.
 
     Attributes
     ----------
     hints : folder with a hint for each recording of its name.
-    mode, gamma : how draft and target work together; ``None`` for the server's own.
-    formats : of the transcript; several need an ``output_dir``.
-    output_dir : where transcripts are written; ``None`` for standard output.
-    layout : of subtitles.
-    unsure_below : probability of the words that are listed as unsure.
-    prints_colors : whether words on a terminal have the colour of their probability.
-    quiet : print nothing but the text.
-    as_live : where utterances begin and end, of recordings that are decoded as live audio; ``None`` to decode
-        them as recordings.
-    batch_size : recordings that are transcribed at a time.
-    skips_existing : whether recordings are left out of which all transcripts are there.
-    diarizer : finds the speakers; ``None`` for a transcript without them.
+    as_live : decodes recordings as live audio, whose utterances begin and end by these options.
     diarization : held by the recording whose speakers are looked for: each takes a core and the memory of its
         samples.
     """

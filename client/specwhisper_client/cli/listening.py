@@ -19,9 +19,9 @@ from specwhisper.printable import blanked
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.settings.command_line import takes
 from specwhisper.settings.setting import offered, part
-from specwhisper.transcription.hints.file import read_hint
+from specwhisper.transcription.formats import one_line
+from specwhisper.transcription.hint_files import read_hint
 from specwhisper.transcription.speakers import UtteranceSpeakers
-from specwhisper.transcription.subtitles import one_line
 from specwhisper.types import LIVE_MODES, Mode, Segment, VoiceEvent
 from specwhisper.validated import number, option, switch, text, validate, whole
 from specwhisper_client import sources
@@ -59,7 +59,7 @@ class ListenOptions:
         None,
         0.1,
         10,
-        "Text of the target every so many seconds before an utterance has ended. It takes a target's time, "
+        "Interval between texts of the target before an utterance has ended. It takes a target's time, "
         "and what is final stays the same. Default: none.",
         "SECONDS",
     )
@@ -140,7 +140,7 @@ class LiveUtterances:
     def __init__(self, console: Console) -> None:
         self._utterances = Utterances()
         self._is_speech = False
-        self._begins_s: list[float] = []  # of utterances that are not complete
+        self._begins_s: list[float] = []  # open utterances'
         self._open = OpenText(console)
 
     def __enter__(self) -> Self:

@@ -9,7 +9,7 @@ from typing import assert_never
 from uuid import uuid4
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.transcription.subtitles import Layout
+from specwhisper.transcription.formats import Layout
 from specwhisper.transcription.transcription import UNSURE_BELOW, Transcription
 from specwhisper_client.cli.recordings import RecordingFile
 
@@ -45,7 +45,7 @@ def render(
 
     Parameters
     ----------
-    layout : of subtitles.
+    layout : lines of subtitles.
     unsure_below : probability of the words that are listed as unsure.
     """
     match output_format:

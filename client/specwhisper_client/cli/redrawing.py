@@ -27,7 +27,7 @@ class OpenText:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._lines: list[Line] = []  # that may change
-        self._row = 0  # of the cursor, from the first of these lines on
+        self._row = 0  # the cursor's, counted from the first of these lines
 
     def __enter__(self) -> Self:
         self._console.show_cursor(False)

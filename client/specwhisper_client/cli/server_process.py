@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from specwhisper.errors import TargetUnavailable
 
 STOP_TIMEOUT_S = 10.0
-TAIL_LINES = 20  # of the log, in the error of a server that did not start
+TAIL_LINES = 20  # last lines of the log, in the error of a server that did not start
 
 
 def start_server(

@@ -20,9 +20,9 @@ from specwhisper.rpc.channels import Credentials
 from specwhisper.selection import Selection, VadOptions
 from specwhisper.settings.command_line import takes
 from specwhisper.settings.setting import offered, part
-from specwhisper.transcription.hints.file import read_hint
+from specwhisper.transcription.formats import Layout
+from specwhisper.transcription.hint_files import read_hint
 from specwhisper.transcription.speakers import TurnFinder
-from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import UNSURE_BELOW
 from specwhisper.types import SERVER_MODES, Mode
 from specwhisper.validated import called, number, option, spelled, switch, text, validate, whole

@@ -6,7 +6,7 @@ import asyncio
 from asyncio import sleep
 from collections.abc import Callable
 
-from specwhisper.transcription.hints.feed import HintFeed
+from specwhisper.transcription.hints import HintFeed
 from specwhisper.types import TimedHint
 
 # For each hint, and for each of its bytes: a target takes some 1 ms for a short one and 9 ms for the longest,

@@ -21,9 +21,8 @@ from specwhisper.observe.window_spans import WindowSpans
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.live.pieces import LivePieces, Piece
 from specwhisper.transcription.live.transcript import LiveTranscript
-from specwhisper.transcription.live.windows import LiveWindows, follow_windows
+from specwhisper.transcription.live.windows import LivePieces, LiveWindows, Piece, follow_windows
 from specwhisper.transcription.resume_point import ResumePoint, ResumeTracker, audio_needed_from
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream, Transcriber
 from specwhisper.transcription.transcript import TranscriptBuilder
@@ -452,6 +451,7 @@ class Session:
                 spans.on_event(event)
                 self._take_in(event)
                 self._debouncer.notify(urgent=isinstance(event, Commit) and event.is_final)
+                await asyncio.sleep(0)  # many events may have come at once: others have a turn between them
 
     def _take_in(self, event: WindowOpened | Commit) -> None:
         self._send_draft(event)

@@ -1,4 +1,4 @@
-"""What every program has: options, a terminal, a folder for its files, bars and a file of raw figures."""
+"""The parts of every program: options, a terminal, a folder for its files, bars, a file of raw figures."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Rounds = Annotated[int, typer.Option(min=1, help="How often everything is repeat
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a program is given beside its own options.
+    """The parts that a program gets in addition to its own options.
 
     Attributes
     ----------

@@ -22,6 +22,13 @@ OPTIONS = option_fields(
     note=NOT_OPENAIS,
     defaults=DEFAULTS,
 )
+CONTRADICTING = (  # the first of each pair is refused beside the second
+    ("vad_filter", "chunking_strategy"),
+    ("keywords", "hotwords"),
+    ("multilingual", "language"),
+    ("multilingual", "languages"),
+    ("languages", "language"),
+)
 NAMES = {declared.name for declared in fields(DecodingOptions)}
 
 if TYPE_CHECKING:

@@ -9,20 +9,13 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_
 
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.selection import MAX_MS, VadOptions
-from specwhisper_gateway.audio.fields import AudioFields
+from specwhisper_gateway.audio.fields import CONTRADICTING, AudioFields
 from specwhisper_gateway.audio.known_speakers import NAMES, REFERENCES, samples_by_name
 from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.option_fields import NOT_OPENAIS, option_fields
 from specwhisper_gateway.transport.messages import StrictModel, first_problem
 
 ONLY_DIARIZED = "only diarized_json names speakers; set response_format to it."
-CONTRADICTING = (
-    ("vad_filter", "chunking_strategy"),
-    ("keywords", "hotwords"),
-    ("multilingual", "language"),
-    ("multilingual", "languages"),
-    ("languages", "language"),
-)
 STREAMED = ("json", "text", "diarized_json")
 
 
@@ -112,7 +105,8 @@ class TranscriptionFields(AudioFields, LanguageFields):
         ),
     ] = None
     keywords: Annotated[
-        list[str], Field(default_factory=list, description="Like `hotwords`, as a list; do not send both.")
+        list[str],
+        Field(default_factory=list, description="Words before the prompt of every window, as a list."),
     ]
     known_speaker_names: Annotated[
         list[str],

@@ -7,7 +7,7 @@ import binascii
 from typing import Any
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.transcription.hints.feed import MAX_START_S, hint_at
+from specwhisper.transcription.hints import MAX_START_S, hint_at
 from specwhisper.types import TimedHint
 from specwhisper_gateway.errors import InvalidEvent
 from specwhisper_gateway.transport.messages import SHOWN_CHARS, read_object

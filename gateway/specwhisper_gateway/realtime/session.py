@@ -16,7 +16,7 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.errors import InvalidRequest
 from specwhisper.rpc.tokens import SCHEME
 from specwhisper.tasks import running
-from specwhisper.transcription.hints.feed import HintFeed
+from specwhisper.transcription.hints import HintFeed
 from specwhisper.types import SAMPLE_RATE, TimedHint
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_gateway.errors import InvalidEvent, InvalidField

@@ -95,12 +95,12 @@ class RealtimeSettings:
 
     Attributes
     ----------
-    audio_format : of the client's audio.
+    audio_format : format of the client's audio.
     model : a served name of the target; empty for the first one, until it is known.
     padding : content of windows after the end of the audio.
     interim_results : whether to send text that may still change, too.
     endpointing : finds where utterances begin and end; ``None`` if the client commits.
-    eagerness : of ``semantic_vad``, a key of ``EAGERNESS``; ``None`` for ``server_vad``.
+    eagerness : a key of ``EAGERNESS`` for ``semantic_vad``; ``None`` for ``server_vad``.
     """
 
     audio_format: AudioFormat = AudioFormat()

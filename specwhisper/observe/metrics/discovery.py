@@ -10,7 +10,8 @@ from specwhisper.errors import SpecWhisperError
 
 TARGETS_PATH = "/targets"
 
-Page = Callable[[str, str], tuple[HTTPStatus, str, bytes]]  # as of specwhisper.rpc.metrics_server
+# Answers a path and an Accept header with a status, a media type and a body, in a thread.
+Page = Callable[[str, str], tuple[HTTPStatus, str, bytes]]
 
 
 def targets_page(find: Callable[[], Sequence[str]], others: Page) -> Page:

@@ -14,10 +14,6 @@ from specwhisper.wire.codec.decoding import (
     recognition_config_from_proto,
     recognition_config_to_proto,
 )
-from specwhisper.wire.codec.live import (
-    live_position_from_proto,
-    live_position_to_proto,
-)
 from specwhisper.wire.codec.messages import (
     audio_chunk_from_proto,
     audio_chunk_to_proto,
@@ -35,6 +31,8 @@ from specwhisper.wire.codec.messages import (
     window_to_proto,
 )
 from specwhisper.wire.codec.resume_points import (
+    live_position_from_proto,
+    live_position_to_proto,
     resume_point_from_proto,
     resume_point_to_proto,
     resume_point_weights,
@@ -49,41 +47,3 @@ from specwhisper.wire.codec.terms import (
     vocabulary_from_proto,
     vocabulary_to_proto,
 )
-
-__all__ = [
-    "audio_chunk_from_proto",
-    "audio_chunk_to_proto",
-    "candidates_from_proto",
-    "candidates_to_proto",
-    "commit_from_proto",
-    "commit_to_proto",
-    "confirm_every_from_proto",
-    "confirm_every_to_proto",
-    "decoding_options_from_proto",
-    "decoding_options_to_proto",
-    "endpointing_from_proto",
-    "endpointing_to_proto",
-    "hint_from_proto",
-    "hint_to_proto",
-    "limits_from_proto",
-    "limits_to_proto",
-    "live_position_from_proto",
-    "live_position_to_proto",
-    "mode_from_proto",
-    "mode_to_proto",
-    "recognition_config_from_proto",
-    "recognition_config_to_proto",
-    "resume_from_proto",
-    "resume_point_from_proto",
-    "resume_point_to_proto",
-    "resume_point_weights",
-    "resume_to_proto",
-    "statistics_from_proto",
-    "statistics_to_proto",
-    "vocabulary_from_proto",
-    "vocabulary_to_proto",
-    "window_from_proto",
-    "window_opened_from_proto",
-    "window_opened_to_proto",
-    "window_to_proto",
-]

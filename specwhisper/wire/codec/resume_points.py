@@ -7,13 +7,14 @@ from dataclasses import replace
 from google.protobuf.message import DecodeError
 
 from specwhisper.errors import InvalidRequest, PairMismatch
-from specwhisper.live import LivePosition, check_sample
+from specwhisper.live import FinalPiece, LivePosition, check_sample
 from specwhisper.transcription.resume_point import ResumePoint, audio_needed_from
 from specwhisper.wire import PROTOCOL_VERSION
-from specwhisper.wire.codec.live import live_position_from_proto, live_position_to_proto
 from specwhisper.wire.codec.messages import resume_from_proto, resume_to_proto
-from specwhisper.wire.v1 import resume_point_pb2
+from specwhisper.wire.v1 import resume_point_pb2, verification_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
+
+MAX_FINAL_TOKENS = 1024  # more than any window holds
 
 
 def resume_point_to_proto(progress: ResumePoint | LivePosition, weights_digest: str) -> pb.ResumePoint:
@@ -102,3 +103,31 @@ def _read(message: pb.ResumePoint) -> resume_point_pb2.ResumePointState:
     if not message.state:
         raise InvalidRequest("The resume point has no state: send the last one of the stream as it is.")
     return state
+
+
+def live_position_to_proto(position: LivePosition) -> verification_pb2.LivePosition:
+    """Encode the position where a live session continues."""
+    return verification_pb2.LivePosition(
+        next_sample=position.next_sample,
+        num_utterances=position.num_utterances,
+        is_speech=position.is_speech,
+        pieces=[
+            verification_pb2.FinalPiece(start_sample=piece.start_sample, tokens=piece.tokens)
+            for piece in position.pieces
+        ],
+        language=position.language or "",
+    )
+
+
+def live_position_from_proto(message: verification_pb2.LivePosition) -> LivePosition:
+    """Decode the position where a live session continues."""
+    num_tokens = sum(len(piece.tokens) for piece in message.pieces)
+    if num_tokens > MAX_FINAL_TOKENS:
+        raise InvalidRequest(f"A position has {num_tokens} final tokens: at most {MAX_FINAL_TOKENS} fit.")
+    return LivePosition(
+        next_sample=message.next_sample,
+        num_utterances=message.num_utterances,
+        is_speech=message.is_speech,
+        pieces=tuple(FinalPiece(piece.start_sample, tuple(piece.tokens)) for piece in message.pieces),
+        language=message.language or None,
+    )

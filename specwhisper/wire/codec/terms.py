@@ -6,7 +6,7 @@ from dataclasses import asdict, fields
 
 from specwhisper.errors import PairMismatch
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.hints.feed import check_hint
+from specwhisper.transcription.hints import check_hint
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Limits, TimedHint
 from specwhisper.wire.v1 import decoding_pb2, transcription_pb2

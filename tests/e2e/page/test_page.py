@@ -45,7 +45,6 @@ def microphone(tmp_path_factory) -> Path:
 
 
 def similarity(text: str, expected: str = TEXT) -> float:
-    """Return the similarity of two texts in words, 0 to 1."""
     return SequenceMatcher(None, words(text), words(expected)).ratio()
 
 
@@ -327,7 +326,6 @@ async def test_the_page_continues_after_its_gateway_restarts(chromium, gateway, 
 
 
 def gateway_target(gateway: Server) -> str:
-    """The draft server of a gateway."""
     command = Path(f"/proc/{gateway.pid}/cmdline").read_text().split("\0")
     return command[command.index("--server") + 1]
 

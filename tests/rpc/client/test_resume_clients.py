@@ -41,6 +41,7 @@ from tests.rpc.services import (
     eventually,
     recording,
     scripted_checkpoint,
+    slowed,
     target_alone,
     target_server,
 )
@@ -54,7 +55,7 @@ def wav(path: Path, pcm: bytes) -> Path:
 def pair():
     """Yield a target, and a function that starts a draft server for it."""
     return target_server(
-        speaker(MAX_SESSIONS), scripted_checkpoint(vocabulary=MULTILINGUAL)
+        slowed(speaker(MAX_SESSIONS)), scripted_checkpoint(vocabulary=MULTILINGUAL)
     ), lambda target, **settings: draft_server(
         target.address,
         speaker(MAX_SESSIONS, error_rate=0.2),

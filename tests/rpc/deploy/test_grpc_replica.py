@@ -13,20 +13,20 @@ import trustme
 from specwhisper.errors import InvalidRequest, PortTaken
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper_deploy.grpc_replica import retry_while_ports_are_taken
+from specwhisper_deploy.grpc_replica import started
 from tests.certificates import save
 from tests.rpc.services import eventually
 
 WAITS = "waits for its port"
 LONG_S = 600.0  # a drain timeout; nothing here takes as long
+start = partial(start_server, {})
 
 
 async def test_a_replica_starts_once_its_port_is_free(caplog):
     caplog.set_level(logging.INFO)
     with socket.create_server(("127.0.0.1", 0)) as predecessor:
         port = predecessor.getsockname()[1]
-        start = partial(start_server, {}, ServingOptions(port=port))
-        starting = asyncio.create_task(retry_while_ports_are_taken(start, LONG_S))
+        starting = asyncio.create_task(started(start, [ServingOptions(port=port, drain_timeout_s=LONG_S)]))
         await eventually(lambda: WAITS in caplog.messages)
         assert not starting.done()
     server = await starting
@@ -37,9 +37,9 @@ async def test_a_replica_starts_once_its_port_is_free(caplog):
 async def test_a_replica_waits_no_longer_than_the_drain_timeout(monkeypatch):
     monkeypatch.setattr("specwhisper_deploy.grpc_replica.PORT_MARGIN_S", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as other:
-        start = partial(start_server, {}, ServingOptions(port=other.getsockname()[1]))
+        options = ServingOptions(port=other.getsockname()[1], drain_timeout_s=0.0)
         with pytest.raises(PortTaken, match="the port is taken"):
-            await retry_while_ports_are_taken(start, 0.0)
+            await started(start, [options])
 
 
 @pytest.mark.parametrize("fault", ["no such address", "no certificate"])
@@ -49,10 +49,18 @@ async def test_other_errors_are_raised_at_once(tmp_path, fault, caplog):
         host="192.0.2.1" if fault == "no such address" else "127.0.0.1",
         tls=save(trustme.CA(), tmp_path, "server"),
         insecure=True,
+        drain_timeout_s=LONG_S,
     )
     if fault == "no certificate":  # after the flags were checked
         (tmp_path / "server.pem").unlink()
     with pytest.raises(InvalidRequest, match=r"Cannot listen on 192\.0\.2\.1|cannot be read") as refused:
-        await retry_while_ports_are_taken(partial(start_server, {}, options), LONG_S)
+        await started(start, [options])
     assert type(refused.value) is InvalidRequest
     assert WAITS not in caplog.messages
+
+
+async def test_the_first_free_port_of_several_is_taken():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        choices = [ServingOptions(port=other.getsockname()[1]), ServingOptions(port=0)]
+        server = await started(start, choices)
+        await server.stop(drain_timeout_s=0)

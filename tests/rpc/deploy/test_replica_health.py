@@ -83,7 +83,7 @@ async def test_a_gateway_is_healthy_without_its_draft_servers(certificates, prot
     async with running_gateway(NO_SERVER, tls=tls, tokens=TOKENS) as gateway:
         await check_http(gateway.server.address, tls)
         address = gateway.server.address
-        counted = exported(gateway.server._metrics.collected)
+        counted = exported(gateway.server.app.state.gateway.metrics.collected)
     # A handshake alone where a certificate is asked for; else a request that is neither counted nor logged.
     assert "specwhisper_gateway_requests_total{" not in counted
     assert "answered" not in caplog.messages

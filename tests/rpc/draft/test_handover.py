@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -33,6 +32,7 @@ from tests.rpc.services import (
     expected_finals,
     finals,
     recording,
+    slowed,
     stream,
     streaming_config,
     target_alone,
@@ -308,18 +308,6 @@ async def test_a_spare_of_other_weights_is_logged_once_and_the_session_stays(
 STEP_S = 0.2
 
 
-def slowed(model):
-    """Let each forward pass of a model take long."""
-    score = model.score
-
-    def slowly(rows):
-        time.sleep(STEP_S)
-        return score(rows)
-
-    model.score = slowly
-    return model
-
-
 @pytest.fixture
 def soon(monkeypatch):
     """Let sessions ask for a faster target soon, and expect one of those that have not answered yet."""
@@ -332,7 +320,7 @@ def soon(monkeypatch):
 @pytest.mark.parametrize("mode", mostly_nightly(["MODE_FULL", "MODE_TARGET_ONLY"]))
 @pytest.mark.parametrize("kind", ["recordings", "live"])
 async def test_sessions_leave_a_slow_target_and_their_text_stays(kind, mode, unused_tcp_port, soon, caplog):
-    model = slowed(ScriptedModel(MAX_SESSIONS) if kind == "recordings" else SpeechModel(MAX_SESSIONS))
+    model = slowed(ScriptedModel(MAX_SESSIONS) if kind == "recordings" else SpeechModel(MAX_SESSIONS), STEP_S)
     async with sessions(kind, mode, unused_tcp_port, 2, model) as (slow, open_other, _, clients):
         async with open_other():
             ends = asyncio.gather(*(client.end() for client in clients))
@@ -344,7 +332,7 @@ async def test_sessions_leave_a_slow_target_and_their_text_stays(kind, mode, unu
 
 async def test_sessions_stay_where_all_targets_are_slow(soon, caplog, monkeypatch):
     monkeypatch.setattr(link, "UNKNOWN_S", STEP_S)
-    models = [slowed(ScriptedModel(MAX_SESSIONS)) for _ in range(2)]
+    models = [slowed(ScriptedModel(MAX_SESSIONS), STEP_S) for _ in range(2)]
     async with target_server(models[0]) as one, target_server(models[1]) as other:
         async with draft_server(f"{one.address},{other.address}", resume_timeout_s=AT_ONCE) as draft:
             asked = count_locate_calls(one, monkeypatch)

@@ -29,7 +29,6 @@ from specwhisper_client.api import TranscriptionClient
 from tests.rpc.network import cut_clients
 from tests.rpc.services import (
     Draft,
-    SlowModel,
     Target,
     all_free,
     audio_requests,
@@ -39,6 +38,7 @@ from tests.rpc.services import (
     expected_finals,
     finals,
     recording,
+    slowed,
     stream,
     streaming_config,
     target_alone,
@@ -60,7 +60,7 @@ pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 def weighted(weights: str, max_sessions: int = 8, **settings):
     """Run a target with named weights."""
-    model = SlowModel(max_sessions, seed=SEEDS[weights])
+    model = slowed(ScriptedModel(max_sessions, seed=SEEDS[weights]))
     checkpoint = replace(scripted_checkpoint(), weights_digest=weights)
     return target_server(model, checkpoint, limits=Limits(max_sessions=max_sessions), **settings)
 

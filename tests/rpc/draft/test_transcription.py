@@ -30,7 +30,6 @@ from tests.rpc.services import (
     MAX_SESSIONS,
     MODES,
     RATE,
-    SlowModel,
     all_free,
     audio_requests,
     check_statistics,
@@ -40,6 +39,7 @@ from tests.rpc.services import (
     finals,
     recording,
     running_pair,
+    slowed,
     stream,
     streaming_config,
     target_alone,
@@ -174,7 +174,10 @@ async def test_recognize_a_whole_recording(is_container, length_s):
 
 async def test_interim_results_have_verified_text_before_tentative_text(monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.sessions.session.INTERVAL_S", 0.0)
-    async with target_server(SlowModel(MAX_SESSIONS)) as target, draft_server(target.address) as draft:
+    async with (
+        target_server(slowed(ScriptedModel(MAX_SESSIONS))) as target,
+        draft_server(target.address) as draft,
+    ):
         responses = await stream(draft, recording(65.0), interim=True)
     assert finals(responses) == expected_finals(target_alone(65.0))
     stabilities = set()

@@ -47,7 +47,6 @@ SHOWN = {
 
 
 def routes_of(router: Any) -> Iterator[Any]:
-    """Return all routes of an application and of its routers."""
     for route in router.routes:
         within = getattr(route, "original_router", None)
         yield from [route] if within is None else routes_of(within)
@@ -60,7 +59,6 @@ def paths_of(gateway: RunningGateway) -> dict[str, set[str]]:
 
 
 def filled(path: str) -> str:
-    """Return a path that a route answers."""
     values = {"{name}.wav": "01_phone_call.wav", "{name}": "main.js", "{model:path}": MODEL}
     for name, value in values.items():
         path = path.replace(name, value)
@@ -215,6 +213,6 @@ async def test_a_draft_server_that_does_not_know_the_gateways_token():
     server = ScriptedTranscription([], error=Unauthenticated("This server does not know the token."))
     async with gateway_for(server) as gateway:
         with pytest.raises(openai.InternalServerError) as refused:
-            await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
+            await gateway.transcribe()
     assert refused.value.status_code == 500
     assert "does not know this gateway" in refused.value.body["message"]

@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 
 import openai
 import pytest
@@ -20,7 +20,16 @@ from specwhisper.rpc.tokens import Tokens
 from specwhisper_gateway.audio import uploads
 from specwhisper_gateway.audio.uploads import MAX_FIELD_BYTES, MAX_SAMPLE_BYTES
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
-from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, gateway_for, running_gateway, socket_refusal
+from tests.rpc.gateways import (
+    MODEL,
+    RECORDING,
+    connected,
+    ends,
+    gateway_for,
+    handshake,
+    running_gateway,
+    socket_refusal,
+)
 from tests.rpc.live_scripts import TWO_UTTERANCES
 from tests.rpc.services import eventually
 
@@ -29,43 +38,10 @@ TOKENS = Tokens({ANNA: "anna", BEN: "ben"})
 BIG = "/static-offline-docs/swagger-ui-bundle.js"  # more than the system buffers
 
 
-def handshake(path: str) -> str:
-    """Return the head of a WebSocket handshake, without the empty line at its end."""
-    return (
-        f"GET {path}?intent=transcription HTTP/1.1\r\nHost: here\r\n"
-        "Connection: upgrade\r\nUpgrade: websocket\r\n"
-        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n"
-    )
-
-
 @pytest.fixture
 async def draft() -> AsyncIterator[str]:
     async with serving(ScriptedTranscription()) as address:
         yield address
-
-
-@asynccontextmanager
-async def connected(
-    gateway: RunningGateway,
-) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """Open a raw connection."""
-    host, _, port = gateway.server.address.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    try:
-        yield reader, writer
-    finally:
-        writer.transport.abort()
-
-
-async def ends(reader: asyncio.StreamReader) -> bytes:
-    """Return all bytes until the connection is closed or cut."""
-    received = b""
-    try:
-        while piece := await reader.read(65_536):
-            received += piece
-    except ConnectionResetError:
-        pass
-    return received
 
 
 @pytest.mark.parametrize(
@@ -238,9 +214,9 @@ async def test_by_default_no_address_takes_all_sessions_where_others_were_lately
     async with gateway_for(server, max_sessions=2) as gateway:
         url = f"ws://{gateway.server.address}/live"
         async with websockets.connect(url, local_addr=("127.0.0.2", 0)) as other:
-            stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+            stream = await gateway.transcribe(stream=True)
             with pytest.raises(openai.RateLimitError, match=r"1 sessions of '127.0.0.1'.*--max-sess"):
-                await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
+                await gateway.transcribe()
             await other.send(json.dumps({"type": "start", "sample_rate": 16_000}))
             await other.send(bytes(32))
             await eventually(lambda: gateway.num_sessions == 2)
@@ -280,9 +256,9 @@ async def test_idle_websockets_take_no_session(path):
 async def test_a_full_gateway_refuses_every_caller():
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
     async with gateway_for(server, max_sessions=1) as gateway:
-        stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+        stream = await gateway.transcribe(stream=True)
         with pytest.raises(openai.RateLimitError, match="This gateway holds its 1 "):
-            await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
+            await gateway.transcribe()
         await stream.close()
         await eventually(lambda: gateway.num_sessions == 0)
 

@@ -14,7 +14,7 @@ from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.servers import CONNECTIONS
 from specwhisper_client.streaming import StreamingClient
 from tests.rpc.client_scripts import ScriptedTranscription, serving
-from tests.rpc.gateways import MODEL, RECORDING, gateway_for, running_gateway
+from tests.rpc.gateways import gateway_for, running_gateway
 from tests.rpc.live_scripts import EVERYTHING
 
 PCM = bytes(9_600)
@@ -23,8 +23,6 @@ MANUAL = {"type": "transcription", "audio": {"input": {"turn_detection": None}}}
 
 
 class Peers(ScriptedTranscription):
-    """Records the peers that call."""
-
     def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
         self.peers: set[str] = set()
@@ -52,7 +50,7 @@ def num_alive(kind: type) -> int:
 async def test_all_sessions_share_the_connections():
     server = Peers(EVERYTHING)
     async with gateway_for(server) as gateway:
-        await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
+        await gateway.transcribe()
         async with gateway.api.realtime.connect(extra_query={"intent": "transcription"}) as connection:
             await connection.session.update(session=MANUAL)
             for _ in range(3):
@@ -72,7 +70,7 @@ async def test_all_sessions_share_the_connections():
 async def test_another_draft_server_answers_when_one_is_lost(unused_tcp_port, choose_first):
     async with serving(ScriptedTranscription()) as address:
         async with running_gateway(f"127.0.0.1:{unused_tcp_port}, {address}") as gateway:
-            assert (await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)).text
+            assert (await gateway.transcribe()).text
             assert (await gateway.http.get("/health")).status_code == 200
 
 

@@ -43,7 +43,6 @@ def end_now(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 def speaking() -> ScriptedTranscription:
-    """Return a draft server that sends some text and never ends."""
     return ScriptedTranscription(TWO_UTTERANCES[:3], reads_everything=False, hangs=True)
 
 
@@ -85,7 +84,7 @@ async def test_a_missing_answer_reaches_the_session_timeout(route, end_now):
 async def test_an_endless_stream_reaches_the_session_timeout(end_now):
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
     async with gateway_for(server) as gateway:
-        stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+        stream = await gateway.transcribe(stream=True)
         assert (await anext(aiter(stream))).delta == "Hello there."
         end_now()
         with pytest.raises(openai.APIError, match=SENTENCE) as raised:

@@ -6,7 +6,7 @@ import tempfile
 import pytest
 
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
-from tests.rpc.gateways import MODEL, RECORDING, gateway_for, running_gateway
+from tests.rpc.gateways import gateway_for, running_gateway
 from tests.rpc.services import eventually
 
 
@@ -20,9 +20,7 @@ def folder(tmp_path, monkeypatch):
 async def test_disconnecting_before_the_first_text(folder, stream):
     server = ScriptedTranscription(RESPONSES[:1], hangs=True)
     async with gateway_for(server) as gateway:
-        asking = asyncio.create_task(
-            gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=stream)
-        )
+        asking = asyncio.create_task(gateway.transcribe(stream=stream))
         await server.has_read_everything.wait()
         assert len(list(folder.iterdir())) == 1
         asking.cancel()
@@ -36,7 +34,7 @@ async def test_disconnecting_before_the_first_text(folder, stream):
 async def test_disconnecting_in_the_middle_of_a_stream(folder):
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
     async with gateway_for(server) as gateway:
-        stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+        stream = await gateway.transcribe(stream=True)
         await anext(aiter(stream))
         await stream.close()
         await server.left
@@ -69,7 +67,7 @@ async def test_a_stop_waits_for_open_requests(folder):
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
     async with serving(server) as address:
         async with running_gateway(address) as gateway:
-            stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+            stream = await gateway.transcribe(stream=True)
             await anext(aiter(stream))
             gateway.server.stop()
             await eventually(lambda: not gateway.server.servers[0].is_serving())
@@ -82,7 +80,7 @@ async def test_a_stop_waits_for_open_requests(folder):
 async def test_a_stop_waits_for_the_drain_timeout_only(folder):
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
     async with gateway_for(server, drain_timeout_s=0) as gateway:
-        stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+        stream = await gateway.transcribe(stream=True)
         await anext(aiter(stream))
         gateway.server.stop()
         await server.left

@@ -56,7 +56,6 @@ def server_tls(folder: Path, *, is_mutual: bool = False) -> ServerTls:
 
 
 def trusting(roots: Path, client: Path | None = None) -> ssl.SSLContext:
-    """Return a client's context: its roots and its certificate."""
     context = ssl.create_default_context(cafile=roots)
     if client is not None:
         context.load_cert_chain(client / "client.pem", client / "client.key")
@@ -65,7 +64,6 @@ def trusting(roots: Path, client: Path | None = None) -> ssl.SSLContext:
 
 @asynccontextmanager
 async def client_of(gateway: RunningGateway, context: ssl.SSLContext) -> AsyncIterator[openai.AsyncOpenAI]:
-    """Open OpenAI's client of an encrypted gateway."""
     url = f"https://{gateway.server.address}/v1"
     async with (
         openai.DefaultAsyncHttpxClient(verify=context) as http,
@@ -184,7 +182,7 @@ async def test_encrypted_connections_to_the_draft_server(folder):
     shown = ClientTls(folder / "roots.pem", folder / "client.pem", folder / "client.key")
     async with trusted_draft_server(folder) as address:
         async with running_gateway(address, server_credentials=Credentials(shown, TOKEN)) as gateway:
-            assert (await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)).text
+            assert (await gateway.transcribe()).text
             async with gateway.api.realtime.connect(extra_query={"intent": "transcription"}) as connection:
                 assert (await connection.recv()).type == "session.created"
             assert (await gateway.http.get("/health")).json()["target_model"] == "large"

@@ -22,9 +22,8 @@ from websockets.sync.client import ClientConnection, connect
 from specwhisper_gateway.transport.sockets import FAILED
 from tests.rpc import gateway_hostile as hostile
 from tests.rpc.gateway.test_gateway_access import SOCKETS, routes_of
-from tests.rpc.gateway.test_gateway_bounds import handshake
 from tests.rpc.gateway_fuzzing import REPLY_S, Fuzzed, check_reply, examples, fuzzed
-from tests.rpc.gateways import MODEL
+from tests.rpc.gateways import MODEL, handshake
 
 FILE = b'; filename="a"'
 ROUTES = ("/v1/audio/transcriptions", "/v1/audio/translations")
@@ -34,7 +33,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:Unclosed file <.*SpooledTemporar
 
 
 def end_of(connection: sockets.socket) -> bytes:
-    """Return all bytes until the connection ends."""
     received = b""
     try:
         while piece := connection.recv(65_536):

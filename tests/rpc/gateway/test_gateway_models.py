@@ -29,7 +29,6 @@ def update(model: str | None) -> dict[str, Any]:
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return the unknown names that were logged."""
     return [record.model for record in caplog.records if record.getMessage() == "unknown model name"]
 
 
@@ -41,9 +40,9 @@ async def test_every_name_of_openais_is_the_target(caplog):
     caplog.set_level(logging.WARNING)
     async with gateway_for() as gateway:
         for name in [*OPENAIS, "large", "", *OPENAIS]:
-            reply = await gateway.api.audio.transcriptions.create(file=RECORDING, model=name)
+            reply = await gateway.transcribe(model=name)
             assert reply.text == "Hello there. Bye."
-        stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=OPENAIS[0], stream=True)
+        stream = await gateway.transcribe(model=OPENAIS[0], stream=True)
         assert [event async for event in stream][-1].text == "Hello there. Bye."
         in_thread = await gateway.in_thread(
             lambda api: api.audio.transcriptions.create(file=RECORDING, model="gpt-4o-transcribe-diarize")
@@ -61,11 +60,11 @@ async def test_served_names_are_listed_and_found():
         assert await listed(gateway) == list(NAMES)
         for name in NAMES:
             assert (await gateway.api.models.retrieve(name)).id == name
-            assert (await gateway.api.audio.transcriptions.create(file=RECORDING, model=name)).text
+            assert (await gateway.transcribe(model=name)).text
         for name in ("large", MODEL):  # accepted in requests, but no name of /v1/models
             with pytest.raises(openai.NotFoundError, match="request 'large-v3' or 'org/large'"):
                 await gateway.api.models.retrieve(name)
-            assert (await gateway.api.audio.transcriptions.create(file=RECORDING, model=name)).text
+            assert (await gateway.transcribe(model=name)).text
 
 
 async def test_strict_names_refuse_others(caplog):
@@ -74,7 +73,7 @@ async def test_strict_names_refuse_others(caplog):
     async with gateway_for(server, **STRICT) as gateway:
         for name in (MODEL, "large", OPENAIS[0], "x" * 10_000):
             with pytest.raises(openai.NotFoundError) as refused:
-                await gateway.api.audio.transcriptions.create(file=RECORDING, model=name)
+                await gateway.transcribe(model=name)
             error = refused.value
             assert (error.type, error.param) == ("invalid_request_error", "model")
             assert error.code == "model_not_found"
@@ -82,16 +81,16 @@ async def test_strict_names_refuse_others(caplog):
             assert error.body["message"] == shown
         assert server.config is None
         for name in (*NAMES, ""):
-            assert (await gateway.api.audio.transcriptions.create(file=RECORDING, model=name)).text
+            assert (await gateway.transcribe(model=name)).text
     assert warnings(caplog) == []
 
 
 async def test_strict_names_are_the_targets_and_whisper_1_by_default():
     async with gateway_for(strict_model_names=True) as gateway:
         for name in ("large", MODEL):
-            assert (await gateway.api.audio.transcriptions.create(file=RECORDING, model=name)).text
+            assert (await gateway.transcribe(model=name)).text
         with pytest.raises(openai.NotFoundError, match="request 'large' or 'whisper-1'"):
-            await gateway.api.audio.transcriptions.create(file=RECORDING, model=OPENAIS[0])
+            await gateway.transcribe(model=OPENAIS[0])
 
 
 async def test_names_without_end_are_not_all_logged(caplog):

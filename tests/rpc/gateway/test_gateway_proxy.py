@@ -20,8 +20,7 @@ import trustme
 import websockets
 
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
-from tests.rpc.gateway.test_gateway_bounds import ends
-from tests.rpc.gateways import MODEL, RECORDING, WAV, RunningGateway, running_gateway
+from tests.rpc.gateways import MODEL, RECORDING, WAV, RunningGateway, ends, running_gateway
 from tests.rpc.live_scripts import TWO_UTTERANCES
 from tests.rpc.services import eventually
 

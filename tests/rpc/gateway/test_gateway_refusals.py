@@ -159,7 +159,7 @@ async def test_a_request_that_is_too_large_is_refused(num_bytes):
         error = await refusal(
             gateway, openai.APIStatusError, file=("talk.wav", WAV + b"0" * (num_bytes - len(WAV)))
         )
-        fits = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
+        fits = await gateway.transcribe()
     assert (error.status_code, error.code) == (413, "request_too_large")
     assert "takes 100000" in error.body["message"]
     assert fits.text
@@ -179,11 +179,11 @@ async def test_a_full_disk_is_507(monkeypatch, part):
         monkeypatch.setattr(uploads, part, on_full_disk)
     async with gateway_for() as gateway:
         with pytest.raises(openai.InternalServerError) as refused:
-            await gateway.api.audio.transcriptions.create(file=("a.wav", wav(60.0)), model=MODEL)
+            await gateway.transcribe(file=("a.wav", wav(60.0)))
         figures = await gateway.all_answered()
         assert gateway.num_sessions == 0
         monkeypatch.undo()
-        assert (await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)).text
+        assert (await gateway.transcribe()).text
     assert (refused.value.status_code, refused.value.code) == (507, "storage_full")
     assert "no room on its disk" in refused.value.message
     assert figures['errors_total{kind="StorageFull"}'] == 1
@@ -196,7 +196,7 @@ async def test_another_write_error_is_not_507(monkeypatch):
     monkeypatch.setattr(uploads, "NamedTemporaryFile", denied)
     async with gateway_for() as gateway:
         with pytest.raises(openai.InternalServerError) as refused:
-            await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
+            await gateway.transcribe()
     assert refused.value.status_code == 500
 
 
@@ -278,7 +278,7 @@ async def test_a_client_retries_when_there_is_room():
 async def test_an_error_in_the_middle_of_a_stream_ends_it():
     server = ScriptedTranscription(RESPONSES[:2], error=TargetUnavailable("The target went away."))
     async with gateway_for(server) as gateway:
-        stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+        stream = await gateway.transcribe(stream=True)
         events = aiter(stream)
         assert (await anext(events)).delta == "Hello there."
         with pytest.raises(openai.APIError, match="The target went away"):

@@ -21,7 +21,6 @@ OPENAIS = {
 
 
 def with_words() -> list[pb.StreamingRecognizeResponse]:
-    """Return the scripted responses with words."""
     responses = [pb.StreamingRecognizeResponse.FromString(r.SerializeToString()) for r in RESPONSES]
     responses[2].results[0].alternatives[0].words.append(
         pb.WordInfo(start_offset=duration(1.5), end_offset=duration(2.0), word=" Bye.", confidence=0.5)
@@ -30,7 +29,7 @@ def with_words() -> list[pb.StreamingRecognizeResponse]:
 
 
 async def test_json_has_text_language_and_duration(gateway):
-    reply = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
+    reply = await gateway.transcribe()
     in_thread = await gateway.in_thread(
         lambda api: api.audio.transcriptions.create(file=RECORDING, model="large")
     )
@@ -69,9 +68,7 @@ async def test_formats_of_text(gateway, response_format, text):
 
 
 async def test_verbose_json_has_segments(gateway):
-    reply = await gateway.api.audio.transcriptions.create(
-        file=RECORDING, model=MODEL, response_format="verbose_json"
-    )
+    reply = await gateway.transcribe(response_format="verbose_json")
     assert (reply.text, reply.language, reply.duration, reply.task) == (TEXT, "english", 2.5, "transcribe")
     assert [(s.id, s.start, s.end, s.text) for s in reply.segments] == [
         (0, 0.0, 1.5, " Hello there."),
@@ -87,11 +84,8 @@ async def test_verbose_json_has_segments(gateway):
 async def test_granularities_choose_segments_and_words(granularities):
     server = ScriptedTranscription(with_words())
     async with gateway_for(server) as gateway:
-        reply = await gateway.api.audio.transcriptions.create(
-            file=RECORDING,
-            model=MODEL,
-            response_format="verbose_json",
-            timestamp_granularities=granularities,
+        reply = await gateway.transcribe(
+            response_format="verbose_json", timestamp_granularities=granularities
         )
     assert server.config.config.decoding.word_timestamps == ("word" in granularities)
     if "word" in granularities:
@@ -115,20 +109,12 @@ async def test_a_translation_is_in_english():
 async def test_every_field_reaches_the_draft_server():
     server = ScriptedTranscription()
     async with gateway_for(server) as gateway:
-        await gateway.api.audio.transcriptions.create(
-            file=RECORDING,
-            model=MODEL,
-            language="de",
-            prompt="Ray Serve",
-            temperature=0.4,
-            keywords=["alpha", "beta"],
+        await gateway.transcribe(
+            language="de", prompt="Ray Serve", temperature=0.4, keywords=["alpha", "beta"]
         )
         asked = decoding_options_from_proto(server.config.config.decoding)
-        await gateway.api.audio.transcriptions.create(
-            file=RECORDING,
-            model=MODEL,
-            languages=["nl", "de"],
-            extra_body={"hotwords": "gamma", "hint": "De bijen", "padding": "silence"},
+        await gateway.transcribe(
+            languages=["nl", "de"], extra_body={"hotwords": "gamma", "hint": "De bijen", "padding": "silence"}
         )
     expected = OPENAIS | {"temperatures": (0.4,)}
     options = DecodingOptions.greedy(
@@ -165,7 +151,7 @@ DONE = TranscriptionTextDoneEvent.model_validate(
 
 
 async def test_a_streams_deltas_are_the_text(gateway):
-    stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+    stream = await gateway.transcribe(stream=True)
     events = [event async for event in stream]
     in_thread = await gateway.in_thread(
         lambda api: list(
@@ -230,8 +216,8 @@ async def test_a_stream_takes_back_what_is_decoded_again():
 async def test_silence_is_an_empty_text():
     silent = [pb.StreamingRecognizeResponse(model=RESPONSES[0].model)]
     async with gateway_for(ScriptedTranscription(silent)) as gateway:
-        reply = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
-        stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+        reply = await gateway.transcribe()
+        stream = await gateway.transcribe(stream=True)
         events = [event async for event in stream]
     assert reply.text == ""
     assert [(event.type, event.text) for event in events] == [("transcript.text.done", "")]
@@ -262,8 +248,8 @@ async def test_live_is_200_without_a_draft_server():
 
 
 async def test_metrics_count_requests_audio_and_tokens(gateway):
-    await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
-    async for _ in await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True):
+    await gateway.transcribe()
+    async for _ in await gateway.transcribe(stream=True):
         pass
     await gateway.http.get("/nowhere")
     figures = await gateway.all_answered()
@@ -301,6 +287,6 @@ async def test_the_apis_page_loads_nothing_from_other_hosts(gateway):
 async def test_a_long_recording_is_read_twice():
     server = ScriptedTranscription()
     async with gateway_for(server) as gateway:
-        await gateway.api.audio.transcriptions.create(file=("long.wav", wav(31.0)), model=MODEL)
+        await gateway.transcribe(file=("long.wav", wav(31.0)))
     assert len(server.audio) == 31 * 32_000
     assert server.config.config.decoding.log_mel_max

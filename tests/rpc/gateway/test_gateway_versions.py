@@ -20,8 +20,6 @@ OWN = f"(specwhisper {__version__}) speaks {CLIENT_PROTOCOL_VERSION}: install th
 
 
 class Newer(ScriptedTranscription):
-    """A draft server of another protocol."""
-
     async def GetModel(self, request, context):
         reply = await super().GetModel(request, context)
         reply.protocol_version = NEWER

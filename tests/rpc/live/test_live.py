@@ -214,16 +214,6 @@ def resumed(position: dict, **changes) -> pb.StreamingRecognizeRequest:
 @pytest.mark.parametrize(
     ("requests", "kind", "sentence"),
     [
-        ([], InvalidRequest, "begins with streaming_config"),
-        ([AUDIO], InvalidRequest, "begins with streaming_config"),
-        ([pb.StreamingRecognizeRequest()], InvalidRequest, "begins with streaming_config"),
-        ([config(), config()], InvalidRequest, "takes audio_content, flac_content, hint"),
-        ([config(), AUDIO, config()], InvalidRequest, "takes audio_content, flac_content, hint"),
-        (
-            [config(), AUDIO, pb.StreamingRecognizeRequest()],
-            InvalidRequest,
-            "takes audio_content, flac_content, hint",
-        ),
         ([config()], InvalidAudio, "recording is empty"),
         ([config(live={"step_ms": 50}), AUDIO], InvalidRequest, "step_ms is 50"),
         ([config(live={"confirm_every_ms": 50}), AUDIO], InvalidRequest, "confirm_every_ms is 50"),

@@ -11,7 +11,7 @@ from experiments.common.models.speech import (
     spoken_utterances,
     talk,
 )
-from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch, TargetUnavailable
+from specwhisper.errors import InvalidRequest, PairMismatch, TargetUnavailable
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import (
     SAMPLE_RATE,
@@ -25,7 +25,6 @@ from tests.rpc.services import (
     all_free,
     audio_requests,
     count_locate_calls,
-    error_of,
     eventually,
     is_one_sentence,
 )
@@ -141,27 +140,6 @@ async def test_an_invalid_message_in_an_outage_is_reported():
         error = error_from_rpc(ended.value, "the server")
         assert type(error) is InvalidRequest and "takes audio_content, flac_content, hint" in str(error)
         await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
-
-
-@pytest.mark.parametrize(
-    ("rest", "kind", "sentence"),
-    [
-        ([config()], InvalidRequest, "takes audio_content, flac_content, hint"),
-        (
-            [*audio_requests(talk()), config()],
-            InvalidRequest,
-            "takes audio_content, flac_content, hint",
-        ),
-        ([], InvalidAudio, "recording is empty"),
-    ],
-)
-async def test_invalid_streams_are_refused_with_a_reason(rest, kind, sentence):
-    request = config()
-    request.streaming_config.continue_unverified = True
-    async with breaking_pair() as (targets, draft):
-        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter([request, *rest]))))
-        assert type(error) is kind and sentence in str(error)
-        await all_free(targets.current, draft)
 
 
 async def test_the_duration_of_an_outage_is_limited(monkeypatch):

@@ -145,17 +145,6 @@ async def test_words_and_times_of_a_recording():
         await all_free(target, draft)
 
 
-@pytest.mark.nightly
-async def test_boosted_words_begin_every_prompt():
-    config = pcm_config(language_code="en")
-    riva.client.add_word_boosting_to_config(config, ["Klara", "Dawid"], 20.0)
-    async with demo_pair() as (_, draft), riva_client(draft) as client:
-        pcm = demo_pcm(PHONE_CALL)
-        response = await client.recognize(pcm, config)
-        ours = await our_text(draft, pcm, language="en", hotwords="Klara, Dawid")
-        assert transcript(response.results) == f"{ours.strip()} "
-
-
 @pytest.mark.parametrize("name", mostly_nightly([PHONE_CALL, "07_a_letter.flac"]))
 async def test_live_audio_becomes_utterances(name):
     pcm = demo_pcm(name)

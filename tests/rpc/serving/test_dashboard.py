@@ -42,7 +42,7 @@ async def names_exported() -> Names:
         registries = [each.service.metrics.collected for each in (target, draft)]
         registries.append(gateway.collected)
     names: Names = {}
-    for text in [*texts, gateway.write("")[0].decode()]:
+    for text in [*texts, exported(gateway.collected)]:
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 names.setdefault(sample.name, set()).update(sample.labels)

@@ -15,7 +15,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from specwhisper.errors import (
-    InvalidCandidates,
+    InvalidAudio,
     InvalidRequest,
     MessageTooLarge,
     PortTaken,
@@ -62,8 +62,8 @@ class Scripted(pb_grpc.VerificationServicer):
         try:
             self.is_open.set()
             async for request in requests:
-                if request.WhichOneof("message") == "candidates":
-                    raise InvalidCandidates("Token 9 is out of range.")
+                if request.WhichOneof("message") == "audio":
+                    raise InvalidAudio("Its samples leave a gap.")
                 yield pb.VerifyResponse(heartbeat=pb.Heartbeat(echo_ns=request.heartbeat.sent_ns))
         finally:
             self.has_ended.set()
@@ -97,9 +97,9 @@ async def test_errors_reach_the_caller_as_they_were_raised():
         error = await error_of(stub.Locate(asking("full")))
         assert (type(error), str(error)) == (ServerFull, "Every slot is taken.")
         stream = stub.Verify()
-        await stream.write(pb.VerifyRequest(candidates=pb.Candidates(tokens=[9])))
+        await stream.write(pb.VerifyRequest(audio=pb.Audio(data=b"12")))
         error = await error_of(stream.read())
-        assert (type(error), str(error)) == (InvalidCandidates, "Token 9 is out of range.")
+        assert (type(error), str(error)) == (InvalidAudio, "Its samples leave a gap.")
 
 
 async def test_a_very_long_error_message_is_cut():

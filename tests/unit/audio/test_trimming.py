@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from experiments.common.models.scripted import END, TIME, VOCABULARY
 from specwhisper.audio.trimming import PAUSE, POSITION_SAMPLES, trimmed
-from specwhisper.transcription.subtitles import cues
+from specwhisper.transcription.formats import cues
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import HOP_SAMPLES, Commit, Segment, Window, WindowOpened, WordAlignment
 from tests.nightly import examples

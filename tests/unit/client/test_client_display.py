@@ -44,12 +44,9 @@ def test_only_tentative_text_is_dim():
     assert "Hello all\x1b[2m their bye\x1b[0m" in drawn(Update((), " Hello", " all", " their bye"))
 
 
-def test_control_characters_do_not_reach_the_terminal():
-    assert "\x1b[2J" not in drawn(Update((), " Hello \x1b[2J", " all\x1b[2J", " their\x1b[2J bye"))
-
-
-def test_brackets_in_text_are_no_markup():
+def test_control_characters_and_markup_do_not_reach_the_terminal():
     assert "[red]alert[/red]" in drawn(Update((Segment(0, 1, (), "[red]alert[/red]"),)))
+    assert "\x1b[2J" not in drawn(Update((), " Hello \x1b[2J", " all\x1b[2J", " their\x1b[2J bye"))
 
 
 def test_a_long_recording_shows_its_progress():

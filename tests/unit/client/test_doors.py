@@ -28,7 +28,7 @@ NO_OPTIONS = {  # of the gateway: they choose a reply, or are about it
     *("model", "response_format", "stream", "interim_results", "include", "chunking_strategy"),
     *("known_speaker_names", "known_speaker_references"),
 }
-LIBRARY = (SpeculativeWhisper.transcribe, SpeculativeWhisper.transcribe_iter)
+LIBRARY = (SpeculativeWhisper.transcribe,)  # transcribe_iter hands all on
 CLIENT = (TranscriptionClient.transcribe_file, TranscriptionClient.stream_file, TranscriptionClient.recognize)
 
 

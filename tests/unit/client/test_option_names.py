@@ -4,7 +4,6 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from scripts.command_line import PAGE, with_commands
 from specwhisper.errors import InvalidRequest
 from specwhisper.options import DecodingOptions, Padding, WordTimes
 from specwhisper.selection import VadOptions
@@ -146,8 +145,3 @@ def test_what_cannot_be_is_one_sentence(options, sentence):
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
     assert sentence.lower() in result.stderr.lower()
-
-
-def test_the_page_of_all_commands_is_current():
-    page = PAGE.read_text()
-    assert page == with_commands(page), "run python -m scripts.command_line"

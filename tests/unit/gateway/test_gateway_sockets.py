@@ -62,8 +62,6 @@ async def test_every_send_to_a_client_that_is_gone_raises_the_same_error():
 
 
 class Listener(Socket):
-    """A client that reads everything."""
-
     async def send_json(self, event):
         pass
 

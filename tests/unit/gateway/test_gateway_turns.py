@@ -21,7 +21,6 @@ def final_text(text, start_s, end_s, *, is_last=False):
 
 
 def events_of(turn, *updates, end_s=9.0):
-    """Return all events of a turn."""
     events = [event for update in updates for event in turn.on_update(update)]
     return [*events, *turn.end(end_s)]
 

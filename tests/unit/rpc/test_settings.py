@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from scripts.configuration import PAGE, PROGRAMS, with_tables
+from scripts.settings import PAGE, PROGRAMS, page
 from specwhisper.errors import InvalidRequest
 from specwhisper.settings import command_line, setting
 from specwhisper.settings.command_line import app_of, config_from
@@ -127,8 +127,14 @@ def test_every_setting_is_explained(program):
         assert (flag.annotation in (bool, bool | None)) == (not flag.option.metavar), flag.flag
 
 
-def test_the_tables_of_the_page_match_the_settings():
-    assert PAGE.read_text() == with_tables(PAGE.read_text()), "run python -m scripts.configuration"
+def test_the_page_has_all_settings_and_commands():
+    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m scripts.settings"
+
+
+def test_variables_follow_from_flags_as_the_page_has_it():
+    flags = [flag for program in PROGRAMS.values() for flag in flags_of(program)]
+    names = {f"SPECWHISPER_{flag.flag[2:].replace('-', '_').upper()}" for flag in flags}
+    assert {flag.variable for flag in flags} == names
 
 
 def test_typer_has_the_tested_release():

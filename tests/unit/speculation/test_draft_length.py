@@ -32,8 +32,7 @@ def test_gamma_must_be_a_whole_number(gamma):
 
 
 def test_the_limits_themselves_are_allowed():
-    assert [DraftLength(Mode.FULL, gamma).longest for gamma in (1, MAX_GAMMA)] == [1, MAX_GAMMA]
-    assert DraftLength(Mode.FULL).longest == MAX_CHOSEN_GAMMA
+    assert [DraftLength(Mode.FULL, gamma).gamma for gamma in (1, MAX_GAMMA)] == [1, MAX_GAMMA]
 
 
 @pytest.mark.parametrize("mode", [mode for mode in Mode if mode.drafts])

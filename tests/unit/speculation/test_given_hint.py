@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.speculation.hints.given import (
+from specwhisper.speculation.hints import (
     CHUNK_CHARACTERS,
     MAX_OLD,
     MAX_TOKENS,

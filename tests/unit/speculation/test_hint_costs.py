@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from specwhisper.speculation.hints.given import ScriptHint
+from specwhisper.speculation.hints import ScriptHint
 from specwhisper.speculation.ledger import Ledger, SharedHints
 
 TEXT = list(range(1, 601))  # committed tokens, one word each

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specwhisper.speculation.hints.hint import (
+from specwhisper.speculation.hints import (
     MAX_DELETED,
     MAX_REACH,
     MAX_REALIGNING,

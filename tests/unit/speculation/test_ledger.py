@@ -8,8 +8,7 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.speculation.hints.given import GivenHint
-from specwhisper.speculation.hints.hint import FIRST_RATE, PLAIN, Rates
+from specwhisper.speculation.hints import FIRST_RATE, PLAIN, GivenHint, Rates
 from specwhisper.speculation.ledger import CandidateSource, DraftRates, Ledger, SharedHints
 
 

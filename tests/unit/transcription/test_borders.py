@@ -12,10 +12,17 @@ from hypothesis import strategies as st
 from experiments.common.models.scripted import END, TIME, VOCABULARY
 from specwhisper.audio.speech import Span, SpeechMap, placed
 from specwhisper.options import Task
-from specwhisper.transcription.formats import to_diarized_json, to_srt, to_tsv, to_verbose_json, to_vtt
+from specwhisper.transcription.formats import (
+    Layout,
+    cues,
+    to_diarized_json,
+    to_srt,
+    to_tsv,
+    to_verbose_json,
+    to_vtt,
+)
 from specwhisper.transcription.segments import Borders, around_words, split_window
 from specwhisper.transcription.speakers import Turn, with_speakers
-from specwhisper.transcription.subtitles import Layout, cues
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import (
     HOP_SAMPLES,

@@ -7,6 +7,7 @@ import pytest
 from specwhisper.options import Task
 from specwhisper.printable import CONTROL, DIRECTION
 from specwhisper.transcription.formats import (
+    Layout,
     clock,
     to_srt,
     to_tsv,
@@ -15,7 +16,6 @@ from specwhisper.transcription.formats import (
     to_verbose_json,
     to_vtt,
 )
-from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment, Word
 

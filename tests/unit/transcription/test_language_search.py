@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from experiments.common.models.scripted import END, MULTILINGUAL, TIME
 from specwhisper.errors import InvalidRequest
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.several_languages.search import (
+from specwhisper.transcription.language_search import (
     ENOUGH_FRAMES,
     MAX_UNDETECTED_FRAMES,
     SURE,
@@ -23,7 +23,7 @@ from specwhisper.transcription.several_languages.search import (
     join_short,
     search,
 )
-from specwhisper.transcription.several_languages.windows import LanguageWindows
+from specwhisper.transcription.sequential_windows import LanguageWindows
 
 CODES = ("en", "fr", "zh")
 LONG_FRAMES = 500

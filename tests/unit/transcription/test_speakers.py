@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.audio.transcription_diarized import TranscriptionDiarized
 
+from specwhisper.transcription.formats import Layout
 from specwhisper.transcription.speakers import Turn, by_speaker, label, number_of, with_speakers
-from specwhisper.transcription.subtitles import Layout
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment, Word
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.transcription.formats import to_srt, to_vtt
-from specwhisper.transcription.subtitles import Cue, Layout, cues
+from specwhisper.transcription.formats import Cue, Layout, cues, to_srt, to_vtt
 from specwhisper.types import Segment, Word
 from tests.whisper_utils import whispers_utils
 

@@ -11,7 +11,7 @@ import pytest
 
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.subtitles import Layout
+from specwhisper.transcription.formats import Layout
 from specwhisper.transcription.transcription import ModelInfo, Transcription, losses
 from specwhisper.types import Mode, Segment, Word
 from specwhisper_client.cli.output import OutputFormat, render

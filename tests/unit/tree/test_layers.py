@@ -122,13 +122,13 @@ def room(name):
 def layers_of_page():
     """Return the rules as the table of docs/architecture.md has them."""
     rules = {}
-    for line in PAGE.partition("\n## 10. Layers")[2].partition("\n## ")[0].splitlines():
+    for line in PAGE.partition("\n## Layers")[2].partition("\n## ")[0].splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 4 and cells[1].startswith("`"):
             allowed = {room(name) for name in re.findall(r"`(\w+)`", cells[2])}
             allowed |= set().union(*(GROUPS[word] for word in re.findall(r"(?<!`)\b(\w+)\b(?!`)", cells[2])))
             forbidden = set().union(*(LIBRARIES[word] for word in re.findall(r"\w+", cells[3])))
-            rules[room(cells[1].strip("`"))] = (allowed, forbidden)
+            rules |= {room(name): (allowed, forbidden) for name in re.findall(r"`(\w+)`", cells[1])}
     return rules
 
 
@@ -201,13 +201,6 @@ def test_forbidden_imports_are_found(module, imported):
 def test_the_architecture_page_has_the_same_rules():
     package = {"specwhisper": LAYERS["specwhisper"]}
     assert layers_of_page() | package == LAYERS
-
-
-def test_the_picture_of_the_architecture_page_has_allowed_arrows():
-    picture = PAGE.partition("The rooms and their imports")[2].partition("| to find |")[0]
-    arrows = [(room(one), room(other)) for one, other in re.findall(r"(?=\b(\w+) ◀?─▶ (\w+))", picture)]
-    assert len(arrows) > 10
-    assert [arrow for arrow in arrows if arrow[1] not in LAYERS[arrow[0]][0]] == []
 
 
 def test_rooms_of_the_draft_server_import_lower_rooms_only():

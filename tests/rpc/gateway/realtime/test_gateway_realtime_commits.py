@@ -42,8 +42,6 @@ async def test_silence_is_committed_and_completed_without_text(detects_speech):
 
 
 class Busy(ScriptedTranscription):
-    """Reads no audio until allowed."""
-
     def __init__(self) -> None:
         super().__init__(EVERYTHING)
         self.may_read = asyncio.Event()
@@ -58,7 +56,6 @@ class Busy(ScriptedTranscription):
 
 
 async def send(connection, turns):
-    """Send turns, and a commit after each."""
     await connection.session.update(session=settings(turn_detection=None))
     for each in turns:
         for piece in pieces(each):

@@ -11,8 +11,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from specwhisper.errors import PairMismatch, ServerFull, UnsupportedOption
 from specwhisper_gateway.transport.messages import MAX_MESSAGE_BYTES
 from tests.rpc.client_scripts import ScriptedTranscription, serving
-from tests.rpc.gateway.test_gateway_bounds import connected, ends, handshake
-from tests.rpc.gateways import api_settings, gateway_for, running_gateway
+from tests.rpc.gateways import api_settings, connected, ends, gateway_for, handshake, running_gateway
 from tests.rpc.live_scripts import EVERYTHING, TWO_UTTERANCES
 from tests.rpc.realtime import (
     DELTA,

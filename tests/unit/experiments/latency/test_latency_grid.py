@@ -24,7 +24,7 @@ from experiments.latency.cells import (
     parse_modes,
     parse_round_trips,
 )
-from experiments.latency.page import FOLDER, PAGES, filled, read
+from experiments.latency.page import FOLDER
 from experiments.latency.store import Grid, Run, Store
 from experiments.latency.summary import WHOLE, Summary
 from specwhisper.errors import InvalidRequest
@@ -165,14 +165,8 @@ def test_the_law_counts_passes_without_candidates():
     assert (scripted.predicted, scripted.gain) == (5.0, pytest.approx(2.5))
 
 
-def test_its_tables_are_those_of_the_json_files():
-    for page in PAGES:
-        text = page.read_text()
-        assert filled(text, read(FOLDER)) == text
-
-
-def test_its_figures_exist_and_it_is_short():
-    text = PAGES[0].read_text()
+def test_its_figures_exist():
+    text = (FOLDER.parent / "latency.md").read_text()
     for name in ("modes", "conditions", "gammas", "waits", "predictions", "large-v3"):
         assert f"figures/latency-{name}.png" in text
         assert (FOLDER / f"latency-{name}.svg").exists()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.transcription.hints.feed import HintFeed, check_hint, hint_at
+from specwhisper.transcription.hints import HintFeed, check_hint, hint_at
 from specwhisper.types import TimedHint
 
 

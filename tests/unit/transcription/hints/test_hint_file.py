@@ -11,8 +11,8 @@ import pytest
 
 from specwhisper import read_hint
 from specwhisper.errors import InvalidRequest
-from specwhisper.transcription.hints import file
-from specwhisper.transcription.hints.file import find_hint
+from specwhisper.transcription import hint_files
+from specwhisper.transcription.hint_files import find_hint
 
 SRT = (
     "1\n00:00:00,000 --> 00:00:02,000\n<i>Good</i> morning,\nall.\n\n2\n00:00:02,000 --> 00:00:03,000\nBye.\n"
@@ -108,7 +108,7 @@ def test_a_file_of_another_kind_is_named(tmp_path, monkeypatch):
     (tmp_path / "b.txt").write_text(TTML, "utf-8")
     with pytest.raises(InvalidRequest, match=r"b\.txt holds captions: name it .*\.ttml"):
         read_hint(tmp_path / "b.txt")
-    monkeypatch.setattr(file, "MAX_FILE_BYTES", 9)
+    monkeypatch.setattr(hint_files, "MAX_FILE_BYTES", 9)
     with pytest.raises(InvalidRequest, match=r"a\.txt has more than 9 bytes"):
         read_hint(tmp_path / "a.txt")
 

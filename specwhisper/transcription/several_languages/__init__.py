@@ -1,1 +1,0 @@
-"""Recordings in which the language changes."""
