@@ -66,7 +66,11 @@ OPENINGS = {
     "other weights": ([hello(weights_digest="?")], PairMismatch, "other weights than .* 'scripted'"),
     "no mode": ([hello(mode=0)], InvalidRequest, "Mode 0 is unset"),
     "a mode of tomorrow": ([hello(mode=9)], InvalidRequest, "Mode 9"),
-    "not a number": ([hello(options={"log_mel_max": {80: math.nan}})], InvalidRequest, "must be a finite number"),
+    "not a number": (
+        [hello(options={"log_mel_max": {80: math.nan}})],
+        InvalidRequest,
+        "must be a finite number",
+    ),
     "an unknown language": ([hello(options={"languages": ["xx"]})], UnsupportedOption, "English-only"),
     "no tokens": ([hello(options={"max_new_tokens": 0})], InvalidRequest, "max_new_tokens is 0"),
 }
