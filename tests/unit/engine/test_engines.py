@@ -13,6 +13,7 @@ from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import MULTILINGUAL, VOCABULARY, ScriptedModel, recording
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.verifier import Verifier
+from specwhisper.errors import InvalidRequest
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import MAX_CHOSEN_GAMMA, DraftLength
