@@ -73,7 +73,7 @@ async def test_the_wait_for_a_target_is_limited_once_the_audio_has_ended():
             await listener.received(4)
             await targets.stop()
             await client.finish()
-            with pytest.raises(TargetUnavailable, match=r"target 127\.0\.0\.1") as refused:
+            with pytest.raises(TargetUnavailable, match=r"[Tt]arget 127\.0\.0\.1") as refused:
                 await listener.whole()
             assert is_one_sentence(refused.value)
         await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
