@@ -115,8 +115,10 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                 target = await self._transcriber.describe(placement.requirements())
             async with asyncio.timeout(self._config.draft_timeout_s):
                 await placement.done_for(target)
+        except PairMismatch as error:
+            logger.warning("not paired yet", extra={"error": str(error)})
         except (SpecWhisperError, TimeoutError) as error:
-            logger.info("not paired yet", extra={"error": str(error)})
+            logger.info("not paired yet", extra={"error": str(error) or "no target has answered in time"})
 
     async def check_health(self) -> None:
         """Return once the engines of this process have answered; raise if one hangs."""

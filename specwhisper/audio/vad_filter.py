@@ -73,6 +73,7 @@ def find_voice() -> Callable[[bytes], tuple[Span, ...]] | None:
 
 
 def check_extra() -> None:
+    """Raise :class:`MissingExtra` unless the detector can be loaded."""
     _model()
 
 

@@ -25,6 +25,10 @@ from specwhisper.transcription.spelling import END, Spelling, words
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Window, WordAlignment
 
+logger = logging.getLogger(__name__)
+
+MAX_STEPS = 24  # own tokens until a word ends; a longer word is translated as far as it is there
+IMPOSSIBLE = -100.0  # log-probability of the candidate of a draft that cannot continue
 # A draft that lacks more of the target's words splits text otherwise, too.
 MIN_SHARED_TEXT = 0.9
 
@@ -32,9 +36,9 @@ MIN_SHARED_TEXT = 0.9
 def draft_ids(draft: Vocabulary, target: Vocabulary) -> list[int | None] | None:
     """Return the draft's id of every target token, ``None`` if it has none.
 
-    Return ``None`` for the whole if the tokenizers differ: then the draft is translated
-    (:mod:`specwhisper.model.translated`). Tokens are matched by their strings. Ids of Whisper's vocabularies
-    differ: large-v3 inserts ``<|yue|>``, which increases every later id by one, timestamps included.
+    Return ``None`` for the whole if the tokenizers differ: then the draft is translated. Tokens are matched
+    by their strings. Ids of Whisper's vocabularies differ: large-v3 inserts ``<|yue|>``, which increases
+    every later id by one, timestamps included.
     """
     if bool(draft.languages) != bool(target.languages):
         return None
@@ -45,12 +49,6 @@ def draft_ids(draft: Vocabulary, target: Vocabulary) -> list[int | None] | None:
     times = range(len(target))[target.timestamp_begin :][:NUM_TIMESTAMPS]
     needed = (target.end_of_text, target.start_of_transcript, *times)
     return None if any(ids[i] is None for i in needed) else ids
-
-
-logger = logging.getLogger(__name__)
-
-MAX_STEPS = 24  # own tokens until a word ends; a longer word is translated as far as it is there
-IMPOSSIBLE = -100.0  # log-probability of the candidate of a draft that cannot continue
 
 
 @dataclass(slots=True)

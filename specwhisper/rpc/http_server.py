@@ -1,6 +1,7 @@
 """The HTTP servers of the gateway and of metrics: uvicorn, with limits that it has no settings for.
 
-Only public interfaces are used: asyncio's protocols, uvicorn's settings, options of the listening socket.
+No class of uvicorn's connections is subclassed: its protocol is wrapped in one of asyncio's, and the rest are
+settings of uvicorn and of the listening socket.
 ``deploy/nginx.conf`` adds what needs more: limits by address, of a head's lines and of TLS handshakes.
 """
 

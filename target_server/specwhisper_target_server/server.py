@@ -11,6 +11,7 @@ from functools import partial
 from specwhisper.engine.process import prepare_process, redirect_logs, return_freed_memory
 from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.errors import OutOfMemory
+from specwhisper.extras import needs_extra
 from specwhisper.model.backends import library_for
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.faults import is_out_of_memory
@@ -107,7 +108,8 @@ def self_test(config: TargetConfig) -> tuple[str, bool]:
     """Return a table of the GPU's kernels beside PyTorch, at the model's widths, and whether all agree."""
     device = prepare_process(config.device, config.threads, config.cores)
     checkpoint = load_checkpoint(config.model, revision=config.revision, dtype=config.dtype)
-    from specwhisper.model.pytorch.self_test import table  # loads torch
+    with needs_extra("the self-test", "server"):
+        from specwhisper.model.pytorch.self_test import table
 
     return table(checkpoint.sizes, config.dtype, device or config.device)
 

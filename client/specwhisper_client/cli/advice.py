@@ -76,8 +76,8 @@ class Measured:
     ----------
     time_per_token_s : seconds, geometric mean over the rounds.
     over_target_only, over_full : paired ratios of that time.
-    acceptance_rate : of all verified candidates; 0 without any.
-    gamma : median of the last blocks' tokens; ``None`` without a draft.
+    acceptance_rate : share of the verified candidates that were accepted; 0 without any.
+    gamma : median number of tokens in the last blocks; ``None`` without a draft.
     """
 
     mode: Mode
@@ -123,7 +123,7 @@ class Parts:
     ----------
     draft_s : seconds of a draft step.
     forward_s, token_s : a forward pass of the target: its constant part, and each token in it.
-    round_trip_s : of a block and its answer, messages included, without the forward pass.
+    round_trip_s : from sending a block to its answer, less the forward pass.
     """
 
     draft_s: float
@@ -140,7 +140,7 @@ class Advice:
     ----------
     measured : every mode, the fastest first.
     best, reason : the mode to run, and why.
-    parts : of link and models.
+    parts : what a token's time consists of.
     """
 
     measured: tuple[Measured, ...]
@@ -192,10 +192,11 @@ def _parts(rounds: Sequence[Round]) -> Parts:
         total.add(each[Mode.SYNC].statistics)
     if not total.num_answers or not total.num_draft_steps:
         raise SpecWhisperError("Nothing was drafted: name recordings with more speech.")
-    num_tokens = 1 + total.num_verified / total.num_forwards  # of a forward pass
+    forward_ns = total.forward_ns / total.num_forwards
+    tokens_per_pass = 1 + total.num_verified / total.num_forwards
     return Parts(
         draft_s=total.draft_ns / total.num_draft_steps / NS_PER_S,
-        forward_s=max(0.0, total.forward_ns / total.num_forwards - num_tokens * total.token_ns) / NS_PER_S,
+        forward_s=max(0.0, forward_ns - tokens_per_pass * total.token_ns) / NS_PER_S,
         token_s=total.token_ns / NS_PER_S,
         round_trip_s=total.network_ns / total.num_answers / NS_PER_S,
     )

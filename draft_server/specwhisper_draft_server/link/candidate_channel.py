@@ -19,7 +19,13 @@ from typing import Protocol
 
 import grpc.aio
 
-from specwhisper.errors import SlowReader, TargetUnavailable
+from specwhisper.errors import (
+    PairMismatch,
+    SlowReader,
+    SpecWhisperError,
+    TargetUnavailable,
+    Unauthenticated,
+)
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import Candidates
 from specwhisper.wire import HEARTBEAT_S, SILENCE_S, codec
@@ -30,6 +36,20 @@ from specwhisper.wire.v1 import verification_pb2_grpc
 logger = logging.getLogger(__name__)
 
 MAX_BLOCKS = 256  # in one request
+
+
+def error_of_target(failure: grpc.aio.AioRpcError, address: str) -> SpecWhisperError:
+    """Return the error of a call to a target.
+
+    A refused token is this server's: its clients must not take it for theirs.
+    """
+    error = error_from_rpc(failure, f"target {address}")
+    if isinstance(error, Unauthenticated):
+        return PairMismatch(
+            f"Target {address} refuses this draft server's token: check --target-token-file here, and the "
+            "target's --tokens-file."
+        )
+    return error
 
 
 class Receiver(Protocol):
@@ -90,7 +110,7 @@ class CandidateChannel:
         try:
             await self._receive()
         except grpc.aio.AioRpcError as failure:
-            reason = error_from_rpc(failure, f"target {self._address}")
+            reason = error_of_target(failure, self._address)
             logger.info("call for candidates ended", extra={"target": self._address, "error": str(reason)})
             if not self._has_begun or isinstance(reason, SlowReader):  # a refusal: sessions do not begin
                 reason.__cause__ = failure

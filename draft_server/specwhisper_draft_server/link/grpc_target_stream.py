@@ -33,10 +33,9 @@ from specwhisper.types import (
 )
 from specwhisper.wire import HEARTBEAT_S, SILENCE_S, WELCOME_S, codec
 from specwhisper.wire.pacing import PacedStream, SendWindow
-from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
-from specwhisper_draft_server.link.candidate_channel import CandidateChannel
+from specwhisper_draft_server.link.candidate_channel import CandidateChannel, error_of_target
 from specwhisper_draft_server.metrics import DraftMetrics
 
 logger = logging.getLogger(__name__)
@@ -248,7 +247,7 @@ class GrpcTargetStream:
                 self._put(response)
             self._put(None)
         except grpc.aio.AioRpcError as failure:
-            error = error_from_rpc(failure, f"target {self.address}")
+            error = error_of_target(failure, self.address)
             error.__cause__ = failure
             self._put(error)
         except Exception as bug:

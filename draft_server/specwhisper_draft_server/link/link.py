@@ -24,11 +24,12 @@ from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription, TargetStream
 from specwhisper.types import Mode
 from specwhisper.wire import PROTOCOL_VERSION, codec
-from specwhisper.wire.status import error_from_rpc, refused_handshake
+from specwhisper.wire.status import refused_handshake
 from specwhisper.wire.v1 import decoding_pb2, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.versions import check_protocol
 from specwhisper_draft_server.config import DraftConfig
+from specwhisper_draft_server.link.candidate_channel import error_of_target
 from specwhisper_draft_server.link.channels import ANSWER_S, Channels, wait_connected
 from specwhisper_draft_server.link.grpc_target_stream import GrpcTargetStream
 from specwhisper_draft_server.link.targets import TargetOffer, Targets
@@ -231,7 +232,7 @@ class TargetLink:
                 try:
                     yield verification_pb2_grpc.VerificationStub(channel)
                 except grpc.aio.AioRpcError as error:
-                    raise error_from_rpc(error, f"target {address}") from error
+                    raise error_of_target(error, address) from error
         except PairMismatch:
             self._forget(address)
             raise
@@ -338,9 +339,9 @@ async def opened_at_one(
 
     Parameters
     ----------
-    find : returns a target with a free slot, at one of the given addresses only if there is no other.
+    find : returns a target with a free slot; it returns one of the given addresses only as a last resort.
     open_at : opens the session at a target.
-    avoid : an address that is tried only if there is no other.
+    avoid : an address to try last.
     offer : the target to try first.
     """
     tried: set[str] = set()

@@ -40,11 +40,11 @@ KEY_SUBPROTOCOLS = (
 )
 
 # RFC 6455's codes, and IANA's code for full servers.
-INVALID_DATA, TOO_BIG, FAILED, TRY_AGAIN_LATER = 1008, 1009, 1011, 1013
+POLICY_VIOLATION, TOO_BIG, FAILED, TRY_AGAIN_LATER = 1008, 1009, 1011, 1013
 CODE_OF_ERROR: dict[type[Exception], int] = {
-    InvalidRequest: INVALID_DATA,
-    WrongApiKey: INVALID_DATA,
-    IdleTimeout: INVALID_DATA,
+    InvalidRequest: POLICY_VIOLATION,
+    WrongApiKey: POLICY_VIOLATION,
+    IdleTimeout: POLICY_VIOLATION,
     MessageTooLarge: TOO_BIG,
     ServerFull: TRY_AGAIN_LATER,
     ServerDraining: TRY_AGAIN_LATER,

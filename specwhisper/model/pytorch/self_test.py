@@ -100,7 +100,8 @@ def table(sizes: ModelSizes, dtype_name: str, device_name: str) -> tuple[str, bo
         else kernels.reason_against(device, sizes.d_model // sizes.decoder_attention_heads)
     )
     if reason is not None:
-        return f"No kernel runs on {device}: {reason}. PyTorch's operations serve.", True
+        without = "Name a GPU with --device." if device.type == "cpu" else "PyTorch's operations serve."
+        return f"No kernel runs on {device}: {reason}. {without}", True
     found = list(compare(checks(kernels.FusedOperations(sizes, device), sizes, dtype, device)))
     lines = [f"{'kernel':40} {'difference':>10} {'bound':>8}"]
     for one in found:

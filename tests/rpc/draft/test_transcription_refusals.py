@@ -12,6 +12,7 @@ from specwhisper.errors import (
     InvalidAudio,
     InvalidRequest,
     MessageTooLarge,
+    PairMismatch,
     ServerFull,
     UnsafeBind,
     UnsupportedOption,
@@ -233,6 +234,18 @@ async def test_a_pair_of_two_kinds_writes_the_target_s_text(case):
             assert finals(await stream(draft, SECOND, mode=mode, decoding=NINE_TOKENS)) == alone
         await all_free(target)
     assert alone
+
+
+@pytest.mark.parametrize("mode", ["MODE_TARGET_ONLY", "MODE_FULL"])
+async def test_a_token_that_the_target_refuses_is_not_taken_for_the_clients(mode):
+    async with (
+        target_server(tokens=Tokens({"a" * 32: "another draft server"})) as target,
+        draft_server(target.address) as draft,
+    ):
+        error = await error_of(stream(draft, SECOND, mode=mode))
+        assert type(error) is PairMismatch
+        assert f"Target {target.address} refuses this draft server's token" in str(error)
+        assert "--target-token-file" in str(error)
 
 
 @pytest.mark.parametrize("config_class", [DraftConfig, TargetConfig])

@@ -344,4 +344,4 @@ def test_the_servers_self_test_prints_what_can_run(capsys):
         serve(TargetConfig(self_test=True))
     assert ended.value.code == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("No kernel runs on cpu: ") and "PyTorch's operations serve." in shown
+    assert shown.startswith("No kernel runs on cpu: ") and "Name a GPU with --device." in shown
