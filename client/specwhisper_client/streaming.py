@@ -229,7 +229,7 @@ class StreamingClient:
         """End the audio; the text so far becomes final."""
         try:
             await self._put(self._canonical.finish())
-        finally:  # also if the samples are cut off: otherwise the stream would wait for more
+        finally:  # even if the samples are cut off: otherwise the stream would wait for more
             self._audio.finish()
 
     async def _put(self, pcm: bytes) -> None:

@@ -26,7 +26,7 @@ from specwhisper_draft_server.sessions.session import SessionRequest
 
 DEFAULTS = DecodingOptions()
 MAX_ADDED_LATENCY_MS = 2_000
-MAX_PIECE_BYTES = 64 * 1024  # of streamed audio: it is resampled in the event loop, which must stay quick
+MAX_PIECE_BYTES = 64 * 1024  # streamed audio: it is resampled in the event loop, which must stay quick
 
 
 def read_request(

@@ -34,7 +34,7 @@ from specwhisper_gateway.transport.sockets import (
     subprotocol_of,
 )
 
-MAX_STATE_CHARACTERS = 16_384  # of base64; more than any state has
+MAX_STATE_CHARACTERS = 16_384  # base64; more than any state has
 MAX_AUDIO_BYTES = 256 * 1024
 RECONNECT_S = 10.0  # after it, the page shows that the connection is lost
 

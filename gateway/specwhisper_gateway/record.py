@@ -31,7 +31,7 @@ from specwhisper_gateway.page_files import replay_page
 
 PEAK_MS = 50
 PIECE_BYTES = SAMPLE_RATE * 2 * PEAK_MS // 1000
-COMPRESSION = 0.9  # of 0..1: 3 kB per second
+COMPRESSION = 0.9  # from 0 to 1: 3 kB per second
 
 
 def record(

@@ -27,7 +27,7 @@ from specwhisper_gateway.errors import ClientGone
 from specwhisper_gateway.metrics import GatewayMetrics
 from specwhisper_gateway.realtime.secrets import ClientSecrets
 
-MAX_AGE_S = 2.0  # of an answer that callers share
+MAX_AGE_S = 2.0  # age of an answer that callers share
 ENDS_AT = "ends_at_s"
 
 T = TypeVar("T")

@@ -91,7 +91,7 @@ def decode_file(
 
 def no_such_file(path: str | os.PathLike[str]) -> InvalidAudio:
     if os.fspath(path) == "-":
-        return InvalidAudio(f"'-' is no file, and standard input is not read: {NO_PIPE}")
+        return InvalidAudio(f"'-' isn't a file, and standard input is not read: {NO_PIPE}")
     return InvalidAudio(f"Audio file '{os.fspath(path)}' does not exist.")
 
 

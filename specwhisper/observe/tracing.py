@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 Metadata = list[tuple[str, str | bytes]]
 
-_tracer: Tracer | None = None  # of this process
+_tracer: Tracer | None = None  # this process's
 
 
 def configure_tracing(service: str) -> None:

@@ -21,7 +21,7 @@ TOKEN = re.compile(r"[!-~]{16,512}")  # shorter ones can be guessed
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 SCHEME = "bearer "
 # Variables, which are not shown in the list of processes.
-TOKENS = "SPECWHISPER_TOKENS"  # of callers: the lines
+TOKENS = "SPECWHISPER_TOKENS"  # callers' tokens: the lines
 TARGET_TOKEN = "SPECWHISPER_TARGET_TOKEN"  # for targets
 SERVER_TOKEN = "SPECWHISPER_SERVER_TOKEN"  # for draft servers
 

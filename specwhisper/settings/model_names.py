@@ -70,7 +70,7 @@ class ModelNames:
         """Log an unknown name; if names are strict, raise :class:`ModelNotFound`.
 
         A session finds its target by itself, so it neither fails nor waits for this: the target is asked once
-        about a name, and one that does not answer is no reason to refuse the session.
+        about a name, and a target that does not answer is not a reason to refuse the session.
         """
         if self._is_strict:
             await self.check(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 TENTATIVE = 0.1  # the end of the draft's text
 STABLE = 0.5  # the draft's text that four hypotheses in a row have
 VERIFIED = 0.9  # the target's own text, which more audio may change
-SETTLED = 0.95  # of a complete segment; its window may still be judged as failed
+SETTLED = 0.95  # a complete segment; its window may still be judged as failed
 
 
 def is_stable(stability: float) -> bool:

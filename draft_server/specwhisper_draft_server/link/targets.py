@@ -58,7 +58,7 @@ def choose(
     Parameters
     ----------
     opening : sessions that this server is opening, by address; ``free_slots`` may not count them yet.
-    avoid : addresses to choose only if there is no other.
+    avoid : addresses to choose last.
     """
     offers = [offer for offer in offers if offer.address not in avoid] or offers
     weights = [max(0, offer.free_slots - opening.get(offer.address, 0)) for offer in offers]
@@ -90,7 +90,7 @@ class Targets:
         Parameters
         ----------
         locate : asks the server at an address for a target, which may be another server.
-        avoid : addresses to return only if there is no other.
+        avoid : addresses to return last.
 
         Raises
         ------

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.decode import G711, decode_g711
 
-PCM_RATE = 24_000  # of OpenAI's pcm16, in Hz
+PCM_RATE = 24_000  # OpenAI's pcm16, in Hz
 G711_RATE = 8_000
 
 FormatName = Literal["audio/pcm", "audio/pcmu", "audio/pcma"]

@@ -26,7 +26,7 @@ from specwhisper_gateway.transport.sockets import check_origin_without_keys
 router = APIRouter(
     prefix="/v1/realtime", tags=["Realtime"], dependencies=[Depends(check_origin_without_keys)]
 )
-SESSION_LIFETIME_S = 60  # of the secret of a transcription session, as OpenAI's
+SESSION_LIFETIME_S = 60  # a transcription session's secret, as OpenAI's
 
 
 class _Lifetime(StrictModel):

@@ -104,7 +104,7 @@ class RealtimeConnection:
         self._items = Items(is_beta, keeps_transcript=is_riva)
         self._is_riva = is_riva
         self._pieces = riva.WavPieces()
-        self._rest = b""  # of a sample that the next piece of audio completes
+        self._rest = b""  # the start of a sample that the next piece of audio completes
         self._previous_s = 0.0  # audio of the turns before the open one
         self._hints = HintFeed()
         self._open: _Run | None = None  # the turn that receives audio

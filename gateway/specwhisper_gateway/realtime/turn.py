@@ -111,7 +111,7 @@ class RealtimeTurn:
         self._detects_speech = detects_speech
         self._interim_results = interim_results
         self._open: list[_Item] = []  # not completed; in order of their text
-        self._reported_s = -1.0  # of the last speech event: a stream that resumes repeats some
+        self._reported_s = -1.0  # the last speech event's: a stream that resumes repeats some
         self._has_unanswered_commit = False
         self._takes_items = True
 

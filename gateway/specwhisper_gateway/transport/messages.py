@@ -13,8 +13,8 @@ from pydantic_core import PydanticCustomError, from_json
 
 from specwhisper_gateway.errors import InvalidEvent, body_of
 
-MAX_MESSAGE_BYTES = 1024 * 1024  # of any message; larger ones close the connection
-MAX_CONTROL_BYTES = 64 * 1024  # of a message without its audio
+MAX_MESSAGE_BYTES = 1024 * 1024  # larger messages close the connection
+MAX_CONTROL_BYTES = 64 * 1024  # a message without its audio
 MAX_VALUES = 2048  # a resume point on /live has up to 1024 tokens
 MAX_DEPTH = 8
 MAX_SEPARATORS = 64  # commas and opening brackets of a message that is mostly audio

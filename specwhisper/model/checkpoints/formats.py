@@ -66,7 +66,7 @@ BEGINNINGS = {
     b"\x80\x02": FileFormat.OLD_PYTORCH,  # a pickle
     b"version https://git-lfs": FileFormat.GIT_LFS,
 }
-MAX_SPEC_VERSION = 12  # of the files that CTranslate2 has written; Whisper models have 6
+MAX_SPEC_VERSION = 12  # the highest that CTranslate2 has written; Whisper models have 6
 
 
 def format_of(path: Path) -> FileFormat | None:
@@ -84,9 +84,9 @@ def format_of(path: Path) -> FileFormat | None:
     return None
 
 
-NO_MODEL = "is no model's file: name whisper.cpp's ggml-*.bin, OpenAI's .pt, a folder or a hub id"
+NO_MODEL = "isn't a model's file: name whisper.cpp's ggml-*.bin, OpenAI's .pt, a folder or a hub id"
 NO_CTRANSLATE2 = (
-    "is no CTranslate2 model, so it is empty, damaged or of another format: fetch or convert it again"
+    "isn't a CTranslate2 model, so it is empty, damaged or of another format: fetch or convert it again"
 )
 # A model of CTranslate2 has some of these fields in its config.json, or one of these files.
 CTRANSLATE2_FIELDS = {"suppress_ids", "suppress_ids_begin", "lang_ids", "alignment_heads"}

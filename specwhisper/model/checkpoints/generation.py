@@ -228,7 +228,7 @@ class _Ids:
     def _listed(self, key: str) -> Sequence[int]:
         ids = self._generation.values.get(key) or ()
         if not (isinstance(ids, list | tuple) and all(map(_is_whole, ids))):
-            raise _unusable(self._name, self._generation, f"has {key}={ids!r}, which is no list of tokens")
+            raise _unusable(self._name, self._generation, f"has {key}={ids!r}, which isn't a list of tokens")
         return ids
 
     def _checked(self, key: str, ids: Iterable[Any]) -> list[int]:

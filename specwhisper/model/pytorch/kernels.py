@@ -29,13 +29,13 @@ except ImportError:
     triton = tl = None
 
 LOG2_E = math.log2(math.e)  # the hardware computes exponents to the base 2
-CACHE_BYTES = 128  # of each channel that one read of keys or values takes: 64 positions of 16 bits
+CACHE_BYTES = 128  # read at once from each channel of keys or values: 64 positions of 16 bits
 # One session has few heads and a GPU many processors, so cross-attention's positions are split over programs
 # (flash-decoding): for large-v3 20 heads x 8 splits, on 132 processors. Most slots hold one or two blocks of
 # text, so self-attention has no splits.
 SPLIT_POSITIONS = 192
 MAX_FUSED_TOKENS = 128  # in a layer's projections; with more, torch's products win
-WEIGHT_BYTES = 256  # of each output's weights that one read takes: 128 of 16 bits, 64 of 32
+WEIGHT_BYTES = 256  # read at once from each output's weights: 128 of 16 bits, 64 of 32
 MAX_BLOCK_TOKENS = 64  # programs of further tokens run beside each other, and share the weights they read
 # Read ahead by a program. For 1,280 outputs there are fewer programs than processors, so each must have
 # more under way to use the memory's speed: 32 KiB of weights every 0.7 us, on 80 processors, are 3.7 TB/s.

@@ -34,7 +34,7 @@ class EngineMetrics:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._totals = SpeculationStatistics()  # of all sessions
+        self._totals = SpeculationStatistics()  # over all sessions
         self._tally = Tally(TokenCounters(registry, drafts=False))
         self._audio_s = registry.counter(
             "audio_seconds", "Audio received, including audio that was sent again."

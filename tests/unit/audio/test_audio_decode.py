@@ -97,7 +97,7 @@ def test_a_pipe_is_refused(tmp_path):
     with pytest.raises(InvalidAudio, match=r"^Audio file '/dev/fd/\d+' is a pipe: .*write it to a file"):
         next(decode_file(f"/dev/fd/{reading}"))
     os.close(reading)
-    with pytest.raises(InvalidAudio, match=r"^'-' is no file, and standard input is not read"):
+    with pytest.raises(InvalidAudio, match=r"^'-' isn't a file, and standard input is not read"):
         next(decode_file("-"))
 
 

@@ -166,10 +166,13 @@ def test_a_model_of_another_kind_is_refused(folder: Path):
     ("content", "problem"),
     [
         (None, r"CTranslate2 model '.*' has no model\.bin: fetch or convert it again\.$"),
-        (b"", r"The model\.bin of model '.*' is no CTranslate2 model, so it is empty, damaged or of another"),
+        (
+            b"",
+            r"The model\.bin of model '.*' isn't a CTranslate2 model, so it is empty, damaged or of another",
+        ),
         (
             b"garbage" * 99,
-            r"The model\.bin of model '.*' is no CTranslate2 model, so it is empty, damaged or",
+            r"The model\.bin of model '.*' isn't a CTranslate2 model, so it is empty, damaged or",
         ),
         (b"version https://git-lfs.github.com/spec/v1\n", "run git lfs pull in its folder"),
     ],

@@ -134,8 +134,11 @@ def test_suppressed_ids_that_are_no_tokens_are_left_out_as_in_transformers(key: 
         ({"eos_token_id": [3, 4]}, "has 2 ids in eos_token_id, but only one can be followed"),
         ({"lang_to_id": {"<|de|>": 99_999}}, "has 99999 in lang_to_id, which is none of the model's"),
         ({"task_to_id": {"transcribe": "x"}}, "has 'x' in task_to_id, which is none of the model's"),
-        ({"suppress_tokens": "1,2"}, "has suppress_tokens='1,2', which is no list of tokens"),
-        ({"begin_suppress_tokens": [0.5]}, r"has begin_suppress_tokens=\[0\.5\], which is no list of tokens"),
+        ({"suppress_tokens": "1,2"}, "has suppress_tokens='1,2', which isn't a list of tokens"),
+        (
+            {"begin_suppress_tokens": [0.5]},
+            r"has begin_suppress_tokens=\[0\.5\], which isn't a list of tokens",
+        ),
         ({"is_multilingual": False}, "has is_multilingual=false, and languages in lang_to_id"),
     ],
 )

@@ -132,8 +132,8 @@ BIAS = tensor("encoder.conv1.bias", 0, (1,), bytes(4))
         (struct.pack("<Q", 2) + b"{}", "is a safetensors file: name the folder that holds it"),
         (b"\x06\0\0\0\x0c\0WhisperSpec\0", "is a CTranslate2 model's weights: name the folder"),
         (b"version https://git-lfs.github.com/spec/v1\n", "run git lfs pull in its folder"),
-        (b"", "is no model's file: name"),
-        (b"<html>", "is no model's file: name"),
+        (b"", "isn't a model's file: name"),
+        (b"<html>", "isn't a model's file: name"),
     ],
 )
 def test_other_files_are_refused_in_a_sentence(data: bytes, problem: str, tmp_path: Path):
