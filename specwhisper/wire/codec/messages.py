@@ -184,7 +184,7 @@ def resume_from_proto(message: pb.Resume, *, vocabulary_size: int | None = None)
     previous, log_probs = tuple(message.window.previous), tuple(message.log_probs)
     _check_tokens("Resume", window.prompt + committed + previous, vocabulary_size)
     if not all(log_prob <= MAX_LOG_PROB for log_prob in log_probs):  # nor is it NaN
-        raise InvalidRequest("Resume has a number that isn't a log-probability; send those of the commits.")
+        raise InvalidRequest("Resume has a number that is not a log-probability; send those of the commits.")
     return Resume(window, committed, _log_mel_max(message.window), log_probs, previous)
 
 
