@@ -183,9 +183,10 @@ def complete_line(utterance: Segment) -> Text:
 def open_line(final: str, update: Update, begin_s: float | None, *, is_speech: bool) -> Text:
     """Format the open utterance.
 
-    Its words are where those of the complete one will be. Text that no target has seen is in italics.
+    Its words are where those of the complete one will be. In an outage, text that no target has seen is in
+    italics.
     """
-    style = "italic" if update.is_unverified else ""
+    style, notice = ("italic", " (no target answers)") if update.is_unverified else ("", "")
     parts = (
         (final, "bold"),
         (update.verified_text, ""),
@@ -196,10 +197,10 @@ def open_line(final: str, update: Update, begin_s: float | None, *, is_speech: b
     num_spaces = len(text.plain) - len(text.plain.lstrip())
     mark = ("●", "red") if is_speech else ("○", "dim")
     if begin_s is None:
-        return Text.assemble(mark, " ", text[num_spaces:])
+        return Text.assemble(mark, " ", text[num_spaces:], (notice, "yellow"))
     begin = clock(begin_s)
     times = ((f"[{begin} → ", "cyan"), mark, (f"{']':>{len(begin)}} ", "cyan"))
-    return Text.assemble(*times, text[num_spaces:])
+    return Text.assemble(*times, text[num_spaces:], (notice, "yellow"))
 
 
 class UtteranceLines:

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from specwhisper.types import Segment, Word
 from specwhisper_client.cli.display import LiveDisplay, NoDisplay, WithProgress, clock
+from specwhisper_client.cli.listening import open_line
 from specwhisper_client.updates import Update
 
 
@@ -64,3 +65,10 @@ def test_a_short_recording_or_one_of_unknown_length_shows_no_progress(duration_s
     with WithProgress(NoDisplay(), Console(file=file, force_terminal=True, width=100)) as display:
         display.show(Update((), duration_s=duration_s))
     assert file.getvalue() == ""
+
+
+@pytest.mark.parametrize("is_unverified", [False, True])
+def test_an_outage_is_named_beside_the_text_that_no_target_has_seen(is_unverified):
+    update = Update((), stable_text=" my", tentative_text=" fellow", is_unverified=is_unverified)
+    shown = open_line("And so", update, 1.2, is_speech=True).plain
+    assert shown == "[00:01.20 → ●       ] And so my fellow" + " (no target answers)" * is_unverified
