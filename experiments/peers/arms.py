@@ -42,11 +42,7 @@ SERVED = {
     System.FULL: Mode.FULL,
 }
 FIXED = (System.OPENAI_WHISPER, System.WHISPER_CPP)  # have one vocabulary, which is not the demo pair's
-OTHERS = (System.TRANSFORMERS, System.FASTER_WHISPER, *FIXED)  # one recording at a time
 OURS = tuple(system for system in System if system.startswith(("target-only", "one-process"))) + tuple(SERVED)
-# Assisted generation agrees on nothing with random weights, and a batch in lock step does not report when
-# each of its windows ends.
-OF_SHAPE = (System.TARGET_ONLY, System.ONE_PROCESS, *OTHERS)
 BATCHED = (System.ONE_PROCESS_BATCHED, System.FASTER_WHISPER_BATCHED)
 NUM_BATCHED = 8
 FLOAT32, FLOAT16, INT8 = "float32", "float16", "int8"
@@ -59,15 +55,13 @@ NEEDS = {  # packages beyond our own
 
 
 def precisions(system: System) -> tuple[str, ...]:
-    if system is System.WHISPER_CPP:
-        return FLOAT16, INT8  # it has no float32
     has_int8 = system in CTRANSLATE2 or (system in OURS and system not in SERVED)
     return (FLOAT32, INT8) if has_int8 else (FLOAT32,)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Arm:
-    """A system with a precision; a shape's texts have no timestamps of their own: they count as with them."""
+    """A system with a precision, with or without timestamps in its text."""
 
     system: System
     precision: str
@@ -100,27 +94,6 @@ def arms_of_pair(*, quick: bool) -> list[Arm]:
     ]
 
 
-def arms_of_shape(*, quick: bool) -> list[Arm]:
-    return [
-        Arm(system, precision, timestamps=True)
-        for system in OF_SHAPE
-        for precision in precisions(system)
-        if not (quick and precision == INT8)
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A window of a recording that others are given with random weights.
-
-    ``num_tokens`` are to be written, whatever they are: as many as the demo target wrote there, end-of-text
-    included.
-    """
-
-    pcm: bytes = field(repr=False)
-    num_tokens: int
-
-
 @dataclass(frozen=True, slots=True)
 class Run:
     """All recordings, transcribed once.
@@ -137,13 +110,13 @@ class Run:
     statistics: SpeculationStatistics = field(default_factory=SpeculationStatistics)
 
 
-def timed(recordings: Sequence[Sample | Piece], transcribe: Callable[[Audio, int], Iterable[int]]) -> Run:
-    """Transcribe one recording after the other; ``transcribe`` is given its samples and its number."""
+def timed(recordings: Sequence[Sample], transcribe: Callable[[Audio], Iterable[int]]) -> Run:
+    """Transcribe one recording after the other."""
     wall_s, tokens = [], []
-    for number, recording in enumerate(recordings):
+    for recording in recordings:
         audio = floats(recording.pcm)
         started_s = perf_counter()
-        tokens.append(tuple(transcribe(audio, number)))
+        tokens.append(tuple(transcribe(audio)))
         wall_s.append(perf_counter() - started_s)
     return Run(tuple(wall_s), tuple(tokens))
 

@@ -1,4 +1,4 @@
-"""A transformers checkpoint in the formats of other programs: CTranslate2, openai/whisper, whisper.cpp."""
+"""A checkpoint in the formats of other programs: CTranslate2, openai/whisper, whisper.cpp."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import WhisperConfig, WhisperForConditionalGeneration
+from transformers import WhisperConfig
 
 from specwhisper.audio.mel import mel_filters
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
+from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.checkpoints.weights import PROJECTION
+from specwhisper.model.pytorch.checkpoint import read_tensor
 
 # openai's names, in the order in which transformers' have to be replaced.
 NAMES = (
@@ -51,9 +53,10 @@ def save_ctranslate2(folder: str, path: Path) -> Path:
     return path
 
 
-def save_openai(folder: str, path: Path) -> Path:
-    model = WhisperForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
-    torch.save({"dims": dimensions(model.config), "model_state_dict": openai_state(model.state_dict())}, path)
+def save_openai(name: str, path: Path) -> Path:
+    checkpoint = load_checkpoint(name)
+    weights = {name: read_tensor(checkpoint, name).float() for name in checkpoint.weights}
+    torch.save({"dims": dimensions(checkpoint.sizes), "model_state_dict": openai_state(weights)}, path)
     return path
 
 
@@ -68,7 +71,7 @@ def openai_name(name: str) -> str:
     return name
 
 
-def dimensions(config: WhisperConfig) -> dict[str, int]:
+def dimensions(config: ModelSizes | WhisperConfig) -> dict[str, int]:
     """Return the sizes as openai's model names them, in the order of whisper.cpp's file."""
     return {
         "n_vocab": config.vocab_size,
@@ -84,14 +87,14 @@ def dimensions(config: WhisperConfig) -> dict[str, int]:
     }
 
 
-def save_ggml(folder: str, path: Path, *, is_int8: bool) -> Path:
-    """Convert a checkpoint folder to a file for whisper.cpp, in float16 or in q8_0.
+def save_ggml(name: str, path: Path, *, is_int8: bool) -> Path:
+    """Convert a checkpoint to a file for whisper.cpp, in float16 or in q8_0.
 
     It has no float32: its convolutions abort with it. The format is that of its
     ``models/convert-h5-to-ggml.py`` and ``examples/quantize``.
     """
-    checkpoint = load_checkpoint(folder)
-    sizes = dimensions(WhisperConfig.from_pretrained(folder))
+    checkpoint = load_checkpoint(name)
+    sizes = dimensions(checkpoint.sizes)
     filters = np.ascontiguousarray(mel_filters(sizes["n_mels"]).T, np.float32)
     vocabulary = checkpoint.vocabulary
     tokens = [vocabulary.token_bytes([token]) for token in range(vocabulary.end_of_text)]
@@ -105,7 +108,7 @@ def save_ggml(folder: str, path: Path, *, is_int8: bool) -> Path:
             file.write(token)
         for name, weight in checkpoint.weights.items():
             if name != PROJECTION:
-                _write_tensor(file, openai_name(name), weight, is_int8=is_int8)
+                _write_tensor(file, openai_name(name), weight.astype(np.float32), is_int8=is_int8)
     return path
 
 

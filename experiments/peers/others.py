@@ -1,7 +1,4 @@
-"""Other programs, greedy, one thread each; every one is made in a process of its own.
-
-On random weights they ``decode`` windows: they write a given number of tokens for each.
-"""
+"""Other programs, greedy, one thread each; every one is made in a process of its own."""
 
 from __future__ import annotations
 
@@ -14,12 +11,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import WhisperForCausalLM, WhisperForConditionalGeneration
+from transformers import WhisperForCausalLM
 from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
 from transformers.utils import logging
 
 from experiments.common.audio.samples import Sample
-from experiments.peers.arms import NUM_BATCHED, Audio, Piece, Run, System, floats, timed, without_specials
+from experiments.common.models.as_transformers import as_transformers
+from experiments.peers.arms import NUM_BATCHED, Audio, Run, System, floats, timed, without_specials
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.types import SAMPLE_RATE, WINDOW_FRAMES, WINDOW_SAMPLES
 
 GREEDY: dict[str, Any] = {  # arguments of faster-whisper
@@ -31,7 +30,6 @@ GREEDY: dict[str, Any] = {  # arguments of faster-whisper
     "log_prob_threshold": None,
     "no_speech_threshold": None,
 }
-NUM_PROMPT = 4  # its tokens: start, language, task, no timestamps
 
 
 class Transformers:
@@ -40,10 +38,9 @@ class Transformers:
     def __init__(self, target: str, assistant: str | None = None) -> None:
         logging.set_verbosity_error()
         logging.disable_progress_bar()
-        load: dict[str, Any] = {"dtype": torch.float32, "attn_implementation": "sdpa"}
-        self._model: Any = WhisperForConditionalGeneration.from_pretrained(target, **load)
+        self._model: Any = as_transformers(load_checkpoint(target))
         # The decoder alone: it shares the target's encoder, as distil-whisper is meant to be used.
-        self._assistant = WhisperForCausalLM.from_pretrained(assistant, **load) if assistant else None
+        self._assistant = WhisperForCausalLM.from_pretrained(assistant) if assistant else None
         self._extract: Any = WhisperFeatureExtractor(feature_size=self._model.config.num_mel_bins)
         generation = self._model.generation_config
         self._special = generation.eos_token_id, generation.no_timestamps_token_id + 1
@@ -53,7 +50,7 @@ class Transformers:
         """Transcribe recordings; without timestamps in windows of 30 s, as ours are then."""
         assisted = {"assistant_model": self._assistant} if system is System.ASSISTED else {}
 
-        def transcribe(audio: Audio, _: int) -> tuple[int, ...]:
+        def transcribe(audio: Audio) -> tuple[int, ...]:
             ids: list[int] = []
             for features in self._features(audio, timestamps):
                 output = self._generate(
@@ -66,15 +63,6 @@ class Transformers:
             return without_specials(ids, self._special)
 
         return timed(samples, transcribe)
-
-    def decode(self, pieces: Sequence[Piece]) -> Run:
-        def write(audio: Audio, number: int) -> list[int]:
-            count = pieces[number].num_tokens
-            features = self._extract(audio, sampling_rate=SAMPLE_RATE, return_tensors="pt").input_features
-            output = self._generate(features, min_new_tokens=count, max_new_tokens=count)
-            return output[0].tolist()[-count:]
-
-        return timed(pieces, write)
 
     def _generate(self, features: torch.Tensor, **arguments: Any) -> Any:
         return self._model.generate(features, do_sample=False, num_beams=1, **self._language, **arguments)
@@ -97,7 +85,6 @@ class FasterWhisper:
     ----------
     dtype : CTranslate2's name of the precision.
     suppress : token ids that are never written; by default those of faster-whisper.
-    specials : further ones, of which a window with a given number of tokens has none.
     is_multilingual : CTranslate2 judges by size: a vocabulary smaller than Whisper's own it takes for
         English-only, and faster-whisper then leaves language and task out of the prompt.
     """
@@ -107,7 +94,6 @@ class FasterWhisper:
         folder: Path,
         dtype: str,
         suppress: Sequence[int] = (-1,),
-        specials: Sequence[int] = (),
         *,
         is_multilingual: bool = False,
     ) -> None:
@@ -117,7 +103,7 @@ class FasterWhisper:
         if is_multilingual:
             self._model.model = _Multilingual(self._model.model)
         self._batched = BatchedInferencePipeline(self._model)
-        self._suppress, self._specials = list(suppress), list(specials)
+        self._suppress = list(suppress)
 
     def run(self, system: System, samples: Sequence[Sample], timestamps: bool) -> Run:
         if system is System.FASTER_WHISPER_BATCHED:
@@ -126,12 +112,7 @@ class FasterWhisper:
             tokens = self._all(recordings, timestamps)
             return Run((perf_counter() - started_s,), tokens)
         options = {"without_timestamps": not timestamps, "suppress_tokens": self._suppress}
-        return timed(samples, lambda audio, _: self._tokens(audio, options))
-
-    def decode(self, pieces: Sequence[Piece]) -> Run:
-        options = {"without_timestamps": True, "suppress_tokens": [*self._suppress, *self._specials]}
-        counts = [max_new_tokens(piece.num_tokens) for piece in pieces]
-        return timed(pieces, lambda audio, n: self._tokens(audio, {**options, "max_new_tokens": counts[n]}))
+        return timed(samples, lambda audio: self._tokens(audio, options))
 
     def _tokens(self, audio: Audio, options: dict[str, Any]) -> list[int]:
         segments, _ = self._model.transcribe(audio, **GREEDY, **options)
@@ -172,46 +153,37 @@ class _Multilingual:
         return getattr(self._model, name)
 
 
-def max_new_tokens(num_tokens: int) -> int:
-    """Return the length to request for a number of tokens: CTranslate2 halves its argument.
-
-    It writes min(length / 2, length - prompt) tokens, where length is the prompt and what is asked for.
-    """
-    return max(2 * num_tokens - NUM_PROMPT, num_tokens)
-
-
 class OpenaiWhisper:
     """openai/whisper in float32; it knows no other vocabulary than Whisper's own."""
 
-    def __init__(self, path: Path, end_of_text: int) -> None:
+    def __init__(self, file: Path) -> None:
         import whisper
 
-        self._whisper: Any = whisper
-        self._model = whisper.load_model(str(path), device="cpu")
-        self._end_of_text = end_of_text
+        self._model: Any = whisper.load_model(str(file), device="cpu")
 
-    def decode(self, pieces: Sequence[Piece]) -> Run:
-        whisper = self._whisper
+    def run(self, _: System, samples: Sequence[Sample], timestamps: bool) -> Run:
+        options: dict[str, Any] = {
+            "language": "en",
+            "temperature": 0.0,
+            "condition_on_previous_text": False,
+            "compression_ratio_threshold": None,
+            "logprob_threshold": None,
+            "no_speech_threshold": None,
+            "without_timestamps": not timestamps,
+            "fp16": False,
+        }
 
-        def write(audio: Audio, number: int) -> list[int]:
-            features = whisper.log_mel_spectrogram(whisper.pad_or_trim(audio), self._model.dims.n_mels)
-            options = whisper.DecodingOptions(
-                language="en",
-                temperature=0.0,
-                without_timestamps=True,
-                suppress_tokens=[-1, self._end_of_text],
-                sample_len=pieces[number].num_tokens,
-                fp16=False,
-            )
-            return whisper.decode(self._model, features, options).tokens
+        def transcribe(audio: Audio) -> list[int]:
+            segments = self._model.transcribe(audio, **options)["segments"]
+            return [token for segment in segments for token in segment["tokens"]]
 
-        return timed(pieces, write)
+        return timed(samples, transcribe)
 
 
 class WhisperCpp:
     """whisper.cpp; it knows no other vocabulary than Whisper's own."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, file: Path) -> None:
         import _pywhispercpp as library
         from pywhispercpp.utils import redirect_stderr
 
@@ -219,21 +191,20 @@ class WhisperCpp:
         parameters = library.whisper_context_default_params()
         parameters.use_gpu = False
         with redirect_stderr(None):  # its log is dozens of lines
-            self._model = library.whisper_init_from_file_with_params(str(path), parameters)
+            self._model = library.whisper_init_from_file_with_params(str(file), parameters)
 
-    def decode(self, pieces: Sequence[Piece]) -> Run:
+    def run(self, _: System, samples: Sequence[Sample], timestamps: bool) -> Run:
         library = self._library
+        options = library.whisper_full_default_params(
+            library.whisper_sampling_strategy.WHISPER_SAMPLING_GREEDY
+        )
+        options.n_threads = 1
+        options.language = "en"
+        options.no_context, options.no_timestamps = True, not timestamps
+        options.print_progress = False
+        options.temperature_inc = 0.0  # no fallback
 
-        def write(audio: Audio, number: int) -> list[int]:
-            options = library.whisper_full_default_params(
-                library.whisper_sampling_strategy.WHISPER_SAMPLING_GREEDY
-            )
-            options.n_threads = 1
-            options.language = "en"
-            options.no_context = options.no_timestamps = options.single_segment = True
-            options.print_progress = False
-            options.max_tokens = pieces[number].num_tokens - 1  # it writes one more
-            options.temperature_inc = 0.0  # no fallback
+        def transcribe(audio: Audio) -> list[int]:
             library.whisper_full(self._model, options, audio, len(audio))
             return [
                 library.whisper_full_get_token_id(self._model, segment, token)
@@ -241,4 +212,4 @@ class WhisperCpp:
                 for token in range(library.whisper_full_n_tokens(self._model, segment))
             ]
 
-        return timed(pieces, write)
+        return timed(samples, transcribe)

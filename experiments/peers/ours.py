@@ -1,4 +1,4 @@
-"""This project in one process: on real weights, or as a replay of the demo pair at the cost of a shape."""
+"""This project in one process."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ from transformers.utils import logging
 
 from experiments.common.audio.samples import Sample
 from experiments.common.inline_pair import InlinePair
-from experiments.common.replay.model import ReplayDraft, ReplayTarget
-from experiments.common.replay.trace import Trace
-from experiments.peers.arms import INT8, NUM_BATCHED, Audio, Piece, Run, System, timed, without_specials
+from experiments.peers.arms import INT8, NUM_BATCHED, Audio, Run, System, timed, without_specials
 from specwhisper.api.speculative import SpeculativeWhisper
-from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.model.backends import load_encoders
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.types import HOP_SAMPLES, WINDOW_SAMPLES, Mode
+from specwhisper.types import Mode
 
 DRAFT_DTYPE = INT8  # it never changes the text
 
@@ -71,7 +68,7 @@ class Offered:
     def run(self, system: System, samples: Sequence[Sample], _: bool) -> Run:
         total = SpeculationStatistics()
 
-        def transcribe(audio: Audio, _: int) -> list[int]:
+        def transcribe(audio: Audio) -> list[int]:
             text = self._models[system].transcribe(audio, language="en", greedy=True, progress=False)
             total.add(text.stats)
             return [token for segment in text.segments for token in segment.tokens]
@@ -102,27 +99,3 @@ def on_pair(target: str, draft: str, distilled: str, dtype: str) -> OneProcess:
         ),
     }
     return OneProcess(large, models)
-
-
-def as_replay(target: str, draft: str, recorded: Trace, dtype: str) -> OneProcess:
-    """Load random weights and replay on them what the demo pair wrote."""
-    demo = load_checkpoint(recorded.target)
-    large, small = (WhisperModel(load_checkpoint(folder, dtype=dtype), 1) for folder in (target, draft))
-    replayed = ReplayTarget(recorded, demo.vocabulary, large)
-    models: dict[System, tuple[Model, Model | None]] = {
-        System.TARGET_ONLY: (replayed, None),
-        System.ONE_PROCESS: (replayed, ReplayDraft(recorded, demo.vocabulary, small)),
-    }
-    return OneProcess(demo, models)
-
-
-def pieces_of(trace: Trace, samples: Sequence[Sample]) -> list[Piece]:
-    """Cut out the windows that the demo target opened, in order."""
-    pieces = []
-    for sample in samples:
-        windows = [decoding for decoding in trace.decodings if decoding.recording == sample.name]
-        for window in sorted(windows, key=lambda decoding: decoding.start_frame):
-            start = window.start_frame * HOP_SAMPLES * BYTES_PER_SAMPLE
-            pcm = sample.pcm[start : start + WINDOW_SAMPLES * BYTES_PER_SAMPLE]
-            pieces.append(Piece(pcm, len(window.tokens)))
-    return pieces

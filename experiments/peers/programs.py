@@ -11,7 +11,7 @@ from rich.console import Console
 
 from experiments.common.audio.samples import Sample
 from experiments.common.servers.processes import Worker
-from experiments.peers.arms import OURS, SERVED, Arm, Piece, Run
+from experiments.peers.arms import OURS, SERVED, Arm, Run
 from experiments.peers.served import Service
 from specwhisper.errors import SpecWhisperError
 
@@ -23,7 +23,6 @@ class Programs(ExitStack):
     ----------
     build : returns what makes an arm's program in its process.
     serve : starts the pair over servers.
-    pieces : decoded by the programs of others, in place of the recordings.
     """
 
     def __init__(
@@ -33,10 +32,9 @@ class Programs(ExitStack):
         *,
         core: int,
         serve: Callable[[], AbstractContextManager[Service]] | None = None,
-        pieces: Sequence[Piece] = (),
     ) -> None:
         super().__init__()
-        self._samples, self._pieces, self._core = samples, pieces, core
+        self._samples, self._core = samples, core
         self._build, self._serve = build, serve
         self._workers: dict[tuple[str, str], Worker] = {}
         self._service: Service | None = None
@@ -65,17 +63,13 @@ class Programs(ExitStack):
 
     def run(self, arm: Arm, num: int | None = None) -> Run:
         """Transcribe all recordings, or the first of them."""
-        samples, pieces = self._samples[:num], self._pieces[:num]
+        samples = self._samples[:num]
         if arm.system in SERVED and self._serve is not None:
             if self._service is None:
                 self._service = self.enter_context(self._serve())
             return self._service.run(SERVED[arm.system], samples, arm.timestamps)
-        is_ours = arm.system in OURS
-        program = "ours" if is_ours else arm.system.partition(",")[0].partition(" ")[0]
+        program = "ours" if arm.system in OURS else arm.system.partition(",")[0].partition(" ")[0]
         if (program, arm.precision) not in self._workers:
             worker = self.enter_context(Worker(self._build(arm), cores=[self._core]))
             self._workers[program, arm.precision] = worker
-        worker = self._workers[program, arm.precision]
-        if pieces and not is_ours:
-            return worker.call("decode", pieces)
-        return worker.call("run", arm.system, samples, arm.timestamps)
+        return self._workers[program, arm.precision].call("run", arm.system, samples, arm.timestamps)

@@ -11,26 +11,13 @@ from rich.table import Table
 from experiments.common.audio.samples import BUNDLED, Sample
 from experiments.common.bench.report import Bar
 from experiments.common.bench.stats import ratio_of_medians, spread
-from experiments.peers.arms import (
-    FIXED,
-    FLOAT16,
-    FLOAT32,
-    INT8,
-    OTHERS,
-    OURS,
-    Arm,
-    Piece,
-    Run,
-    System,
-    precisions,
-)
+from experiments.peers.arms import FLOAT32, INT8, OURS, Arm, Run, System, precisions
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper_client.cli.advice import Ratio
 from specwhisper_evaluation.references import from_folder
 from specwhisper_evaluation.scoring import error_rates
 
 COLUMNS = "ms per token", "/ transformers", "/ target-only", "WER", "tokens/pass", "accepted", "text"
-COMPARABLE = {FLOAT32: (FLOAT32, FLOAT16), INT8: (INT8,)}  # whisper.cpp's float16 stands beside our float32
 COMPARED = (*OURS, System.TRANSFORMERS, System.ASSISTED)  # faster-whisper has a text of its own
 Runs = Mapping[Arm, Sequence[Run]]
 
@@ -44,26 +31,24 @@ class Claim:
     bound: float
 
 
-def claims(*, is_pair: bool) -> Iterator[Claim]:
-    """Yield what is held against the figures of a pair, or of a shape."""
-    for precision, comparable in COMPARABLE.items():
-        ours = Arm(System.ONE_PROCESS, precision, timestamps=not is_pair)
+def claims() -> Iterator[Claim]:
+    """Yield what is held against the figures."""
+    for precision in (FLOAT32, INT8):
+        ours = Arm(System.ONE_PROCESS, precision, timestamps=False)
         others = [
-            replace(ours, system=system, precision=each)
-            for system in OTHERS
-            for each in comparable
-            if each in precisions(system) and not (is_pair and system in FIXED)
+            replace(ours, system=system)
+            for system in (System.TRANSFORMERS, System.FASTER_WHISPER)
+            if precision in precisions(system)
         ]
-        yield Claim(ours, tuple(others), 0.75 if is_pair else 0.9)
+        yield Claim(ours, tuple(others), 0.75)
         alone = replace(ours, system=System.TARGET_ONLY)
         yield Claim(alone, (replace(ours, system=System.FASTER_WHISPER),), 1.05)
-    if is_pair:
-        distilled = Arm(System.ONE_PROCESS_DISTIL, FLOAT32, timestamps=False)
-        yield Claim(distilled, (replace(distilled, system=System.ASSISTED),), 1 / 1.5)
-        for timestamps in (True, False):
-            plain = Arm(System.TRANSFORMERS, FLOAT32, timestamps)
-            for system, bound in ((System.ONE_PROCESS, 1.0), (System.FULL, 0.4)):
-                yield Claim(replace(plain, system=system), (plain,), bound)
+    distilled = Arm(System.ONE_PROCESS_DISTIL, FLOAT32, timestamps=False)
+    yield Claim(distilled, (replace(distilled, system=System.ASSISTED),), 1 / 1.5)
+    for timestamps in (True, False):
+        plain = Arm(System.TRANSFORMERS, FLOAT32, timestamps)
+        for system, bound in ((System.ONE_PROCESS, 1.0), (System.FULL, 0.4)):
+            yield Claim(replace(plain, system=system), (plain,), bound)
 
 
 def ratio(runs: Runs, ours: Arm, theirs: Arm, *, seed: int) -> Ratio | None:
@@ -73,10 +58,10 @@ def ratio(runs: Runs, ours: Arm, theirs: Arm, *, seed: int) -> Ratio | None:
     return ratio_of_medians(_seconds(runs[ours]), _seconds(runs[theirs]), seed=seed)
 
 
-def find_bars(runs: Runs, *, is_pair: bool, seed: int) -> tuple[list[Bar], list[str]]:
+def find_bars(runs: Runs, *, seed: int) -> tuple[list[Bar], list[str]]:
     """Hold the claims against the upper ends of their intervals; name those that were not measured."""
     held, open_claims = [], []
-    for claim in claims(is_pair=is_pair):
+    for claim in claims():
         measured = [arm for arm in claim.theirs if arm in runs]
         fastest = min(measured, key=lambda arm: spread(_seconds(runs[arm])).median, default=claim.theirs[0])
         name = f"{claim.ours}: time over that of {fastest.system}, {fastest.precision}"
@@ -87,18 +72,13 @@ def find_bars(runs: Runs, *, is_pair: bool, seed: int) -> tuple[list[Bar], list[
     return held, open_claims
 
 
-def differences(runs: Runs, pieces: Sequence[Piece]) -> dict[Arm, str]:
-    """Describe each text that is not target-only's, and on random weights each of another length."""
+def differences(runs: Runs) -> dict[Arm, str]:
+    """Describe each text that is not target-only's."""
     found = {}
     for arm, of_arm in runs.items():
-        tokens = [run.tokens for run in of_arm]
         alone = runs.get(replace(arm, system=System.TARGET_ONLY))
-        wanted = tuple(piece.num_tokens for piece in pieces)
-        if pieces and arm.system in OTHERS:
-            if any(tuple(map(len, written)) != wanted for written in tokens):
-                found[arm] = f"other than the {wanted} tokens that were asked for"
-        elif arm.system in COMPARED and alone is not None:
-            if any(written != alone[0].tokens for written in tokens):
+        if arm.system in COMPARED and alone is not None:
+            if any(run.tokens != alone[0].tokens for run in of_arm):
                 found[arm] = "the text is not that of target-only"
     return found
 

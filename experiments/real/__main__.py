@@ -19,8 +19,9 @@ from experiments.common.models.as_transformers import as_transformers
 from experiments.common.servers.processes import first_two_cores, on_cores
 from experiments.demo_pair.pair import Pair, SetErrors, folder_recordings
 from experiments.exactness import oracle
-from experiments.peers.arms import FLOAT32, INT8, Arm, Run, System
-from experiments.peers.others import FasterWhisper
+from experiments.peers.arms import FLOAT16, FLOAT32, INT8, OURS, Arm, Run, System
+from experiments.peers.formats import save_ggml, save_openai
+from experiments.peers.others import FasterWhisper, OpenaiWhisper, Transformers, WhisperCpp
 from experiments.peers.ours import DRAFT_DTYPE, Offered, special_of
 from experiments.peers.programs import Programs
 from experiments.peers.served import served_pair
@@ -42,6 +43,13 @@ ALONE, PAIR, FULL, PEER, TARGET_SERVED, SYNC, PIPELINED = (
     )
 )
 ALONE_INT8, PAIR_INT8, PEER_INT8 = (Arm(arm.system, INT8, timestamps=True) for arm in (ALONE, PAIR, PEER))
+OTHERS = tuple(
+    Arm(system, precision, timestamps=True)
+    for system, precision in (
+        *((System.TRANSFORMERS, FLOAT32), (System.OPENAI_WHISPER, FLOAT32)),
+        *((System.WHISPER_CPP, FLOAT16), (System.WHISPER_CPP, INT8)),
+    )
+)
 TIMED = (ALONE, PAIR, FULL, PEER, ALONE_INT8, PAIR_INT8, PEER_INT8)
 UNTIMED = (TARGET_SERVED, SYNC, PIPELINED)
 Runs = Mapping[Arm, Sequence[Run]]
@@ -55,7 +63,7 @@ def real(
     folder: Folder = HUMAN,
     rounds: Annotated[int, typer.Option(min=2, help="How often every arm transcribes everything.")] = 8,
 ) -> None:
-    """Compare modes, transformers and faster-whisper on real weights and human speech, one core each.
+    """Compare modes and other programs on real weights and human speech, one core each.
 
     ``specwhisper models get tiny.en base`` fetches the models.
     """
@@ -63,17 +71,27 @@ def real(
     samples, checkpoint, source = [one.sample for one in spoken], load_checkpoint(target), resolve(target)
 
     def build(arm: Arm) -> Callable[[], Any]:
-        if arm.system is not System.FASTER_WHISPER:
-            return partial(Offered, target, draft, arm.precision)
-        if not (Path(source) / "model.bin").is_file():
-            raise UnsupportedOption("the target is not a CTranslate2 folder")
-        return partial(FasterWhisper, source, arm.precision)
+        file = given.folder / f"{arm.system}-{arm.precision}"
+        match arm.system:
+            case System.TRANSFORMERS:
+                return partial(Transformers, target)
+            case System.OPENAI_WHISPER:
+                return partial(OpenaiWhisper, save_openai(target, file))
+            case System.WHISPER_CPP:
+                return partial(WhisperCpp, save_ggml(target, file, is_int8=arm.precision == INT8))
+            case System.FASTER_WHISPER:
+                if not (Path(source) / "model.bin").is_file():
+                    raise UnsupportedOption("the target is not a CTranslate2 folder")
+                return partial(FasterWhisper, source, arm.precision)
+            case _:
+                return partial(Offered, target, draft, arm.precision)
 
     options = "--dtype", DRAFT_DTYPE, "--cut-windows"
     serve = partial(served_pair, target, draft, *options, special=special_of(checkpoint), cores=cores)
     with Programs(samples, build, core=cores[0], serve=serve) as programs:
         rounds = given.choose(QUICK_ROUNDS, rounds)
-        runs, missing = programs.measure(TIMED, rounds, given.seed, given.console)
+        arms = given.choose(TIMED, TIMED + OTHERS)
+        runs, missing = programs.measure(arms, rounds, given.seed, given.console)
         every = runs | {arm: [programs.run(arm)] for arm in UNTIMED}
     with on_cores(cores[:1]):
         limit_threads(1)
@@ -105,7 +123,7 @@ def transformers_tokens(checkpoint: Checkpoint, samples: Sequence[Sample]) -> tu
 
 
 def count_differences(runs: Runs, references: Sequence[Sequence[int]]) -> dict[Arm, int]:
-    """Count the tokens of each arm that are not the reference's; faster-whisper has its own text."""
+    """Count the tokens of each of our arms that are not the reference's; other programs have their own."""
     return {
         arm: sum(
             sum(a != b for a, b in zip(tokens, reference, strict=False)) + abs(len(tokens) - len(reference))
@@ -113,7 +131,7 @@ def count_differences(runs: Runs, references: Sequence[Sequence[int]]) -> dict[A
             for tokens, reference in zip(run.tokens, references, strict=True)
         )
         for arm, of_arm in runs.items()
-        if arm.system is not System.FASTER_WHISPER
+        if arm.system in OURS
     }
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from experiments.common.models.checkpoints import Shape, build_model
-from experiments.peers.arms import FLOAT32, INT8, Arm, Piece, Run, System, arms_of_pair, arms_of_shape
+from experiments.peers.arms import FLOAT32, INT8, Arm, Run, System, arms_of_pair
 from experiments.peers.formats import dimensions, openai_name, openai_state
 from experiments.peers.summary import claims, differences, find_bars, is_broken
 
@@ -13,11 +13,10 @@ def arm(system, precision=FLOAT32, *, timestamps=False):
     return Arm(system, precision, timestamps)
 
 
-@pytest.mark.parametrize(("arms_of", "is_pair"), [(arms_of_pair, True), (arms_of_shape, False)])
-def test_every_claim_is_of_arms_that_are_run(arms_of, is_pair):
-    for claim in claims(is_pair=is_pair):
-        assert {claim.ours, *claim.theirs} <= set(arms_of(quick=False))
-    assert {one.precision for one in arms_of(quick=True)} <= {"float32", "float16"}
+def test_every_claim_is_of_arms_that_are_run():
+    for claim in claims():
+        assert {claim.ours, *claim.theirs} <= set(arms_of_pair(quick=False))
+    assert {one.precision for one in arms_of_pair(quick=True)} == {"float32"}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -41,23 +40,19 @@ def test_a_claim_uses_the_intervals_upper_end_and_needs_its_peer(ours_s, holds):
         arm(system): [Run((slowdown * wall_s,), ((1,),)) for slowdown in (1.0, 3.0)]
         for system, wall_s in ((System.TRANSFORMERS, 1.0), (System.FULL, ours_s))
     }
-    (bar,), open_claims = find_bars(runs, is_pair=True, seed=0)
+    (bar,), open_claims = find_bars(runs, seed=0)
     assert bar.holds is holds and "full over servers" in bar.name
-    assert len(open_claims) == len([*claims(is_pair=True)]) - 1
+    assert len(open_claims) == len([*claims()]) - 1
 
 
 def test_ours_and_transformers_in_float32_must_equal_the_targets_text():
     same, other = [Run((1.0,), ((1, 2),))], [Run((1.0,), ((1, 2),)), Run((1.0,), ((1, 3),))]
     runs = {arm(system, precision): same for system in System for precision in (FLOAT32, INT8)}
-    assert not differences(runs, [])
+    assert not differences(runs)
     unlike = [
         *(arm(System.FULL), arm(System.TRANSFORMERS)),
         *(arm(System.ONE_PROCESS, INT8), arm(System.ASSISTED), arm(System.FASTER_WHISPER)),
     ]
-    different = differences(runs | dict.fromkeys(unlike, other), [])
+    different = differences(runs | dict.fromkeys(unlike, other))
     assert list(different) == [one for one in runs if one in unlike[:-1]]
     assert [one for one in different if is_broken(one)] == [arm(System.FULL), arm(System.TRANSFORMERS)]
-    pieces = differences(runs, [Piece(b"", 3)])
-    assert {one.system for one in pieces} == {
-        *(System.TRANSFORMERS, System.FASTER_WHISPER, System.OPENAI_WHISPER, System.WHISPER_CPP)
-    }
