@@ -103,11 +103,13 @@ async def _begin(
     request: Request, received: Upload, fields: AudioFields, *, interim_results: bool = False
 ) -> FileTranscription:
     """Return a transcription, which runs while its updates are read."""
-    gateway = gateway_of(request)
+    gateway, options = gateway_of(request), fields.options()
     await gateway.model_names.resolve(fields.model)
+    param = "languages" if "languages" in fields.model_fields_set else "language"
+    await gateway.check_languages(options, param)
     return gateway.client.stream_file(
         received.path,
-        fields.options(),
+        options,
         interim_results=interim_results,
         max_duration_s=gateway.config.max_audio_seconds,
     )

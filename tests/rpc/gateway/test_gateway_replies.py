@@ -114,7 +114,7 @@ async def test_every_field_reaches_the_draft_server():
         )
         asked = decoding_options_from_proto(server.config.config.decoding)
         await gateway.transcribe(
-            languages=["nl", "de"], extra_body={"hotwords": "gamma", "hint": "De bijen", "padding": "silence"}
+            languages=["en", "de"], extra_body={"hotwords": "gamma", "hint": "De bijen", "padding": "silence"}
         )
     expected = OPENAIS | {"temperatures": (0.4,)}
     options = DecodingOptions.greedy(
@@ -123,7 +123,7 @@ async def test_every_field_reaches_the_draft_server():
     assert asked == options
     asked = decoding_options_from_proto(server.config.config.decoding)
     expected = OPENAIS | {"padding": Padding.SILENCE}
-    assert asked == DecodingOptions.greedy(languages="nl,de", hotwords="gamma", hint="De bijen", **expected)
+    assert asked == DecodingOptions.greedy(languages="en,de", hotwords="gamma", hint="De bijen", **expected)
     assert not server.config.interim_results
 
 
