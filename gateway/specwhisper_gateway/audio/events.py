@@ -121,8 +121,8 @@ async def transcript_events(
             if turns is not None:
                 found = await turns  # thousands of turns and words take a second
                 transcript = await asyncio.to_thread(transcript.with_speakers, found)
-                for segment in (await asyncio.to_thread(diarized, transcript)).segments:
-                    yield TranscriptionTextSegmentEvent.model_validate(segment.model_dump())
+                for segment in (await asyncio.to_thread(diarized, transcript))["segments"]:
+                    yield TranscriptionTextSegmentEvent.model_validate(segment)
     metrics.count_transcript(transcript)
     warnings = [upload.without_path(sentence) for sentence in transcript.warnings]
     yield done(transcript, warnings)
@@ -133,10 +133,12 @@ def done(transcript: Transcription, warnings: Sequence[str] = ()) -> Transcripti
 
     ``warnings`` are not OpenAI's.
     """
-    event = TranscriptionTextDoneEvent(
-        type="transcript.text.done", text=transcript.text, languages=languages(transcript)
-    )
-    return event.model_copy(update={"warnings": warnings}) if warnings else event
+    event = {
+        "type": "transcript.text.done",
+        "text": transcript.text,
+        "languages": languages(transcript),
+    }
+    return TranscriptionTextDoneEvent.model_validate(event | ({"warnings": warnings} if warnings else {}))
 
 
 class EventStream(EventSourceResponse):

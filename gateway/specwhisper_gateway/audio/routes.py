@@ -122,7 +122,7 @@ async def _answer(request: Request, received: Upload, fields: AudioFields) -> Re
             transcription = await _begin(request, received, fields)
             transcript = await cancel_on_disconnect(request, _complete(transcription, beside))
     gateway_of(request).metrics.count_transcript(transcript)
-    response = await reply(fields, transcript)
+    response = await asyncio.to_thread(reply, fields, transcript)
     if transcript.warnings:
         response.headers[WARNINGS] = received.without_path(" ".join(transcript.warnings))
     return response
