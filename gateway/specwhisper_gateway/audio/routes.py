@@ -21,9 +21,8 @@ from specwhisper.transcription.transcription import Transcription
 from specwhisper_client.file_transcription import FileTranscription
 from specwhisper_gateway.audio.events import EventStream, transcript_events
 from specwhisper_gateway.audio.fields import AudioFields, TranslationFields
-from specwhisper_gateway.audio.known_speakers import REFERENCES
 from specwhisper_gateway.audio.replies import reply
-from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
+from specwhisper_gateway.audio.transcription_fields import REFERENCES, TranscriptionFields
 from specwhisper_gateway.audio.uploads import Upload, errors_about, receive_upload
 from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.state import admit, cancel_on_disconnect, gateway_of, within_time
@@ -150,7 +149,7 @@ async def _speakers(
     config = gateway_of(request).config
     if config.speakers is None:
         raise InvalidField(
-            "response_format is not supported: this gateway has no models for speakers; its operator passes "
+            "response_format is diarized_json: this gateway has no models for speakers; its operator passes "
             "--speaker-models.",
             "response_format",
             "unsupported_value",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model, model_validator
@@ -9,11 +10,12 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.selection import MAX_MS, VadOptions
 from specwhisper_gateway.audio.fields import AudioFields
-from specwhisper_gateway.audio.known_speakers import NAMES, REFERENCES, samples_by_name
 from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.option_fields import NOT_OPENAIS, option_fields, parse_object
 from specwhisper_gateway.transport.messages import StrictModel, first_problem
 
+MAX_SPEAKERS = 4  # OpenAI's limit
+NAMES, REFERENCES = "known_speaker_names", "known_speaker_references"
 ONLY_DIARIZED = "only diarized_json names speakers; set response_format to it."
 STREAMED = ("json", "text", "diarized_json")
 
@@ -141,7 +143,18 @@ class TranscriptionFields(AudioFields, LanguageFields):
 
     def known_speakers(self) -> dict[str, bytes]:
         """Return the sample of each known speaker by name, as a file in memory."""
-        return samples_by_name(self.known_speaker_names, self.known_speaker_references)
+        names, references = self.known_speaker_names, self.known_speaker_references
+        if len(names) != len(references):
+            raise _invalid(
+                NAMES if len(names) > len(references) else REFERENCES,
+                f"there are {len(names)} names and {len(references)} references; send a reference for each "
+                "name.",
+            )
+        if len(names) > MAX_SPEAKERS:
+            raise _invalid(NAMES, f"there are {len(names)}; send at most {MAX_SPEAKERS}.")
+        if len(set(names)) < len(names) or not all(map(str.strip, names)):
+            raise _invalid(NAMES, "each speaker needs a name of its own, which is not empty.")
+        return {name: _file_in(reference, name) for name, reference in zip(names, references, strict=True)}
 
     @model_validator(mode="after")
     def _refuse_unsupported(self) -> Self:
@@ -184,7 +197,7 @@ class TranscriptionFields(AudioFields, LanguageFields):
         )
         for is_wrong, name, reason in refusals:
             if is_wrong:
-                raise InvalidField(f"{name} cannot be used: {reason}", name, "unsupported_value")
+                raise _invalid(name, reason, "unsupported_value")
         self.known_speakers()
         if isinstance(strategy, dict):
             try:
@@ -193,3 +206,17 @@ class TranscriptionFields(AudioFields, LanguageFields):
                 problem = first_problem(error, "chunking_strategy")
                 raise InvalidField(str(problem), "chunking_strategy", "unsupported_value") from None
         return self
+
+
+def _file_in(reference: str, name: str) -> bytes:
+    head, _, data = reference.partition(",")
+    if not (head.startswith("data:") and head.endswith(";base64")):
+        raise _invalid(REFERENCES, f"the one for {name!r} is not a data URL; send data:audio/wav;base64,....")
+    try:
+        return base64.b64decode(data, validate=True)
+    except ValueError:
+        raise _invalid(REFERENCES, f"the one for {name!r} is not base64.") from None
+
+
+def _invalid(name: str, reason: str, code: str = "invalid_value") -> InvalidField:
+    return InvalidField(f"{name} cannot be used: {reason}", name, code)
