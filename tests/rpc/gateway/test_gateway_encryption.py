@@ -195,3 +195,4 @@ async def test_encrypted_connections_to_the_draft_server(folder):
                 reply = await gateway.http.get("/health")
                 assert reply.status_code == status
                 assert TOKEN[:-1] not in reply.text
+                assert ("does not know this gateway" in reply.text) == (status == 500)

@@ -1,11 +1,15 @@
 """OpenAI's own client receives every format, and the draft server every option."""
 
+import threading
+
 import pytest
 from openai.types.audio import TranscriptionTextDeltaEvent, TranscriptionTextDoneEvent
 
 from specwhisper.options import CompressionRatio, DecodingOptions, Padding, Task
 from specwhisper.wire.codec.decoding import decoding_options_from_proto
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_gateway.audio import routes
+from specwhisper_gateway.audio.replies import reply
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, duration
 from tests.rpc.gateways import DEPRECATED, MODEL, RECORDING, gateway_for, running_gateway, wav
 
@@ -211,6 +215,18 @@ async def test_a_stream_takes_back_what_is_decoded_again():
         (e["verified"], e["stable"], e["tentative"]) for e in shown if e["type"] == "transcript.text.interim"
     ]
     assert said[1:3] == [(" By", " the", " way"), ("", "", " Hello")]
+
+
+async def test_other_requests_run_while_a_transcript_is_written(gateway, monkeypatch):
+    threads = []
+
+    def noted(*arguments):
+        threads.append(threading.get_ident())
+        return reply(*arguments)
+
+    monkeypatch.setattr(routes, "reply", noted)
+    assert (await gateway.transcribe()).text == TEXT
+    assert len(threads) == 1 and threads[0] != threading.get_ident()
 
 
 async def test_silence_is_an_empty_text():

@@ -74,6 +74,7 @@ async def test_only_audio_makes_a_message_large(message):
         {"values": [1] * (MAX_VALUES + 1)},
         {"objects": [{"a": 1}] * (MAX_VALUES // 2 + 1)},
         {"deep": json.loads("[" * 9 + "]" * 9)},
+        {"type": "session.update", "session": json.loads('{"audio": ' * 9 + "1" + "}" * 9)},
     ],
 )
 async def test_too_many_values_or_levels_are_refused(message):

@@ -1,9 +1,8 @@
-"""Finished transcripts are written as OpenAI's types describe them, outside the event loop."""
+"""Finished transcripts are written as OpenAI's types describe them."""
 
 from __future__ import annotations
 
 import json
-import threading
 from types import SimpleNamespace
 
 from openai.types.audio import TranscriptionVerbose
@@ -11,10 +10,8 @@ from openai.types.audio import TranscriptionVerbose
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.formats import to_verbose_json
 from specwhisper.types import Segment, Word
-from specwhisper_gateway.audio import routes
 from specwhisper_gateway.audio.replies import reply
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
-from tests.rpc.gateways import gateway_for
 
 SEGMENTS = (
     Segment(0.0, 1.5, (1, 2), ' "so', words=(Word(0.0, 0.5, ' "so', 0.9),), no_speech_prob=None),
@@ -42,16 +39,3 @@ def test_verbose_json_is_as_requested_and_as_openai_describes_it():
     assert verbose(SEGMENTS) == {name: value for name, value in whole.items() if name != "words"}
     empty = verbose((), *BOTH)
     assert (empty["segments"], empty["words"], empty["text"]) == ([], [], "")
-
-
-async def test_other_requests_run_while_a_transcript_is_written(monkeypatch):
-    threads = []
-
-    def noted(*arguments):
-        threads.append(threading.get_ident())
-        return reply(*arguments)
-
-    monkeypatch.setattr(routes, "reply", noted)
-    async with gateway_for() as gateway:
-        assert (await gateway.transcribe()).text
-    assert len(threads) == 1 and threads[0] != threading.get_ident()
