@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import Literal
 
@@ -22,7 +22,7 @@ from specwhisper.errors import SessionExpired, SpecWhisperError
 from specwhisper.printable import escaped_json
 from specwhisper.transcription.speakers import Turns
 from specwhisper.transcription.transcription import Transcription
-from specwhisper.types import Segment
+from specwhisper_client.deltas import Deltas
 from specwhisper_client.file_transcription import FileTranscription
 from specwhisper_gateway.access_log import note_error
 from specwhisper_gateway.audio.replies import diarized, languages
@@ -60,28 +60,6 @@ TranscriptEvent = (
     | TextInterimEvent
 )
 Events = AsyncGenerator[TranscriptEvent]
-
-
-class Deltas:
-    """Cuts a transcript into deltas that join to its text, stripped of spaces."""
-
-    def __init__(self) -> None:
-        self._final = ""
-        self.sent = ""  # by all deltas, less what was taken back
-
-    def add(self, segments: Iterable[Segment], settled: str = "") -> tuple[str, str]:
-        """Return the text to take back from the end, and the text to add.
-
-        Parameters
-        ----------
-        settled : text after the segments that is not final, but very likely to be.
-        """
-        self._final += "".join(segment.text for segment in segments)
-        before, self.sent = self.sent, (self._final + settled).strip()
-        same = len(before)
-        if not self.sent.startswith(before):
-            same = next(i for i in range(same) if self.sent[i : i + 1] != before[i])
-        return before[same:], self.sent[same:]
 
 
 async def transcript_events(

@@ -142,12 +142,6 @@ def test_a_gateway_with_encryption_and_keys_may_listen_on_the_network(folder):
     GatewayConfig(host="0.0.0.0", tls=server_tls(folder, is_mutual=True))
 
 
-async def test_a_certificate_with_another_key_is_refused(draft, folder):
-    with pytest.raises(InvalidRequest, match="cannot be used together"):
-        async with running_gateway(draft, tls=ServerTls(folder / "server.pem", folder / "client.key")):
-            pass
-
-
 def test_incomplete_flags_are_refused_with_the_gateways_names(folder):
     names = {"http-server-cert": "server.pem", "http-server-key": "server.key", "http-root-cert": "roots.pem"}
     paths = {flag: folder / name for flag, name in names.items()}

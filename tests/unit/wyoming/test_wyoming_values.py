@@ -17,7 +17,7 @@ from specwhisper.options import DecodingOptions, Padding
 from specwhisper.settings.command_line import config_from
 from specwhisper_wyoming.config import WyomingConfig, read_uri
 from specwhisper_wyoming.connection import options_of
-from specwhisper_wyoming.utterance import PcmFormat, To16Bit, TranscriptText, read_format
+from specwhisper_wyoming.utterance import PcmFormat, To16Bit, read_format
 
 
 @given(st.sampled_from([1, 2, 4]), st.binary(max_size=64), st.lists(st.integers(0, 64)))
@@ -42,13 +42,6 @@ def test_a_format_is_read_and_others_are_refused():
     for bad in ({"rate": "16000"}, {"width": True}, {"width": 5}, {"width": 0}, {"channels": None}):
         with pytest.raises(InvalidAudio):
             read_format(good | bad)
-
-
-@given(st.lists(st.text(alphabet="ab \n")))
-def test_chunks_join_to_the_text_which_has_no_spaces_around_it(parts):
-    text = TranscriptText()
-    chunks = [text.add(part) for part in parts]
-    assert "".join(chunks) == text.text == "".join(parts).strip()
 
 
 def test_a_request_names_language_and_words():
