@@ -19,6 +19,7 @@ import pytest
 import trustme
 import websockets
 
+from tests.certificates import save
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
 from tests.rpc.gateways import MODEL, RECORDING, WAV, RunningGateway, ends, running_gateway
 from tests.rpc.live_scripts import TWO_UTTERANCES
@@ -75,11 +76,7 @@ def free_port() -> int:
 
 def configured(folder: Path, port: int, gateway: str) -> None:
     """Write nginx's configuration: the committed file, with a test's addresses and certificate."""
-    authority = trustme.CA()
-    issued = authority.issue_cert("localhost")
-    authority.cert_pem.write_to_path(folder / "roots.pem")
-    issued.private_key_pem.write_to_path(folder / "server.key")
-    issued.cert_chain_pems[0].write_to_path(folder / "server.pem")
+    save(trustme.CA(), folder, "server", "localhost")
     text = PROXY.read_text()
     for yours, own in (
         ("server 127.0.0.1:8000;", f"server {gateway};"),

@@ -63,12 +63,7 @@ async def test_formats_of_text(gateway, response_format, text):
         await api.create(file=RECORDING, model=MODEL, response_format=response_format)
         for api in (gateway.api.audio.transcriptions, gateway.api.audio.translations)
     ]
-    in_thread = await gateway.in_thread(
-        lambda api: api.audio.transcriptions.create(
-            file=RECORDING, model=MODEL, response_format=response_format
-        )
-    )
-    assert [*replies, in_thread] == [text] * 3
+    assert replies == [text] * 2
 
 
 async def test_verbose_json_has_segments(gateway):
