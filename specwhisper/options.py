@@ -166,7 +166,7 @@ class DecodingOptions(Selection):
     )
     vad_parameters: VadOptions | None = option(
         None,
-        "Which parts are speech, as faster-whisper's `VadOptions`, for example "
+        "Which parts are speech, as faster-whisper's `VadOptions`: an object, as JSON or in fields such as "
         "`vad_parameters[speech_pad_ms]`.",
         read=to_vad_options,
     )
