@@ -50,7 +50,18 @@ class SpecWhisperError(Exception):
 
 
 class InvalidRequest(SpecWhisperError):
-    """The request can never succeed as it stands."""
+    """The request can never succeed as it stands.
+
+    Attributes
+    ----------
+    param : the option or field to blame, as its user calls it; ``None`` if there isn't one.
+    """
+
+    param: str | None = None
+
+    def __init__(self, message: str = "", param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param or self.param
 
 
 class InvalidAudio(InvalidRequest):
@@ -77,12 +88,7 @@ class PortTaken(InvalidRequest):
 
 
 class ModelNotFound(InvalidRequest):
-    """The request names a model that the server does not serve.
-
-    Attributes
-    ----------
-    param : OpenAI's name of the field.
-    """
+    """The request names a model that the server does not serve."""
 
     param = "model"
 

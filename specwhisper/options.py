@@ -166,7 +166,7 @@ class DecodingOptions(Selection):
     )
     vad_parameters: VadOptions | None = option(
         None,
-        "Which parts are speech, as faster-whisper's `VadOptions`, for example "
+        "Which parts are speech, as faster-whisper's `VadOptions`: an object, as JSON or in fields such as "
         "`vad_parameters[speech_pad_ms]`.",
         read=to_vad_options,
     )
@@ -290,16 +290,19 @@ class DecodingOptions(Selection):
             if value and self.language is not None:
                 raise InvalidRequest(
                     f"{called(name)} is {value}: the language '{self.language}' contradicts it: "
-                    "leave one out."
+                    "leave one out.",
+                    called(name),
                 )
         if self.multilingual and self.languages:
             raise InvalidRequest(
                 f"{called('multilingual')} is True: languages, {','.join(self.languages)}, contradict it: "
-                "leave one out."
+                "leave one out.",
+                called("multilingual"),
             )
         if self.vad_parameters is not None and not self.vad_filter:
             raise InvalidRequest(
-                f"{called('vad_parameters')} are set: they have no effect without {called('vad_filter')}."
+                f"{called('vad_parameters')} are set: they have no effect without {called('vad_filter')}.",
+                called("vad_parameters"),
             )
         for name, instead in FOR_RECORDINGS.items():
             if self.live is not None and getattr(self, name):
@@ -363,7 +366,7 @@ def options_from(defaults: DecodingOptions | Mapping[str, Any], given: Mapping[s
             if wanted.get(name) is None:
                 wanted[name] = value
             elif value is not None and value != wanted[name]:
-                raise InvalidRequest(f"Both {other} and {name} are set, and differ: leave one out.")
+                raise InvalidRequest(f"Both {other} and {name} are set, and differ: leave one out.", other)
     increment = wanted.pop("temperature_increment_on_fallback", None)
     if increment is not None:
         wanted["temperatures"] = fallback_temperatures(wanted.get("temperatures") or 0.0, increment)

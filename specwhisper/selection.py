@@ -122,4 +122,7 @@ def to_vad_options(value: Any) -> VadOptions:
     names = [declared.name for declared in fields(VadOptions)]
     if unknown := value.keys() - set(names):
         raise ValueError(f"there is no '{min(map(str, unknown))}'; there are {', '.join(names)}")
-    return VadOptions(**value)
+    try:
+        return VadOptions(**value)
+    except InvalidRequest as error:
+        raise ValueError(str(error).removesuffix(".")) from None

@@ -222,10 +222,10 @@ def _checked(name: str, value: Any, about: Option) -> Any:
     try:
         value = value if about.read is None else about.read(value)
     except ValueError as error:
-        raise InvalidRequest(f"{called(name)} is {_shortened(repr(value))}: {error}.") from None
+        raise InvalidRequest(f"{called(name)} is {_shortened(repr(value))}: {error}.", called(name)) from None
     for rule in about.rules:
         if not rule.allows(value):
-            raise InvalidRequest(f"{called(name)} is {_shortened(str(value))}: {rule.message}.")
+            raise InvalidRequest(f"{called(name)} is {_shortened(str(value))}: {rule.message}.", called(name))
     return value
 
 

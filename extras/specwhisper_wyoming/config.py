@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from specwhisper.errors import InvalidRequest, UnsafeBind
 from specwhisper.options import DecodingOptions, options_from
-from specwhisper.rpc.addresses import is_loopback, join_address
+from specwhisper.rpc.addresses import is_loopback
 from specwhisper.rpc.channels import Credentials, credentials_part
 from specwhisper.rpc.tokens import SERVER_TOKEN
 from specwhisper.settings.setting import SERVING, Settings, part
@@ -22,57 +22,21 @@ from specwhisper_client.servers import DEFAULT_SERVER
 DEFAULT_URI = "tcp://127.0.0.1:10300"  # the port of Wyoming's speech-to-text servers
 
 
-@dataclass(frozen=True, slots=True)
-class TcpAddress:
-    """A host and a port to listen on; port 0 is any free one."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"tcp://{join_address(self.host, self.port)}"
-
-
-@dataclass(frozen=True, slots=True)
-class UnixAddress:
-    """The path of a socket to listen on."""
-
-    path: str
-
-    def __str__(self) -> str:
-        return f"unix://{self.path}"
-
-
-@dataclass(frozen=True, slots=True)
-class StdioAddress:
-    """A single client, at standard input and output."""
-
-    def __str__(self) -> str:
-        return "stdio://"
-
-
-Address = TcpAddress | UnixAddress | StdioAddress
-
-
-def read_uri(uri: str) -> Address:
-    """Read an address as Wyoming's programs write it.
+def read_uri(uri: str) -> SplitResult:
+    """Read an address as Wyoming's programs write it: tcp has host and port, unix a path.
 
     Raises
     ------
     InvalidRequest : for another scheme, and where host, port or path is missing.
     """
     try:
-        parts = urlsplit(uri)
-        host, port = parts.hostname, parts.port
+        address = urlsplit(uri)
+        is_tcp = bool(address.hostname) and address.port is not None and address.path in ("", "/")
     except ValueError:  # a port that isn't a number, or a bracket without its other half
-        host = port = None
-        parts = urlsplit("")
-    if parts.scheme == "tcp" and host and port is not None and parts.path in ("", "/"):
-        return TcpAddress(host, port)
-    if parts.scheme == "unix" and not parts.netloc and parts.path:
-        return UnixAddress(parts.path)
-    if uri == "stdio://":
-        return StdioAddress()
+        address, is_tcp = urlsplit(""), False
+    is_unix = bool(address.path) and not address.netloc
+    if uri == "stdio://" or {"tcp": is_tcp, "unix": is_unix}.get(address.scheme):
+        return address
     raise InvalidRequest(f"--uri is '{uri}': write tcp://HOST:PORT, unix:///PATH of a socket, or stdio://.")
 
 
@@ -115,7 +79,7 @@ class WyomingConfig(Settings):
         read_names(self.server)
         _ = self.options  # raises if they are not languages
         address = self.address
-        is_public = isinstance(address, TcpAddress) and not is_loopback(address.host)
+        is_public = address.scheme == "tcp" and not is_loopback(address.hostname or "")
         if is_public and not self.insecure:
             raise UnsafeBind(
                 f"--uri {self.uri} would open a server without encryption and without authentication to the "
@@ -136,6 +100,6 @@ class WyomingConfig(Settings):
         return options_from({}, self.decoding)
 
     @property
-    def address(self) -> Address:
+    def address(self) -> SplitResult:
         """Where to listen."""
         return read_uri(self.uri)

@@ -15,10 +15,10 @@ from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
 
 from specwhisper.errors import InvalidRequest, ServerFull
 from specwhisper.observe.tracing import configure_tracing
-from specwhisper.rpc.addresses import cannot_listen
+from specwhisper.rpc.addresses import cannot_listen, join_address
 from specwhisper.rpc.process import freeze_loaded, stop_signals
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_wyoming.config import StdioAddress, TcpAddress, UnixAddress, WyomingConfig
+from specwhisper_wyoming.config import WyomingConfig
 from specwhisper_wyoming.connection import Connection
 from specwhisper_wyoming.events import MAX_HEADER_BYTES
 
@@ -59,8 +59,10 @@ class WyomingServer:
 
     @asynccontextmanager
     async def _listening(self) -> AsyncIterator[str]:
-        match self._config.address:
-            case TcpAddress(host, port):
+        address = self._config.address
+        match address.scheme:
+            case "tcp":
+                host, port = address.hostname or "", address.port or 0
                 async with AsyncExitStack() as stack:
                     try:
                         server = await asyncio.start_server(self._accept, host, port, limit=MAX_HEADER_BYTES)
@@ -70,22 +72,23 @@ class WyomingServer:
                     bound, port = server.sockets[0].getsockname()[:2]
                     if self._config.zeroconf is not None:
                         await stack.enter_async_context(announced(self._config.zeroconf, bound, port))
-                    yield str(TcpAddress(host, port))
-            case UnixAddress(path) as address:
+                    yield f"tcp://{join_address(host, port)}"
+            case "unix":
+                path = address.path
                 try:
                     server = await asyncio.start_unix_server(self._accept, path, limit=MAX_HEADER_BYTES)
                 except OSError as error:
                     raise InvalidRequest(f"Cannot listen on {path}: {error.strerror}.") from error
                 try:
-                    yield str(address)
+                    yield f"unix://{path}"
                 finally:
                     server.close()
                     Path(path).unlink(missing_ok=True)
-            case StdioAddress() as address:
+            case _:
                 self._accept(*await _stdio())
                 for task in self._connections:
                     task.add_done_callback(lambda _: self.stop())
-                yield str(address)
+                yield "stdio://"
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         config = self._config

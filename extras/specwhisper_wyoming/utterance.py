@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from wyoming.asr import Transcript, TranscriptChunk, TranscriptStart, TranscriptStop
@@ -13,6 +12,7 @@ from wyoming.event import Event
 
 from specwhisper.errors import InvalidAudio
 from specwhisper.options import DecodingOptions
+from specwhisper_client.deltas import Deltas
 from specwhisper_client.servers import Servers
 from specwhisper_client.streaming import StreamingClient
 
@@ -20,27 +20,25 @@ WIDTHS = (1, 2, 3, 4)
 Send = Callable[[Event], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class PcmFormat:
+class PcmFormat(NamedTuple):
     """The format of raw samples: rate in Hz, bytes of a sample, channels."""
 
     rate: int
     width: int
     channels: int
 
-    def __post_init__(self) -> None:
-        if self.width not in WIDTHS:
-            raise InvalidAudio(f"Samples of {self.width} bytes are not supported: 1 to 4 are.")
-
 
 def read_format(data: dict[str, Any]) -> PcmFormat:
-    values = {}
-    for name in ("rate", "width", "channels"):
+    values = []
+    for name in PcmFormat._fields:
         value = data.get(name)
         if not isinstance(value, int) or isinstance(value, bool):
             raise InvalidAudio(f"The '{name}' of an audio-chunk is missing, or is not a whole number.")
-        values[name] = value
-    return PcmFormat(**values)
+        values.append(value)
+    found = PcmFormat(*values)
+    if found.width not in WIDTHS:
+        raise InvalidAudio(f"Samples of {found.width} bytes are not supported: 1 to 4 are.")
+    return found
 
 
 class To16Bit:
@@ -63,24 +61,6 @@ class To16Bit:
         if self._width == 1:
             return ((samples.astype(np.int16) - 128) << 8).astype("<i2").tobytes()
         return samples[:, -2:].tobytes()
-
-
-class TranscriptText:
-    """Joins final text to chunks, and chunks to the whole: neither begins or ends with spaces."""
-
-    def __init__(self) -> None:
-        self.text = ""
-        self._spaces = ""  # at the end of what was added: they belong to a chunk that may not follow
-
-    def add(self, text: str) -> str:
-        """Add final text; return the next chunk, which may be empty."""
-        text = self._spaces + text
-        if not self.text:
-            text = text.lstrip()
-        chunk = text.rstrip()
-        self._spaces = text[len(chunk) :]
-        self.text += chunk
-        return chunk
 
 
 class WyomingUtterance:
@@ -119,13 +99,13 @@ class WyomingUtterance:
 
     async def transcribe(self, send: Send) -> None:
         """Send the events of the text: chunks as it becomes final, then the whole."""
-        text = TranscriptText()
+        text = Deltas()
         async with self._stream, aclosing(aiter(self._stream)) as updates:
             await send(TranscriptStart(language=self.language).event())
             async for update in updates:
-                if chunk := text.add("".join(segment.text for segment in update.segments)):
+                if chunk := text.add(update.segments)[1]:
                     await send(TranscriptChunk(chunk).event())
-        await send_transcript(send, text.text, self.language)
+        await send_transcript(send, text.sent, self.language)
 
 
 async def send_transcript(send: Send, text: str, language: str | None) -> None:

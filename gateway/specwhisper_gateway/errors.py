@@ -27,17 +27,15 @@ from specwhisper.wire.status import PUSHBACK_MS
 
 
 class InvalidField(InvalidRequest):
-    """A field of the form has a value that is not supported.
+    """A form, a message or one of its fields is not supported.
 
     Parameters
     ----------
-    param : name of the field.
     code : OpenAI's code for the error.
     """
 
-    def __init__(self, message: str, param: str, code: str = "invalid_value") -> None:
-        super().__init__(message)
-        self.param = param
+    def __init__(self, message: str, param: str | None = None, code: str = "invalid_value") -> None:
+        super().__init__(message, param)
         self.code = code
 
 
@@ -53,13 +51,6 @@ class WrongApiKey(SpecWhisperError):
 
 class ClientGone(SpecWhisperError):
     """The client closed its connection before it was answered."""
-
-
-class InvalidEvent(InvalidField):
-    """An event on a WebSocket is not supported."""
-
-    def __init__(self, message: str, param: str = "", code: str = "invalid_value") -> None:
-        super().__init__(message, param, code)
 
 
 class ForeignPage(SpecWhisperError):
@@ -143,5 +134,6 @@ def body_of(error: BaseException) -> dict[str, Any]:
     message = str(error) if isinstance(error, SpecWhisperError) else INTERNAL_ERROR
     if isinstance(error, Unauthenticated):
         message = TOKEN_REFUSED  # else callers would take it for their own key
-    code = getattr(error, "code", None) or answer.code
-    return error_body(message, answer.type, param=getattr(error, "param", None), code=code)
+    param = getattr(error, "param", None)
+    code = getattr(error, "code", None) or answer.code or ("invalid_value" if param else None)
+    return error_body(message, answer.type, param=param, code=code)

@@ -13,8 +13,7 @@ from pydantic import Base64Bytes, Field, TypeAdapter, ValidationError
 from starlette.requests import HTTPConnection
 
 from specwhisper.audio.canonical import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
-from specwhisper.errors import InvalidRequest, MessageTooLarge, SpecWhisperError
-from specwhisper.options import DecodingOptions
+from specwhisper.errors import InvalidRequest, MessageTooLarge
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.tasks import running
 from specwhisper.transcription.speakers import UtteranceSpeakers
@@ -23,7 +22,7 @@ from specwhisper.types import Mode, Segment
 from specwhisper_client.live_transcription import Utterances
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import ResumePoint, Update
-from specwhisper_gateway.errors import ClientGone, InvalidEvent
+from specwhisper_gateway.errors import ClientGone, InvalidField
 from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of, within_time
 from specwhisper_gateway.transport.messages import StrictModel, error_event, first_problem, read_object
 from specwhisper_gateway.transport.sockets import (
@@ -87,14 +86,12 @@ _MESSAGES: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discrimin
 async def read_message(frame: str) -> Message:
     """Parse and validate a control message.
 
-    Raises :class:`InvalidEvent` for its first error.
+    Raises :class:`InvalidField` for its first error.
     """
     try:
         return _MESSAGES.validate_python(await read_object(frame))
     except ValidationError as error:
-        problem = first_problem(error)
-        name = ".".join(problem.path[1:])  # the first part is the message's type
-        raise InvalidEvent(f"The message is invalid: {name or 'type'}: {problem.reason}.", name) from None
+        raise first_problem(error) from None
 
 
 def ready_message(model: ModelInfo) -> dict[str, Any]:
@@ -179,7 +176,8 @@ class LiveConnection:
         self._take_session()
         speakers = self._speakers(start)
         stream = self._open(start, speakers)
-        await self._check_languages(stream.options)
+        choice = "choose one of the list, or leave it empty."  # a page has no room for all
+        await self._gateway.check_languages(stream.options, "languages", choice)
         start_s = stream.received_s
         async with stream:
             work = (self._read(_chained(second, frames), stream), self._send(stream, speakers))
@@ -196,20 +194,6 @@ class LiveConnection:
 
     async def report_error(self, error: BaseException) -> None:
         await self._peer.send(error_event(error))
-
-    async def _check_languages(self, options: DecodingOptions) -> None:
-        """Refuse languages that the target does not have, in a sentence without the hundred that it has."""
-        asked = list(filter(None, (*options.languages, options.language)))
-        try:
-            known = (await self._gateway.client.get_model()).languages if asked else ()
-        except SpecWhisperError:
-            return  # without a target, the draft's text may continue
-        for language in asked:
-            if language not in known:
-                raise InvalidEvent(
-                    f"The target has no language '{language}': choose one of the list, or leave it empty.",
-                    "languages",
-                )
 
     def _speakers(self, start: Start) -> UtteranceSpeakers | None:
         found = self._gateway.config.speakers
@@ -238,13 +222,13 @@ class LiveConnection:
         async for frame in frames:
             if isinstance(frame, bytes):
                 if has_finished:
-                    raise InvalidEvent("Audio arrived after the message 'finish'.")
+                    raise InvalidField("Audio arrived after the message 'finish'.")
                 await _forward(stream, frame)
                 continue
             try:
                 match await read_message(frame):
                     case Start():
-                        raise InvalidEvent(
+                        raise InvalidField(
                             "The stream has started already: send 'change', or open another connection."
                         )
                     case Change() as change if not has_finished:
@@ -283,7 +267,7 @@ async def _start(frame: str | bytes | None) -> Start:
         raise ClientGone("The page was closed before it started.")
     message = await read_message(frame) if isinstance(frame, str) else None
     if not isinstance(message, Start):
-        raise InvalidEvent("A stream begins with a message of type 'start'; this one does not.")
+        raise InvalidField("A stream begins with a message of type 'start'; this one does not.")
     return message
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import EnumType
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from specwhisper.validated import default_of, option_of
 
@@ -42,8 +43,20 @@ def option_fields(
         type_ = _type(types[declared.name])
         if type_ in (list[str], dict[str, float]):
             default = type_()
+        if type_ == dict[str, float]:
+            type_ = Annotated[type_, BeforeValidator(parse_object)]
         found[declared.name] = (Annotated[type_ | None if default is None else type_, details], default)
     return found
+
+
+def parse_object(value: Any) -> Any:
+    """Read an object that a form has as JSON, instead of in fields such as ``vad_parameters[threshold]``."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            pass
+    return value
 
 
 def _type(annotation: Any) -> Any:

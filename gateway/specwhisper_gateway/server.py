@@ -45,6 +45,7 @@ class GatewayServer(HttpServer):
             if config.metrics and config.metrics_port is not None
             else nullcontext()
         )
+        drain_s = config.drain_timeout_s
         super().__init__(
             self.app,
             config.host,
@@ -59,7 +60,7 @@ class GatewayServer(HttpServer):
             ws_per_message_deflate=False,  # audio does not shrink
             # A pong would wait for the audio that a client sends faster than it is transcribed.
             ws_ping_interval=None,
-            timeout_graceful_shutdown=_whole_s(config.drain_timeout_s),
+            timeout_graceful_shutdown=None if math.isinf(drain_s) else math.ceil(drain_s),
         )
 
     @property
@@ -86,10 +87,6 @@ class GatewayServer(HttpServer):
         logger.info("draining", extra={"address": self.address, "open_requests": num_open})
         await super().shutdown(sockets)
         logger.info("stopped", extra={"address": self.address})
-
-
-def _whole_s(seconds: float) -> int | None:
-    return None if math.isinf(seconds) else math.ceil(seconds)
 
 
 async def run(config: GatewayConfig) -> None:

@@ -15,7 +15,8 @@ from fastapi import Request
 from starlette.requests import HTTPConnection
 
 from specwhisper.audio.turns import decoding_for
-from specwhisper.errors import SessionExpired
+from specwhisper.errors import SessionExpired, SpecWhisperError
+from specwhisper.options import DecodingOptions
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.settings.model_names import ModelNames
 from specwhisper.tasks import retrieve_error, running
@@ -23,7 +24,7 @@ from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.updates import ServerInfo
 from specwhisper_gateway.access_log import caller_of
 from specwhisper_gateway.config import GatewayConfig
-from specwhisper_gateway.errors import ClientGone
+from specwhisper_gateway.errors import ClientGone, InvalidField
 from specwhisper_gateway.metrics import GatewayMetrics
 from specwhisper_gateway.realtime.secrets import ClientSecrets
 
@@ -90,6 +91,21 @@ class Gateway:
     model_names: ModelNames
     secrets: ClientSecrets
     started_s: int = field(default_factory=lambda: int(time.time()))
+
+    async def check_languages(self, options: DecodingOptions, param: str, choice: str = "") -> None:
+        """Refuse languages that the target doesn't have.
+
+        If no target answers, none is refused: the target refuses them itself.
+        """
+        asked = options.languages or tuple(filter(None, (options.language,)))
+        try:
+            known = (await self.health.get()).languages if asked else ()
+        except SpecWhisperError:
+            return
+        for language in asked:
+            if language not in known:
+                choice = choice or f"choose from {', '.join(known)}."
+                raise InvalidField(f"The target has no language '{language}': {choice}", param)
 
 
 def gateway_of(connection: HTTPConnection) -> Gateway:

@@ -150,26 +150,20 @@ def to_txt(segments: Iterable[Segment]) -> str:
 
 
 def to_srt(segments: Sequence[Segment], layout: Layout | None = None) -> str:
-    return "\n".join(srt_blocks(segments, layout))
-
-
-def srt_blocks(segments: Sequence[Segment], layout: Layout | None = None) -> Iterator[str]:
-    """Yield each SubRip subtitle; a line break stands between two."""
+    blocks = []
     for number, cue in enumerate(cues(segments, layout), start=1):
         text = _underlined(_without_arrows(f"{said_by(cue.speaker)}{cue.text}"))
-        yield f"{number}\n{_times(cue, ',')}\n{text}\n"
+        blocks.append(f"{number}\n{_times(cue, ',')}\n{text}\n")
+    return "\n".join(blocks)
 
 
 def to_vtt(segments: Sequence[Segment], layout: Layout | None = None) -> str:
-    return "\n".join(vtt_blocks(segments, layout))
-
-
-def vtt_blocks(segments: Sequence[Segment], layout: Layout | None = None) -> Iterator[str]:
-    """Yield the header and each WebVTT subtitle; a line break stands between two."""
-    yield "WEBVTT\n"
+    blocks = ["WEBVTT\n"]
     for cue in cues(segments, layout):
         voice = f"<v {_escaped(one_line(cue.speaker)).replace('>', '&gt;')}>" if cue.speaker else ""
-        yield f"{_times(cue, '.')}\n{voice}{_underlined(_escaped(_without_arrows(cue.text)))}\n"
+        text = _underlined(_escaped(_without_arrows(cue.text)))
+        blocks.append(f"{_times(cue, '.')}\n{voice}{text}\n")
+    return "\n".join(blocks)
 
 
 def to_tsv(segments: Sequence[Segment]) -> str:
@@ -209,24 +203,20 @@ def to_verbose_json(
     word_timestamps : whether to add a list of words even if there are none.
     multilingual : whether each segment has its language.
     """
-    text = "".join(segment.text for segment in segments).strip()
-    document = verbose_head(text, language=language, duration_s=duration_s, task=task)
-    document["segments"] = [
-        verbose_segment(number, segment, has_language=multilingual) for number, segment in enumerate(segments)
-    ]
-    words = [verbose_word(word) for word in spoken_words(segments)]
+    document: dict[str, Any] = {
+        "task": str(task),
+        "language": language,
+        "duration": duration_s,
+        "text": "".join(segment.text for segment in segments).strip(),
+        "segments": [_verbose_segment(*each, has_language=multilingual) for each in enumerate(segments)],
+    }
+    words = [_verbose_word(word) for word in spoken_words(segments)]
     if words or word_timestamps:
         document["words"] = words
     return document
 
 
-def verbose_head(text: str, *, language: str, duration_s: float, task: Task) -> dict[str, Any]:
-    """Return the members of :func:`to_verbose_json` before segments and words."""
-    return {"task": str(task), "language": language, "duration": duration_s, "text": text}
-
-
-def verbose_segment(number: int, segment: Segment, *, has_language: bool = False) -> dict[str, Any]:
-    """Return one segment of :func:`to_verbose_json`."""
+def _verbose_segment(number: int, segment: Segment, *, has_language: bool) -> dict[str, Any]:
     return {
         "id": number,
         "seek": segment.seek,
@@ -248,7 +238,7 @@ def spoken_words(segments: Iterable[Segment]) -> Iterator[Word]:
     return (word for segment in segments for word in segment.words if word.text.strip())
 
 
-def verbose_word(word: Word) -> dict[str, Any]:
+def _verbose_word(word: Word) -> dict[str, Any]:
     return {
         "word": word.text.strip(),
         "start": word.start_s,

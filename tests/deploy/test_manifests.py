@@ -20,7 +20,7 @@ from specwhisper_draft_server.config import DEFAULT_PORT as DRAFT_PORT
 from specwhisper_gateway.access_log import LIVE_ROUTE
 from specwhisper_gateway.config import DEFAULT_PORT as GATEWAY_PORT
 from specwhisper_target_server.config import DEFAULT_PORT as TARGET_PORT
-from specwhisper_wyoming.config import TcpAddress, WyomingConfig, read_uri
+from specwhisper_wyoming.config import WyomingConfig
 from tests.deploy.manifests import (
     COMPOSE,
     DEPLOY,
@@ -329,7 +329,7 @@ def test_its_flags_exist_and_lead_to_the_draft_server():
     command = typer.main.get_command(app_of(WyomingConfig, lambda **_: None))
     flags = command.make_context("specwhisper-wyoming", list(service["command"])).params
     assert service["entrypoint"] == [*INIT, "specwhisper-wyoming"]
-    assert read_uri(flags["uri"]) == TcpAddress("0.0.0.0", 10300)
+    assert flags["uri"] == "tcp://0.0.0.0:10300"
     gateway = "\n".join(base["gateway"]["command"])
     for flag in ("server", "server-use-ssl", "server-root-cert", "server-token-file"):
         [line] = [word for word in service["command"] if word.partition("=")[0] == f"--{flag}"]

@@ -14,6 +14,7 @@ import trustme
 from websockets.sync.client import connect
 
 from specwhisper_gateway.config import API_KEY
+from tests.certificates import save
 from tests.e2e.processes import Server, run
 from tests.nightly import mostly_nightly
 
@@ -23,11 +24,7 @@ TOKEN = "0123456789abcdef-of-anna"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("trust")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(folder / "roots.pem")
-    issued = authority.issue_cert("127.0.0.1")
-    issued.private_key_pem.write_to_path(folder / "server.key")
-    issued.cert_chain_pems[0].write_to_path(folder / "server.pem")
+    save(trustme.CA(), folder, "server")
     (folder / "tokens").write_text(f"anna {TOKEN}\n")
     return folder
 

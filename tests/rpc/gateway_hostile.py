@@ -205,26 +205,11 @@ started = st.fixed_dictionaries(
     optional=way
     | {
         "added_latency_ms": st.sampled_from([0, 1]) | values,
-        "language": mostly(st.just("en"), odd),
-        "position": st.fixed_dictionaries(
-            {},
-            optional={
-                "start_sample": st.sampled_from([0, 320, 321, 2**62]) | values,
-                "next_sample": st.sampled_from([0, 320, 321, 2**62]) | values,
-                "num_utterances": st.integers(0, 9) | numbers,
-                "is_speech": st.booleans() | values,
-                "language": st.sampled_from([None, "en", "xx"]) | values,
-                "pieces": st.lists(
-                    st.fixed_dictionaries(
-                        {
-                            "start_sample": st.sampled_from([0, 320, 321]) | values,
-                            "tokens": st.lists(st.integers(-1, 2**31), max_size=4) | values,
-                        }
-                    ),
-                    max_size=3,
-                )
-                | values,
-            },
+        "languages": mostly(st.sampled_from(["", "en", "xx,en"]), odd),
+        "speakers": st.booleans() | values,
+        "resume_point": st.fixed_dictionaries(
+            {"state": mostly(pcm, odd), "start_sample": st.sampled_from([0, 320, 321, 2**62]) | numbers},
+            optional={"num_ends": st.integers(0, 9) | numbers},
         ),
     },
 )

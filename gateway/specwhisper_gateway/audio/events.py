@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import Literal
 
@@ -22,7 +22,7 @@ from specwhisper.errors import SessionExpired, SpecWhisperError
 from specwhisper.printable import escaped_json
 from specwhisper.transcription.speakers import Turns
 from specwhisper.transcription.transcription import Transcription
-from specwhisper.types import Segment
+from specwhisper_client.deltas import Deltas
 from specwhisper_client.file_transcription import FileTranscription
 from specwhisper_gateway.access_log import note_error
 from specwhisper_gateway.audio.replies import diarized, languages
@@ -62,28 +62,6 @@ TranscriptEvent = (
 Events = AsyncGenerator[TranscriptEvent]
 
 
-class Deltas:
-    """Cuts a transcript into deltas that join to its text, stripped of spaces."""
-
-    def __init__(self) -> None:
-        self._final = ""
-        self.sent = ""  # by all deltas, less what was taken back
-
-    def add(self, segments: Iterable[Segment], settled: str = "") -> tuple[str, str]:
-        """Return the text to take back from the end, and the text to add.
-
-        Parameters
-        ----------
-        settled : text after the segments that is not final, but very likely to be.
-        """
-        self._final += "".join(segment.text for segment in segments)
-        before, self.sent = self.sent, (self._final + settled).strip()
-        same = len(before)
-        if not self.sent.startswith(before):
-            same = next(i for i in range(same) if self.sent[i : i + 1] != before[i])
-        return before[same:], self.sent[same:]
-
-
 async def transcript_events(
     transcription: FileTranscription,
     upload: Upload,
@@ -121,8 +99,8 @@ async def transcript_events(
             if turns is not None:
                 found = await turns  # thousands of turns and words take a second
                 transcript = await asyncio.to_thread(transcript.with_speakers, found)
-                for segment in (await asyncio.to_thread(diarized, transcript)).segments:
-                    yield TranscriptionTextSegmentEvent.model_validate(segment.model_dump())
+                for segment in (await asyncio.to_thread(diarized, transcript))["segments"]:
+                    yield TranscriptionTextSegmentEvent.model_validate(segment)
     metrics.count_transcript(transcript)
     warnings = [upload.without_path(sentence) for sentence in transcript.warnings]
     yield done(transcript, warnings)
@@ -133,10 +111,12 @@ def done(transcript: Transcription, warnings: Sequence[str] = ()) -> Transcripti
 
     ``warnings`` are not OpenAI's.
     """
-    event = TranscriptionTextDoneEvent(
-        type="transcript.text.done", text=transcript.text, languages=languages(transcript)
-    )
-    return event.model_copy(update={"warnings": warnings}) if warnings else event
+    event = {
+        "type": "transcript.text.done",
+        "text": transcript.text,
+        "languages": languages(transcript),
+    }
+    return TranscriptionTextDoneEvent.model_validate(event | ({"warnings": warnings} if warnings else {}))
 
 
 class EventStream(EventSourceResponse):

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import Field, ValidationError, create_model
 
 from specwhisper.options import OTHER_NAMES, DecodingOptions, Task, options_from
 from specwhisper.validated import spelled
 from specwhisper_gateway.audio.uploads import FILE
 from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.option_fields import NOT_OPENAIS, option_fields
+from specwhisper_gateway.transport.messages import StrictModel, first_problem
 
 DEFAULTS = {"padding": "zero"}  # as in openai/whisper
 OPTIONS = option_fields(
@@ -22,25 +23,20 @@ OPTIONS = option_fields(
     note=NOT_OPENAIS,
     defaults=DEFAULTS,
 )
-CONTRADICTING = (  # the first of each pair is refused beside the second
-    ("vad_filter", "chunking_strategy"),
-    ("keywords", "hotwords"),
-    ("multilingual", "language"),
-    ("multilingual", "languages"),
-    ("languages", "language"),
-)
 NAMES = {declared.name for declared in fields(DecodingOptions)}
 
 if TYPE_CHECKING:
-    OptionFields = BaseModel
+
+    class OptionFields(StrictModel):
+        vad_filter: bool
+
 else:
-    OptionFields = create_model("OptionFields", **OPTIONS)
+    OptionFields = create_model("OptionFields", __base__=StrictModel, **OPTIONS)
 
 
 class AudioFields(OptionFields):
     """Fields of transcriptions and translations, without the file."""
 
-    model_config = ConfigDict(extra="forbid")
     task: ClassVar[Task]
 
     model: Annotated[
@@ -69,11 +65,11 @@ class AudioFields(OptionFields):
         Raises :class:`InvalidField` for the first that is not supported.
         """
         try:
-            fields = cls.model_validate(_grouped(form, cls._lists()))
+            return cls.model_validate(_grouped(form, cls._lists()))
         except ValidationError as error:
-            raise _refused(error) from None
-        fields._check()
-        return fields
+            problem = first_problem(error)
+            problem.param = str(problem.param).partition(".")[0]  # a form has no fields within fields
+            raise problem from None
 
     @classmethod
     def form_schema(cls) -> dict[str, Any]:
@@ -93,7 +89,7 @@ class AudioFields(OptionFields):
         }
 
     def options(self) -> DecodingOptions:
-        with spelled({"initial_prompt": "prompt"}):
+        with spelled({"initial_prompt": "prompt", "temperatures": "temperature"}):
             return options_from(DEFAULTS, self.given())
 
     def given(self) -> dict[str, Any]:
@@ -105,9 +101,6 @@ class AudioFields(OptionFields):
     @classmethod
     def _lists(cls) -> set[str]:
         return {name for name, field in cls.model_fields.items() if get_origin(field.annotation) is list}
-
-    def _check(self) -> None:
-        """Refuse values that are valid in OpenAI's API and not supported here."""
 
 
 class TranslationFields(AudioFields):
@@ -139,19 +132,3 @@ def _grouped(form: Iterable[tuple[str, str]], lists: set[str]) -> dict[str, Any]
         else:
             values[name] = value
     return values
-
-
-def _refused(error: ValidationError) -> InvalidField:
-    """Return the first error as one sentence."""
-    first = error.errors(include_url=False)[0]
-    name = str(first["loc"][0])
-    if first["type"] == "extra_forbidden":
-        return InvalidField(
-            f"Unknown parameter: '{name}'; parameters without effect are refused, not ignored.",
-            name,
-            "unknown_parameter",
-        )
-    if first["type"] == "missing":
-        return InvalidField(f"{name} is missing.", name, "missing_required_parameter")
-    message = first["msg"][:1].lower() + first["msg"][1:]
-    return InvalidField(f"{name} is {str(first['input'])[:100]!r}: {message}.", name)

@@ -21,9 +21,8 @@ from specwhisper.transcription.transcription import Transcription
 from specwhisper_client.file_transcription import FileTranscription
 from specwhisper_gateway.audio.events import EventStream, transcript_events
 from specwhisper_gateway.audio.fields import AudioFields, TranslationFields
-from specwhisper_gateway.audio.known_speakers import REFERENCES
 from specwhisper_gateway.audio.replies import reply
-from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
+from specwhisper_gateway.audio.transcription_fields import REFERENCES, TranscriptionFields
 from specwhisper_gateway.audio.uploads import Upload, errors_about, receive_upload
 from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.state import admit, cancel_on_disconnect, gateway_of, within_time
@@ -103,11 +102,13 @@ async def _begin(
     request: Request, received: Upload, fields: AudioFields, *, interim_results: bool = False
 ) -> FileTranscription:
     """Return a transcription, which runs while its updates are read."""
-    gateway = gateway_of(request)
+    gateway, options = gateway_of(request), fields.options()
     await gateway.model_names.resolve(fields.model)
+    param = "languages" if "languages" in fields.model_fields_set else "language"
+    await gateway.check_languages(options, param)
     return gateway.client.stream_file(
         received.path,
-        fields.options(),
+        options,
         interim_results=interim_results,
         max_duration_s=gateway.config.max_audio_seconds,
     )
@@ -120,7 +121,7 @@ async def _answer(request: Request, received: Upload, fields: AudioFields) -> Re
             transcription = await _begin(request, received, fields)
             transcript = await cancel_on_disconnect(request, _complete(transcription, beside))
     gateway_of(request).metrics.count_transcript(transcript)
-    response = await reply(fields, transcript)
+    response = await asyncio.to_thread(reply, fields, transcript)
     if transcript.warnings:
         response.headers[WARNINGS] = received.without_path(" ".join(transcript.warnings))
     return response
@@ -148,7 +149,7 @@ async def _speakers(
     config = gateway_of(request).config
     if config.speakers is None:
         raise InvalidField(
-            "response_format is not supported: this gateway has no models for speakers; its operator passes "
+            "response_format is diarized_json: this gateway has no models for speakers; its operator passes "
             "--speaker-models.",
             "response_format",
             "unsupported_value",

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+import base64
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model, model_validator
 
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.selection import MAX_MS, VadOptions
-from specwhisper_gateway.audio.fields import CONTRADICTING, AudioFields
-from specwhisper_gateway.audio.known_speakers import NAMES, REFERENCES, samples_by_name
+from specwhisper_gateway.audio.fields import AudioFields
 from specwhisper_gateway.errors import InvalidField
-from specwhisper_gateway.option_fields import NOT_OPENAIS, option_fields
+from specwhisper_gateway.option_fields import NOT_OPENAIS, option_fields, parse_object
 from specwhisper_gateway.transport.messages import StrictModel, first_problem
 
+MAX_SPEAKERS = 4  # OpenAI's limit
+NAMES, REFERENCES = "known_speaker_names", "known_speaker_references"
 ONLY_DIARIZED = "only diarized_json names speakers; set response_format to it."
 STREAMED = ("json", "text", "diarized_json")
 
@@ -36,22 +37,12 @@ class ServerVad(StrictModel):
         )
 
 
-def _parse_object(value: Any) -> Any:
-    """Read an object that a form has as JSON instead of fields such as ``chunking_strategy[type]``."""
-    if isinstance(value, str) and value.lstrip().startswith("{"):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            pass
-    return value
-
-
 if TYPE_CHECKING:
     LanguageFields = BaseModel
 else:
     LanguageFields = create_model(
         "LanguageFields",
-        **option_fields(DecodingOptions, "language", "languages"),
+        **option_fields(DecodingOptions, "language"),
         **option_fields(DecodingOptions, "multilingual", note=NOT_OPENAIS),
     )
 
@@ -67,6 +58,14 @@ class TranscriptionFields(AudioFields, LanguageFields):
             description="Format of the transcript; `diarized_json` needs a gateway with `--speaker-models`."
         ),
     ] = "json"
+    languages: Annotated[
+        list[str],
+        Field(
+            default_factory=list,
+            description="Languages that may be spoken, one in each field, by code or name: no other is "
+            "detected.",
+        ),
+    ]
     timestamp_granularities: Annotated[
         list[Literal["word", "segment"]],
         Field(
@@ -97,7 +96,7 @@ class TranscriptionFields(AudioFields, LanguageFields):
     ]
     chunking_strategy: Annotated[
         str | dict[str, Any] | None,
-        BeforeValidator(_parse_object),
+        BeforeValidator(parse_object),
         Field(
             description="`auto`: only speech is transcribed, as with `vad_filter`. An object of type "
             "`server_vad`, as JSON or in fields such as `chunking_strategy[type]`, may have `threshold`, "
@@ -144,9 +143,23 @@ class TranscriptionFields(AudioFields, LanguageFields):
 
     def known_speakers(self) -> dict[str, bytes]:
         """Return the sample of each known speaker by name, as a file in memory."""
-        return samples_by_name(self.known_speaker_names, self.known_speaker_references)
+        names, references = self.known_speaker_names, self.known_speaker_references
+        if len(names) != len(references):
+            raise _invalid(
+                NAMES if len(names) > len(references) else REFERENCES,
+                f"there are {len(names)} names and {len(references)} references; send a reference for each "
+                "name.",
+            )
+        if len(names) > MAX_SPEAKERS:
+            raise _invalid(NAMES, f"there are {len(names)}; send at most {MAX_SPEAKERS}.")
+        if len(set(names)) < len(names) or not all(map(str.strip, names)):
+            raise _invalid(NAMES, "each speaker needs a name of its own, which is not empty.")
+        return {name: _file_in(reference, name) for name, reference in zip(names, references, strict=True)}
 
-    def _check(self) -> None:
+    @model_validator(mode="after")
+    def _refuse_unsupported(self) -> Self:
+        """Refuse values of OpenAI's API that have no effect here, and fields that contradict each other."""
+        strategy = self.chunking_strategy
         refusals = (
             (bool(self.known_speaker_names) and not self.has_speakers, NAMES, ONLY_DIARIZED),
             (bool(self.known_speaker_references) and not self.has_speakers, REFERENCES, ONLY_DIARIZED),
@@ -172,30 +185,38 @@ class TranscriptionFields(AudioFields, LanguageFields):
                 "only verbose_json has times; set response_format to it.",
             ),
             (
-                isinstance(self.chunking_strategy, str) and self.chunking_strategy not in ("", "auto"),
+                isinstance(strategy, str) and strategy not in ("", "auto"),
                 "chunking_strategy",
                 "it must be 'auto' or an object of type server_vad.",
             ),
-            *(
-                (
-                    bool(getattr(self, name) and getattr(self, other)),
-                    name,
-                    f"{other} is present too: send one of them.",
-                )
-                for name, other in CONTRADICTING
+            (
+                self.vad_filter and bool(strategy),
+                "vad_filter",
+                "chunking_strategy says the same: send one of them.",
             ),
         )
         for is_wrong, name, reason in refusals:
             if is_wrong:
-                raise InvalidField(f"{name} is not supported: {reason}", name, "unsupported_value")
+                raise _invalid(name, reason, "unsupported_value")
         self.known_speakers()
-        if isinstance(self.chunking_strategy, dict):
+        if isinstance(strategy, dict):
             try:
-                ServerVad.model_validate(self.chunking_strategy)
+                ServerVad.model_validate(strategy)
             except ValidationError as error:
-                problem = first_problem(error)
-                raise InvalidField(
-                    f"chunking_strategy is not supported: {problem.name}: {problem.reason}.",
-                    "chunking_strategy",
-                    "unsupported_value",
-                ) from None
+                problem = first_problem(error, "chunking_strategy")
+                raise InvalidField(str(problem), "chunking_strategy", "unsupported_value") from None
+        return self
+
+
+def _file_in(reference: str, name: str) -> bytes:
+    head, _, data = reference.partition(",")
+    if not (head.startswith("data:") and head.endswith(";base64")):
+        raise _invalid(REFERENCES, f"the one for {name!r} is not a data URL; send data:audio/wav;base64,....")
+    try:
+        return base64.b64decode(data, validate=True)
+    except ValueError:
+        raise _invalid(REFERENCES, f"the one for {name!r} is not base64.") from None
+
+
+def _invalid(name: str, reason: str, code: str = "invalid_value") -> InvalidField:
+    return InvalidField(f"{name} cannot be used: {reason}", name, code)

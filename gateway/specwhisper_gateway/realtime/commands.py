@@ -9,7 +9,7 @@ from typing import Any
 from specwhisper.errors import InvalidRequest
 from specwhisper.transcription.hints import MAX_START_S, hint_at
 from specwhisper.types import TimedHint
-from specwhisper_gateway.errors import InvalidEvent
+from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.transport.messages import SHOWN_CHARS, read_object
 
 KNOWN = (
@@ -29,7 +29,7 @@ def event_id_of(event: dict[str, Any]) -> str | None:
 
 async def read_event(frame: str | bytes) -> dict[str, Any]:
     if isinstance(frame, bytes):
-        raise InvalidEvent(
+        raise InvalidField(
             "Events are JSON in text messages, and this is a binary one: send audio in base64 with "
             "input_audio_buffer.append.",
             code="invalid_message",
@@ -37,8 +37,8 @@ async def read_event(frame: str | bytes) -> dict[str, Any]:
     return await read_object(frame, audio="audio")
 
 
-def unknown_event(kind: Any) -> InvalidEvent:
-    return InvalidEvent(
+def unknown_event(kind: Any) -> InvalidField:
+    return InvalidField(
         f"Invalid value: {str(kind)[:SHOWN_CHARS]!r}. Supported events are: {', '.join(KNOWN)}.", "type"
     )
 
@@ -46,7 +46,7 @@ def unknown_event(kind: Any) -> InvalidEvent:
 def session_of(event: dict[str, Any]) -> dict[str, Any]:
     session = event.get("session")
     if not isinstance(session, dict):
-        raise InvalidEvent(f"{event['type']} needs an object 'session'.", "session")
+        raise InvalidField(f"{event['type']} needs an object 'session'.", "session")
     return session
 
 
@@ -60,10 +60,10 @@ def hint_of(event: dict[str, Any]) -> TimedHint:
     text: Any = event.get("text")
     audio_start_ms: Any = event.get("audio_start_ms")
     if not isinstance(text, str):
-        raise InvalidEvent("input_audio_buffer.hint needs 'text': what the audio may say.", "text")
+        raise InvalidField("input_audio_buffer.hint needs 'text': what the audio may say.", "text")
     is_number = isinstance(audio_start_ms, int | float) and not isinstance(audio_start_ms, bool)
     if not is_number or not 0 <= audio_start_ms <= 1000 * MAX_START_S:
-        raise InvalidEvent(
+        raise InvalidField(
             "input_audio_buffer.hint needs 'audio_start_ms', milliseconds from the session's start, at most "
             f"{1000 * MAX_START_S:g}.",
             "audio_start_ms",
@@ -71,16 +71,16 @@ def hint_of(event: dict[str, Any]) -> TimedHint:
     try:
         return hint_at(audio_start_ms / 1000, text)
     except InvalidRequest as error:
-        raise InvalidEvent(str(error), "text") from error
+        raise InvalidField(str(error), "text") from error
 
 
 def audio_of(event: dict[str, Any]) -> bytes:
     audio = event.get("audio")
     if not isinstance(audio, str):
-        raise InvalidEvent("input_audio_buffer.append needs 'audio', samples in base64.", "audio")
+        raise InvalidField("input_audio_buffer.append needs 'audio', samples in base64.", "audio")
     try:
         return base64.b64decode(audio, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise InvalidEvent(
+        raise InvalidField(
             "audio is not base64: encode the samples' bytes.", "audio", "invalid_base64"
         ) from error

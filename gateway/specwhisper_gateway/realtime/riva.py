@@ -11,7 +11,7 @@ from specwhisper.audio.wav import PCM_16, RIFF, is_wav, read_wav_header
 from specwhisper.errors import InvalidAudio
 from specwhisper.live import MIN_SILENCE_MS
 from specwhisper.selection import MAX_MS
-from specwhisper_gateway.errors import InvalidEvent
+from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.realtime.formats import AudioFormat
 from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
 from specwhisper_gateway.transport.messages import new_id
@@ -51,7 +51,7 @@ def last_event(transcript: str) -> dict[str, Any]:
 def updated(settings: RealtimeSettings, session: Mapping[str, Any]) -> RealtimeSettings:
     """Return the settings with a client's changes.
 
-    Raises :class:`InvalidEvent` if one is not supported.
+    Raises :class:`InvalidField` if one is not supported.
     """
     flat = {name: value for name, value in session.items() if name not in WITHOUT_EFFECT | OWN}
     if flat.get("input_audio_format") == FILE:
@@ -60,7 +60,7 @@ def updated(settings: RealtimeSettings, session: Mapping[str, Any]) -> RealtimeS
     if transcription.get("language") in ("", ANY_LANGUAGE):
         transcription["language"] = None
     if _object(session, "speaker_diarization").get("enable_speaker_diarization"):
-        raise InvalidEvent("Speaker diarization is not offered.", "session.speaker_diarization")
+        raise InvalidField("Speaker diarization is not offered.", "session.speaker_diarization")
     if phrases := _phrases(_object(session, "word_boosting")):
         transcription["keywords"] = phrases
     flat["input_audio_transcription"] = transcription
@@ -68,10 +68,10 @@ def updated(settings: RealtimeSettings, session: Mapping[str, Any]) -> RealtimeS
         flat["turn_detection"] = {"type": "server_vad", "silence_duration_ms": silence_ms}
     audio = _object(session, "input_audio_params")
     if audio.get("num_channels", 1) != 1:
-        raise InvalidEvent("Audio must have one channel.", "session.input_audio_params.num_channels")
+        raise InvalidField("Audio must have one channel.", "session.input_audio_params.num_channels")
     rate = audio.get("sample_rate_hz", settings.audio_format.rate)
     if not isinstance(rate, int) or not MIN_SAMPLE_RATE <= rate <= MAX_SAMPLE_RATE:
-        raise InvalidEvent(
+        raise InvalidField(
             f"The sample rate must be {MIN_SAMPLE_RATE} to {MAX_SAMPLE_RATE} Hz.",
             "session.input_audio_params.sample_rate_hz",
         )
@@ -91,7 +91,7 @@ class WavPieces:
     def samples_of(self, piece: bytes) -> bytes:
         """Return the samples of the next piece.
 
-        Raises :class:`InvalidEvent` for a file that has no 16-bit samples in one channel.
+        Raises :class:`InvalidField` for a file that has no 16-bit samples in one channel.
         """
         if piece.startswith(RIFF):
             samples, self._num_left = _first_samples(piece)
@@ -113,7 +113,7 @@ def _first_samples(piece: bytes) -> tuple[bytes, int | None]:
     except InvalidAudio:
         header = None
     if header is None or (header.format, header.num_channels) != (PCM_16, 1):
-        raise InvalidEvent("A WAV file must have 16-bit samples in one channel.", "audio")
+        raise InvalidField("A WAV file must have 16-bit samples in one channel.", "audio")
     end = None if header.num_bytes is None else header.start + header.num_bytes
     samples = piece[header.start : end]
     return samples, None if header.num_bytes is None else header.num_bytes - len(samples)
@@ -122,12 +122,12 @@ def _first_samples(piece: bytes) -> tuple[bytes, int | None]:
 def _phrases(boosting: Mapping[str, Any]) -> list[str]:
     lists = boosting.get("word_boosting_list") or []
     if not isinstance(lists, list) or not all(isinstance(words, dict) for words in lists):
-        raise InvalidEvent("word_boosting_list must be a list of objects.", "session.word_boosting")
+        raise InvalidField("word_boosting_list must be a list of objects.", "session.word_boosting")
     phrases: list[str] = []
     for words in lists:
         added = words.get("phrases") or []
         if not isinstance(added, list) or not all(isinstance(phrase, str) for phrase in added):
-            raise InvalidEvent("phrases must be a list of texts.", "session.word_boosting")
+            raise InvalidField("phrases must be a list of texts.", "session.word_boosting")
         phrases += added
     return phrases
 
@@ -139,11 +139,11 @@ def _silence_ms(endpointing: Mapping[str, Any]) -> int | None:
     """
     history, threshold = endpointing.get("stop_history") or 0, endpointing.get("stop_threshold") or 0
     if not (isinstance(history, int) and history <= MAX_MS):
-        raise InvalidEvent(
+        raise InvalidField(
             f"stop_history must be milliseconds, at most {MAX_MS}.", "session.endpointing_config"
         )
     if not (isinstance(threshold, int | float) and threshold <= 1):
-        raise InvalidEvent("stop_threshold must be at most 1.", "session.endpointing_config")
+        raise InvalidField("stop_threshold must be at most 1.", "session.endpointing_config")
     if history <= 0 and threshold <= 0:
         return None
     silence_ms = (history if history > 0 else STOP_HISTORY_MS) * (threshold if threshold > 0 else 1)
@@ -153,5 +153,5 @@ def _silence_ms(endpointing: Mapping[str, Any]) -> int | None:
 def _object(session: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = session.get(name) or {}
     if not isinstance(value, dict):
-        raise InvalidEvent(f"{name} must be an object.", f"session.{name}")
+        raise InvalidField(f"{name} must be an object.", f"session.{name}")
     return value

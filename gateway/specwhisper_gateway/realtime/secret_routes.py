@@ -11,8 +11,8 @@ from pydantic import Field, ValidationError
 from specwhisper.errors import MessageTooLarge
 from specwhisper_gateway.access_log import caller_of
 from specwhisper_gateway.audio.uploads import IDLE_TIMEOUT_S
-from specwhisper_gateway.errors import IdleTimeout, InvalidEvent
-from specwhisper_gateway.realtime.settings import RealtimeSettings, check_language, nested
+from specwhisper_gateway.errors import IdleTimeout
+from specwhisper_gateway.realtime.settings import LANGUAGE, RealtimeSettings, nested
 from specwhisper_gateway.state import gateway_of
 from specwhisper_gateway.transport.messages import (
     MAX_CONTROL_BYTES,
@@ -45,8 +45,7 @@ async def client_secret(request: Request) -> dict[str, Any]:
     try:
         asked = _SecretRequest.model_validate(await _body(request))
     except ValidationError as error:
-        problem = first_problem(error)
-        raise InvalidEvent(f"{problem.name}: {problem.reason}.", problem.name) from None
+        raise first_problem(error) from None
     settings = await _checked(request, RealtimeSettings().updated(asked.session))
     value, expires_s = _create(request, settings, asked.expires_after.seconds)
     session = {"id": new_id("sess"), "object": "realtime.transcription_session", "expires_at": expires_s}
@@ -69,8 +68,7 @@ async def transcription_session(request: Request) -> dict[str, Any]:
 
 
 async def _checked(request: Request, settings: RealtimeSettings) -> RealtimeSettings:
-    for language in settings.languages:
-        await check_language(gateway_of(request).client, language)
+    await gateway_of(request).check_languages(settings.options(), LANGUAGE)
     return settings.with_model(await gateway_of(request).model_names.resolve(settings.model))
 
 

@@ -19,7 +19,7 @@ from specwhisper.tasks import running
 from specwhisper.transcription.hints import HintFeed
 from specwhisper.types import SAMPLE_RATE, TimedHint
 from specwhisper_client.streaming import StreamingClient
-from specwhisper_gateway.errors import InvalidEvent, InvalidField
+from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.realtime import riva
 from specwhisper_gateway.realtime.backlog import Backlog, TurnAudio
 from specwhisper_gateway.realtime.commands import (
@@ -31,7 +31,7 @@ from specwhisper_gateway.realtime.commands import (
     session_of,
     unknown_event,
 )
-from specwhisper_gateway.realtime.settings import RealtimeSettings, check_language, known_part, nested
+from specwhisper_gateway.realtime.settings import LANGUAGE, RealtimeSettings, known_part, nested
 from specwhisper_gateway.realtime.turn import Items, RealtimeTurn, event
 from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of, within_time
 from specwhisper_gateway.transport.access import authorization
@@ -149,7 +149,7 @@ class RealtimeConnection:
                 if self._is_riva:
                     return  # the client commits every piece
                 if self._open is None:
-                    raise InvalidEvent(
+                    raise InvalidField(
                         "Error committing input audio buffer: it is empty.",
                         code="input_audio_buffer_commit_empty",
                     )
@@ -162,7 +162,7 @@ class RealtimeConnection:
                 self._send_hints()
             case "input_audio_buffer.done":
                 if not self._is_riva:
-                    raise InvalidEvent("input_audio_buffer.done is an event of Riva's client.", "type")
+                    raise InvalidField("input_audio_buffer.done is an event of Riva's client.", "type")
                 await self._end_turn()
                 self._waiting.put_nowait(None)
             case "session.update" | "transcription_session.update" as kind:
@@ -224,7 +224,7 @@ class RealtimeConnection:
         self._previous_s += run.length_s
 
     async def _update(self, update: dict[str, Any], event_id: str | None, *, is_flat: bool) -> None:
-        ignored: list[InvalidEvent] = []
+        ignored: list[InvalidField] = []
         if self._is_riva:
             settings = riva.updated(self._settings, update)
         else:
@@ -233,8 +233,8 @@ class RealtimeConnection:
         if settings.model != self._settings.model:
             name = await self._gateway.model_names.resolve(settings.model)
             settings = replace(settings, model=name)
-        for language in set(settings.languages) - set(self._settings.languages):
-            await check_language(self._gateway.client, language)
+        if settings.languages != self._settings.languages:
+            await self._gateway.check_languages(settings.options(), LANGUAGE)
         if settings != self._settings:
             await self._end_turn()  # a running transcription keeps its settings
         self._settings = settings

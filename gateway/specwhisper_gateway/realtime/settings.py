@@ -11,8 +11,7 @@ from pydantic import Field, ValidationError, create_model
 from specwhisper.languages import language_code
 from specwhisper.live import EndpointingOptions
 from specwhisper.options import DecodingOptions, Padding, options_from
-from specwhisper_client.api import TranscriptionClient
-from specwhisper_gateway.errors import InvalidEvent
+from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.option_fields import option_fields
 from specwhisper_gateway.realtime.formats import BETA_NAMES, G711_RATE, PCM_RATE, AudioFormat, FormatName
 from specwhisper_gateway.transport.messages import SHOWN_CHARS, UNKNOWN, StrictModel, first_problem
@@ -32,6 +31,7 @@ VAD_FIELDS = option_fields(
     *("short_silence_ms", "min_utterance_ms", "max_piece_ms"),  # not OpenAI's
     is_partial=True,
 )
+LANGUAGE = "session.audio.input.transcription.language"
 # Silence that ends an utterance and a short one, in milliseconds.
 EAGERNESS = {"low": (800, 2_000), "medium": (300, 800), "high": (200, 400)}
 DEFAULT_EAGERNESS = "medium"  # OpenAI's "auto" too
@@ -121,7 +121,7 @@ class RealtimeSettings:
     def updated(self, session: Mapping[str, Any]) -> RealtimeSettings:
         """Return the settings with a client's changes.
 
-        Raises :class:`InvalidEvent` if one is not supported, or has no effect.
+        Raises :class:`InvalidField` if one is not supported, or has no effect.
         """
         known, ignored = known_part(session)
         for each in ignored:
@@ -129,7 +129,7 @@ class RealtimeSettings:
         try:
             changes = _Session.model_validate(known)
         except ValidationError as error:
-            raise _refused(error) from None
+            raise first_problem(error, "session") from None
         changed = changes.audio.input if changes.audio else None
         if changed is None:
             return self
@@ -234,10 +234,10 @@ def nested(session: Mapping[str, Any]) -> dict[str, Any]:
 
 def known_part(
     session: Mapping[str, Any], model: type[StrictModel] = _Session, path: str = "session"
-) -> tuple[dict[str, Any], list[InvalidEvent]]:
+) -> tuple[dict[str, Any], list[InvalidField]]:
     """Return a session without what has no effect, and an error about each such key."""
     known: dict[str, Any] = {}
-    ignored: list[InvalidEvent] = []
+    ignored: list[InvalidField] = []
     for key, value in session.items():
         name = f"{path}.{key[:SHOWN_CHARS]}"
         if key in model.model_fields:
@@ -248,9 +248,9 @@ def known_part(
                 ignored += more
             known[key] = value
         elif (reason := WITHOUT_EFFECT.get(key)) is None:
-            ignored.append(InvalidEvent(f"{name} is not known.", name, UNKNOWN))
+            ignored.append(InvalidField(f"{name} is not known.", name, UNKNOWN))
         elif value not in (None, False, []):  # what a session has without it
-            ignored.append(InvalidEvent(f"{name} has no effect: {reason}.", name, "unsupported_value"))
+            ignored.append(InvalidField(f"{name} has no effect: {reason}.", name, "unsupported_value"))
     return known, ignored
 
 
@@ -264,30 +264,5 @@ def _endpointing(settings: RealtimeSettings, changes: _TurnDetection) -> Endpoin
     return replace(before, **named)
 
 
-def _unsupported(name: str, reason: str) -> InvalidEvent:
-    return InvalidEvent(f"{name} is not supported: {reason}.", f"session.{name}", "unsupported_value")
-
-
-def _refused(error: ValidationError) -> InvalidEvent:
-    """Return the first error as one sentence."""
-    problem = first_problem(error)
-    name = problem.name
-    reasons = {
-        "rate": "the sample rate of audio/pcm must be 24000, 16000 or 8000 Hz",
-        "type": problem.reason,
-    }
-    for part in reversed(problem.path):
-        if part in reasons:
-            return _unsupported(name, reasons[part])
-    shown = f"{str(problem.value)[:SHOWN_CHARS]!r}"
-    return InvalidEvent(f"session.{name} is {shown}: {problem.reason}.", f"session.{name}")
-
-
-async def check_language(client: TranscriptionClient, language: str) -> None:
-    """Raise :class:`InvalidEvent` for a language that the target does not know."""
-    known = (await client.get_model()).languages
-    if language not in known:
-        raise InvalidEvent(
-            f"The language {language!r} is not supported. Supported languages: {', '.join(known)}.",
-            "session.audio.input.transcription.language",
-        )
+def _unsupported(name: str, reason: str) -> InvalidField:
+    return InvalidField(f"{name} is not supported: {reason}.", f"session.{name}", "unsupported_value")

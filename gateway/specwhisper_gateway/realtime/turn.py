@@ -27,8 +27,8 @@ from pydantic import BaseModel
 
 from specwhisper.errors import SpecWhisperError
 from specwhisper.types import Segment, VoiceEvent
+from specwhisper_client.deltas import Deltas
 from specwhisper_client.updates import Update
-from specwhisper_gateway.audio.events import Deltas
 from specwhisper_gateway.errors import body_of
 from specwhisper_gateway.transport.messages import new_id
 

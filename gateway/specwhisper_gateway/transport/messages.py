@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError, from_json
 
-from specwhisper_gateway.errors import InvalidEvent, body_of
+from specwhisper_gateway.errors import InvalidField, body_of
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # larger messages close the connection
 MAX_CONTROL_BYTES = 64 * 1024  # a message without its audio
@@ -41,34 +40,19 @@ class StrictModel(BaseModel):
         return values
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """The first error of a message.
-
-    Attributes
-    ----------
-    path : keys of the value, from the outside in.
-    kind : pydantic's name of the error, or ``UNKNOWN``.
-    reason : a clause of an error message.
-    """
-
-    path: tuple[str, ...]
-    kind: str
-    reason: str
-    value: Any
-
-    @property
-    def name(self) -> str:
-        return ".".join(self.path)
-
-
-def first_problem(error: ValidationError) -> Problem:
+def first_problem(error: ValidationError, *within: str) -> InvalidField:
+    """Return the first error about a message, or about the part ``within`` it."""
     first = error.errors(include_url=False)[0]
-    path = [str(part) for part in first["loc"]]
+    path = [*within, *map(str, first["loc"])]
     if first["type"] == UNKNOWN:
-        path.append(first["ctx"]["key"][:SHOWN_CHARS])
+        name = ".".join([*path, first["ctx"]["key"][:SHOWN_CHARS]])
+        return InvalidField(f"{name} is not known: leave it out.", name, UNKNOWN)
+    name = ".".join(path)
+    if first["type"] == "missing":
+        return InvalidField(f"{name} is missing.", name, "missing_required_parameter")
     reason = first["msg"][:1].lower() + first["msg"][1:]
-    return Problem(tuple(path), first["type"], reason, first["input"])
+    shown = repr(str(first["input"])[:SHOWN_CHARS])
+    return InvalidField(f"{name or 'The message'} is {shown}: {reason}.", name)
 
 
 def new_id(prefix: str) -> str:
@@ -86,7 +70,7 @@ def error_event(error: BaseException, event_id: str | None = None) -> dict[str, 
     return {"type": "error", "event_id": new_id("event"), "error": details}
 
 
-def warning_event(ignored: Sequence[InvalidEvent], event_id: str | None = None) -> dict[str, Any]:
+def warning_event(ignored: Sequence[InvalidField], event_id: str | None = None) -> dict[str, Any]:
     """Return an event about ignored parts of a client's; it is not OpenAI's."""
     more = len(ignored) - MAX_WARNINGS
     reasons = [*map(str, ignored[:MAX_WARNINGS]), *([f"{more} more are ignored."] if more > 0 else [])]
@@ -97,7 +81,7 @@ def warning_event(ignored: Sequence[InvalidEvent], event_id: str | None = None) 
 async def read_object(frame: str, *, audio: str | None = None) -> dict[str, Any]:
     """Parse a message, in a thread if it is large.
 
-    Raises :class:`InvalidEvent` if it is invalid.
+    Raises :class:`InvalidField` if it is invalid.
 
     Parameters
     ----------
@@ -118,9 +102,9 @@ def _parse(frame: str) -> dict[str, Any]:
     try:
         message = from_json(frame)  # unlike the standard library's parser, it refuses lone surrogates
     except ValueError as error:
-        raise InvalidEvent("The message is not JSON.", code="invalid_json") from error
+        raise InvalidField("The message is not JSON.", code="invalid_json") from error
     if not isinstance(message, dict):
-        raise InvalidEvent("The message must be a JSON object.")
+        raise InvalidField("The message must be a JSON object.")
     _check_shape(message)
     return message
 
@@ -132,14 +116,14 @@ def _check_shape(message: dict[str, Any]) -> None:
         values = [value for container in containers for value in _values(container)]
         num_values += len(values)
         if num_values > MAX_VALUES:
-            raise InvalidEvent(
+            raise InvalidField(
                 f"The message has more than {MAX_VALUES} values: no message needs that many.",
                 code="message_too_large",
             )
         containers = [value for value in values if isinstance(value, dict | list)]
         if not containers:
             return
-    raise InvalidEvent(
+    raise InvalidField(
         f"The message is nested more than {MAX_DEPTH} levels deep: no message needs that many.",
         code="message_too_large",
     )
@@ -149,8 +133,8 @@ def _values(container: dict[str, Any] | list[Any]) -> Iterable[Any]:
     return container.values() if isinstance(container, dict) else container
 
 
-def _too_large() -> InvalidEvent:
-    return InvalidEvent(
+def _too_large() -> InvalidField:
+    return InvalidField(
         f"The message has more than {MAX_CONTROL_BYTES} characters: only audio may be larger.",
         code="message_too_large",
     )

@@ -302,29 +302,6 @@ async def test_a_file_that_is_not_audio(chromium, url, tmp_path):
         await page.status_is("cannot decode this file")
 
 
-@pytest.mark.nightly
-async def test_the_page_continues_after_its_gateway_restarts(chromium, gateway, tmp_path):
-    """The words before and after the restart are one text."""
-    server = Server("specwhisper_gateway", "--port", "0", "--server", gateway_target(gateway))
-    port = server.port
-    try:
-        async with opened(chromium, f"http://localhost:{port}/") as page:
-            await try_sample(page)
-            await expect(page.locator("#transcript .word.final").first).to_be_visible(timeout=60_000)
-            server.end()
-            await page.status_is("Trying again")
-            before = words(await final_text(page))
-            server = Server("specwhisper_gateway", "--port", port, "--server", gateway_target(gateway))
-            assert server.address
-            await page.status_is(COMPLETE)
-            text = await final_text(page)
-            assert words(text)[: len(before)] == before
-            assert similarity(text) > 0.9  # test_page_breaks.py compares word by word
-            page.warnings.clear()  # the browser's own, for failed connections
-    finally:
-        server.end()
-
-
 def gateway_target(gateway: Server) -> str:
     command = Path(f"/proc/{gateway.pid}/cmdline").read_text().split("\0")
     return command[command.index("--server") + 1]

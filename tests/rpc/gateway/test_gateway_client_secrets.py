@@ -4,6 +4,7 @@ import argparse
 import asyncio
 
 import pytest
+from riva.client.argparse_utils import add_asr_config_argparse_parameters
 from riva.client.realtime import RealtimeClientASR
 
 from specwhisper.errors import ServerFull
@@ -75,7 +76,11 @@ def test_a_secret_expires(monkeypatch):
 
 def riva_arguments(address, **changes):
     """Return the arguments of Riva's script ``realtime_asr_client.py`` with its defaults."""
-    defaults = {
+    parser = argparse.ArgumentParser()
+    add_asr_config_argparse_parameters(
+        parser, max_alternatives=True, profanity_filter=True, word_time_offsets=True
+    )
+    defaults = vars(parser.parse_args([])) | {
         "server": address,
         "endpoint": "/v1/realtime",
         "query_params": "intent=transcription",
@@ -85,27 +90,9 @@ def riva_arguments(address, **changes):
         "ssl_client_cert": None,
         "ssl_client_key": None,
         "mic": False,
-        "language_code": "",
-        "model_name": "",
         "prompt": "",
         "sample_rate_hz": 16_000,
         "num_channels": 1,
-        "max_alternatives": 1,
-        "automatic_punctuation": False,
-        "word_time_offsets": False,
-        "profanity_filter": False,
-        "no_verbatim_transcripts": False,
-        "speaker_diarization": False,
-        "diarization_max_speakers": 3,
-        "boosted_lm_words": None,
-        "boosted_lm_score": 4.0,
-        "start_history": -1,
-        "start_threshold": -1.0,
-        "stop_history": -1,
-        "stop_history_eou": -1,
-        "stop_threshold": -1.0,
-        "stop_threshold_eou": -1.0,
-        "custom_configuration": "",
     }
     return argparse.Namespace(**defaults | changes)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 from collections.abc import Callable
 from contextlib import aclosing
@@ -20,8 +19,9 @@ from specwhisper_gateway.access_log import ERROR
 from specwhisper_gateway.audio import events
 from specwhisper_gateway.audio.events import EventStream
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription
-from tests.rpc.gateways import DEPRECATED, MODEL, RECORDING, gateway_for
+from tests.rpc.gateways import DEPRECATED, MODEL, RECORDING, connected, gateway_for
 from tests.rpc.live_scripts import TWO_UTTERANCES
+from tests.rpc.realtime import base64_of
 from tests.rpc.services import eventually
 
 DAY_S = 86_400.0
@@ -42,14 +42,8 @@ def end_now(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return lambda: limits[-1].reschedule(0)
 
 
-def speaking() -> ScriptedTranscription:
-    return ScriptedTranscription(TWO_UTTERANCES[:3], reads_everything=False, hangs=True)
-
-
 async def test_an_endless_upload_reaches_the_session_timeout():
-    async with gateway_for(session_timeout_s=0.05) as gateway:
-        host, _, port = gateway.server.address.rpartition(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
+    async with gateway_for(session_timeout_s=0.05) as gateway, connected(gateway) as (reader, writer):
         writer.write(b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: here\r\nContent-Length: 99\r\n")
         writer.write(b"Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n")
         answer = await reader.readuntil(b"}}")
@@ -60,8 +54,6 @@ async def test_an_endless_upload_reaches_the_session_timeout():
             f"This request has lasted 0.05 s, {SENTENCE}",
         )
         await eventually(lambda: gateway.num_sessions == 0)
-        writer.close()
-        await writer.wait_closed()
 
 
 @DEPRECATED
@@ -96,42 +88,30 @@ async def test_an_endless_stream_reaches_the_session_timeout(end_now):
     assert figures["active_transcriptions"] == 0
 
 
-async def test_a_realtime_session_reaches_the_session_timeout(end_now):
-    server = speaking()
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [
+        ("/live", [json.dumps({"type": "start", "sample_rate": 16_000}), PCM]),
+        ("/v1/realtime", [json.dumps({"type": "input_audio_buffer.append", "audio": base64_of(PCM)})]),
+    ],
+)
+async def test_a_live_session_reaches_the_session_timeout(path, sent, end_now):
+    server = ScriptedTranscription(TWO_UTTERANCES[:3], reads_everything=False, hangs=True)
     async with gateway_for(server) as gateway:
-        async with gateway.api.realtime.connect(extra_query={"intent": "transcription"}) as connection:
-            await connection.input_audio_buffer.append(audio=base64.b64encode(PCM).decode())
-            while not (event := await connection.recv()).type.endswith("delta"):
+        async with websockets.connect(f"ws://{gateway.server.address}{path}") as socket:
+            for frame in sent:
+                await socket.send(frame)
+            while "Hello" not in await socket.recv():
                 pass
             end_now()
-            while event.type != "error":
-                event = await connection.recv()
-            assert event.error.code == "session_expired"
-            assert event.error.message == f"This session has lasted {DAY_S:g} s, {SENTENCE}"
-            with pytest.raises(websockets.ConnectionClosed) as closed:
-                await connection.recv()
-        assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1013, "session_expired")
-        await server.left
-        figures = await gateway.all_answered()
-    assert figures["active_transcriptions"] == 0
-
-
-async def test_a_session_of_the_page_reaches_the_session_timeout(end_now):
-    server = speaking()
-    async with gateway_for(server) as gateway:
-        async with websockets.connect(f"ws://{gateway.server.address}/live") as socket:
-            await socket.send(json.dumps({"type": "start", "sample_rate": 16_000}))
-            await socket.send(PCM)
-            message: dict[str, Any] = {}
-            while not message.get("finals"):
-                message = json.loads(await socket.recv())
-            end_now()
-            while message["type"] != "error":
-                message = json.loads(await socket.recv())
+            while (message := json.loads(await socket.recv()))["type"] != "error":
+                pass
             assert message["error"]["code"] == "session_expired"
-            with pytest.raises(websockets.ConnectionClosed):
+            assert message["error"]["message"] == f"This session has lasted {DAY_S:g} s, {SENTENCE}"
+            with pytest.raises(websockets.ConnectionClosed) as closed:
                 await socket.recv()
-            assert socket.close_code == 1013  # after which the page reconnects
+        # After this code the page reconnects.
+        assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1013, "session_expired")
         await server.left
         figures = await gateway.all_answered()
     assert figures["active_transcriptions"] == 0

@@ -6,7 +6,7 @@ import tempfile
 import pytest
 
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
-from tests.rpc.gateways import gateway_for, running_gateway
+from tests.rpc.gateways import connected, gateway_for, running_gateway
 from tests.rpc.services import eventually
 
 
@@ -46,17 +46,14 @@ async def test_disconnecting_in_the_middle_of_a_stream(folder):
 async def test_disconnecting_in_the_middle_of_the_upload(folder):
     server = ScriptedTranscription()
     async with gateway_for(server) as gateway:
-        host, _, port = gateway.server.address.rpartition(":")
-        _, writer = await asyncio.open_connection(host, int(port))
-        writer.write(
-            b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: here\r\nContent-Length: 5000000\r\n"
-            b"Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n"
-            b'Content-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n' + b"0" * 2_000_000
-        )
-        await writer.drain()
-        await eventually(lambda: len(gateway.server.server_state.tasks) == 1)
-        writer.close()
-        await writer.wait_closed()
+        async with connected(gateway) as (_, writer):
+            writer.write(
+                b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: here\r\nContent-Length: 5000000\r\n"
+                b"Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n"
+                b'Content-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n' + b"0" * 2_000_000
+            )
+            await writer.drain()
+            await eventually(lambda: len(gateway.server.server_state.tasks) == 1)
         figures = await gateway.all_answered()
     assert figures['errors_total{kind="ClientGone"}'] == 1
     assert server.config is None

@@ -10,7 +10,7 @@ import pytest
 
 from specwhisper.settings.model_names import MAX_LOGGED
 from tests.rpc.client_scripts import ScriptedTranscription
-from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, gateway_for
+from tests.rpc.gateways import MODEL, RunningGateway, gateway_for
 from tests.rpc.realtime import QUERY, refusal
 
 OPENAIS = [
@@ -44,10 +44,6 @@ async def test_every_name_of_openais_is_the_target(caplog):
             assert reply.text == "Hello there. Bye."
         stream = await gateway.transcribe(model=OPENAIS[0], stream=True)
         assert [event async for event in stream][-1].text == "Hello there. Bye."
-        in_thread = await gateway.in_thread(
-            lambda api: api.audio.transcriptions.create(file=RECORDING, model="gpt-4o-transcribe-diarize")
-        )
-        assert in_thread.text == "Hello there. Bye."
         assert await listed(gateway) == ["large", MODEL]
         found = await gateway.api.models.retrieve("large")
         assert (found.object, found.owned_by) == ("model", "specwhisper")

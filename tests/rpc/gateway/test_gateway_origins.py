@@ -63,6 +63,9 @@ async def test_websockets_use_the_same_origins(path):
         with pytest.raises(websockets.InvalidStatus, match="403"):
             async with websockets.connect(url, origin=OTHER):
                 pass
+        figures = await gateway.figures()
+    route = path.partition("?")[0]
+    assert figures[f'sessions_total{{code="403",route="{route}"}}'] == 1
 
 
 async def test_all_pages_are_allowed_with_keys():

@@ -19,6 +19,7 @@ import pytest
 import trustme
 import websockets
 
+from tests.certificates import save
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
 from tests.rpc.gateways import MODEL, RECORDING, WAV, RunningGateway, ends, running_gateway
 from tests.rpc.live_scripts import TWO_UTTERANCES
@@ -75,11 +76,7 @@ def free_port() -> int:
 
 def configured(folder: Path, port: int, gateway: str) -> None:
     """Write nginx's configuration: the committed file, with a test's addresses and certificate."""
-    authority = trustme.CA()
-    issued = authority.issue_cert("localhost")
-    authority.cert_pem.write_to_path(folder / "roots.pem")
-    issued.private_key_pem.write_to_path(folder / "server.key")
-    issued.cert_chain_pems[0].write_to_path(folder / "server.pem")
+    save(trustme.CA(), folder, "server", "localhost")
     text = PROXY.read_text()
     for yours, own in (
         ("server 127.0.0.1:8000;", f"server {gateway};"),
@@ -156,6 +153,10 @@ async def test_an_address_has_few_connections(tmp_path):
         key = {"subprotocols": ["specwhisper", "openai-insecure-api-key.right"]}
         for _ in range(20):
             await stack.enter_async_context(proxy.socket("/live", **key))
+        with pytest.raises(openai.RateLimitError, match="Your address has too many") as refused:
+            await proxy.api.models.list()
+        assert (refused.value.type, refused.value.code) == ("requests", "rate_limit_exceeded")
+        assert refused.value.response.headers["retry-after"] == "1"
         with pytest.raises(websockets.InvalidStatus, match="429"):
             await stack.enter_async_context(proxy.socket("/live", **key))
         await stack.enter_async_context(proxy.socket("/live", local_addr=("127.0.0.2", 0), **key))
@@ -205,7 +206,19 @@ async def test_the_reason_of_a_refused_upload_is_read(tmp_path):
             await wrong.audio.transcriptions.create(file=large, model=MODEL)
         with pytest.raises(openai.APIStatusError, match="this gateway takes 1000000") as refused:
             await proxy.api.audio.transcriptions.create(file=large, model=MODEL)
-        assert refused.value.status_code == 413
+        with pytest.raises(openai.APIStatusError, match="too large for this proxy") as by_proxy:
+            await proxy.api.audio.transcriptions.create(file=("a.wav", bytes(27 << 20)), model=MODEL)
+        for error in (refused.value, by_proxy.value):
+            assert (error.status_code, error.code) == (413, "request_too_large")
+
+
+async def test_a_gateway_that_is_down_is_unavailable(tmp_path):
+    async with proxied(tmp_path, "127.0.0.1:1") as proxy:
+        proxy.gateway.server.stop()
+        await eventually(lambda: not proxy.gateway.server.servers[0].is_serving())
+        with pytest.raises(openai.InternalServerError, match="gateway does not answer") as refused:
+            await proxy.api.models.list()
+    assert (refused.value.status_code, refused.value.code) == (503, "unavailable")
 
 
 async def test_live_captions(tmp_path):

@@ -32,13 +32,10 @@ def folder(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-async def refusal(gateway, kind, file=RECORDING, model=MODEL, **fields):
-    """Return the error that both OpenAI's clients raise."""
+async def refusal(gateway, kind, **fields):
+    """Return the error that OpenAI's client raises."""
     with pytest.raises(kind) as refused:
-        await gateway.api.audio.transcriptions.create(file=file, model=model, **fields)
-    with pytest.raises(kind) as in_thread:
-        await gateway.in_thread(lambda api: api.audio.transcriptions.create(file=file, model=model, **fields))
-    assert in_thread.value.body == refused.value.body
+        await gateway.transcribe(**fields)
     return refused.value
 
 
@@ -58,7 +55,7 @@ async def test_a_file_that_is_not_audio(gateway, content, sentence):
     assert sentence in error.body["message"].lower()
     assert (error.type, error.param, error.code) == ("invalid_request_error", "file", "invalid_file")
     assert stream.body == error.body
-    assert figures['errors_total{kind="InvalidUpload"}'] == 4
+    assert figures['errors_total{kind="InvalidUpload"}'] == 2
 
 
 @pytest.mark.parametrize(
@@ -95,11 +92,23 @@ async def test_a_file_that_is_not_audio(gateway, content, sentence):
             "unsupported_value",
         ),
         ({"extra_body": {"vad_parameters": {"threshold": "high"}}}, "vad_parameters", "invalid_value"),
+        ({"extra_body": {"vad_parameters": {"threshold": 0.2}}}, "vad_parameters", "invalid_value"),
+        (
+            {"extra_body": {"vad_filter": True, "vad_parameters": {"threshold": 2}}},
+            "vad_parameters",
+            "invalid_value",
+        ),
+        ({"extra_body": {"vad_filter": True, "vad_parameters": '{"'}}, "vad_parameters", "invalid_value"),
+        ({"extra_body": {"channel": "middle"}}, "channel", "invalid_value"),
+        ({"language": "klingon"}, "language", "invalid_value"),
+        ({"languages": ["de", "xx"]}, "languages", "invalid_value"),
+        ({"languages": ["xx"]}, "languages", "invalid_value"),
+        ({"temperature": 1e-9}, "temperature", "invalid_value"),
         ({"known_speaker_names": ["Ann"]}, "known_speaker_names", "unsupported_value"),
         ({"known_speaker_references": ["data:,"]}, "known_speaker_references", "unsupported_value"),
-        ({"languages": ["de"], "language": "en"}, "languages", "unsupported_value"),
-        ({"language": "en", "extra_body": {"multilingual": True}}, "multilingual", "unsupported_value"),
-        ({"keywords": ["a"], "extra_body": {"hotwords": "b"}}, "keywords", "unsupported_value"),
+        ({"languages": ["de"], "language": "en"}, "languages", "invalid_value"),
+        ({"language": "en", "extra_body": {"multilingual": True}}, "multilingual", "invalid_value"),
+        ({"keywords": ["a"], "extra_body": {"hotwords": "b"}}, "keywords", "invalid_value"),
         ({"extra_body": {"padding": "bogus"}}, "padding", "invalid_value"),
         ({"extra_body": {"interim_results": "true"}}, "interim_results", "unsupported_value"),
         ({"extra_body": {"clip_timestamps": "0"}}, "clip_timestamps", "unknown_parameter"),
@@ -207,27 +216,6 @@ async def test_forms_without_files_are_not_parsed(gateway, media_type):
         "/v1/audio/transcriptions", content=body, headers={"Content-Type": media_type}
     )
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, "file")
-
-
-async def test_a_request_without_a_length_is_limited():
-    sent = 0
-
-    async def without_end():
-        nonlocal sent
-        yield b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
-        while sent < 200_000_000:
-            sent += 65_536
-            yield b"0" * 65_536
-
-    server = ScriptedTranscription()
-    async with gateway_for(server, max_upload_bytes=200_000) as gateway:
-        reply = await gateway.http.post(
-            "/v1/audio/transcriptions",
-            content=without_end(),
-            headers={"Content-Type": "multipart/form-data; boundary=x"},
-        )
-    assert reply.status_code == 413
-    assert server.config is None
 
 
 async def test_an_unknown_path(gateway):

@@ -34,5 +34,17 @@ def test_a_chunking_strategy_is_json_or_fields(fields):
     "value", ["{", '{"type": "semantic_vad"}', '{"type": "server_vad", "threshold": NaN}', '{"a":' * 10_000]
 )
 def test_another_chunking_strategy_is_refused(value):
-    with pytest.raises(InvalidField, match="chunking_strategy is not supported"):
+    with pytest.raises(InvalidField, match=r"^chunking_strategy") as refused:
         read(("chunking_strategy", value))
+    assert (refused.value.param, refused.value.code) == ("chunking_strategy", "unsupported_value")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [("vad_parameters", '{"threshold": 0.7, "max_speech_duration_s": Infinity}')],
+        [("vad_parameters[threshold]", "0.7"), ("vad_parameters[max_speech_duration_s]", "inf")],
+    ],
+)
+def test_parameters_of_vad_are_json_or_fields(fields):
+    assert read(("vad_filter", "true"), *fields).options().vad_parameters == VadOptions(threshold=0.7)

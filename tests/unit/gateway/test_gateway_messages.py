@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from specwhisper.live import EndpointingOptions
-from specwhisper_gateway.errors import InvalidEvent
+from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.live import MAX_STATE_CHARACTERS, read_message
 from specwhisper_gateway.realtime.settings import RealtimeSettings, _Session
 from specwhisper_gateway.transport import messages
@@ -50,7 +50,7 @@ async def test_a_large_message_is_not_parsed_by_the_event_loop(parsed_by):
     ],
 )
 async def test_a_large_message_without_audio_is_not_parsed(parsed_by, message, audio):
-    with pytest.raises(InvalidEvent) as refused:
+    with pytest.raises(InvalidField) as refused:
         await read_object(json.dumps(message), audio=audio)
     assert (refused.value.code, parsed_by) == ("message_too_large", [])
 
@@ -63,7 +63,7 @@ async def test_a_large_message_without_audio_is_not_parsed(parsed_by, message, a
     ],
 )
 async def test_only_audio_makes_a_message_large(message):
-    with pytest.raises(InvalidEvent) as refused:
+    with pytest.raises(InvalidField) as refused:
         await read_object(json.dumps(message), audio="audio")
     assert refused.value.code == "message_too_large"
 
@@ -74,10 +74,11 @@ async def test_only_audio_makes_a_message_large(message):
         {"values": [1] * (MAX_VALUES + 1)},
         {"objects": [{"a": 1}] * (MAX_VALUES // 2 + 1)},
         {"deep": json.loads("[" * 9 + "]" * 9)},
+        {"type": "session.update", "session": json.loads('{"audio": ' * 9 + "1" + "}" * 9)},
     ],
 )
 async def test_too_many_values_or_levels_are_refused(message):
-    with pytest.raises(InvalidEvent) as refused:
+    with pytest.raises(InvalidField) as refused:
         await read_object(json.dumps(message))
     assert refused.value.code == "message_too_large"
 
@@ -94,20 +95,20 @@ async def test_the_largest_allowed_message_is_read():
 @pytest.mark.parametrize(
     ("model", "value", "path"),
     [
-        (_Session, {"audio": {"input": MANY}}, ("audio", "input", "k0")),
-        (_Session, MANY, ("k0",)),
-        (_Session, {"audio": {"input": {"transcription": {"keywords": [1] * 1_000}}}}, ("audio", "input")),
+        (_Session, {"audio": {"input": MANY}}, "audio.input.k0"),
+        (_Session, MANY, "k0"),
+        (_Session, {"audio": {"input": {"transcription": {"keywords": [1] * 1_000}}}}, "audio.input"),
     ],
 )
 def test_validation_stops_at_the_first_error(model, value, path):
     with pytest.raises(ValidationError) as refused:
         model.model_validate(value)
     assert refused.value.error_count() == 1
-    assert first_problem(refused.value).path[: len(path)] == path
+    assert first_problem(refused.value).param.startswith(path)
 
 
 def test_an_error_does_not_repeat_a_long_key():
-    with pytest.raises(InvalidEvent) as refused:
+    with pytest.raises(InvalidField) as refused:
         RealtimeSettings().updated({"x" * 10_000: 1})
     assert len(str(refused.value)) < 300
     assert refused.value.code == "unknown_parameter"
@@ -129,7 +130,7 @@ def test_each_value_of_turn_detection_has_its_limits(name, lowest, highest):
         settings = RealtimeSettings().updated({"audio": {"input": {"turn_detection": {name: value}}}})
         assert getattr(settings.endpointing, name) == value
     for value in (lowest - 0.01, highest + 1, -(10**400), 10**400, float("nan"), float("inf")):
-        with pytest.raises(InvalidEvent) as refused:
+        with pytest.raises(InvalidField) as refused:
             RealtimeSettings().updated({"audio": {"input": {"turn_detection": {name: value}}}})
         assert refused.value.param == f"session.audio.input.turn_detection.{name}"
 
@@ -172,7 +173,7 @@ def test_turn_detection_by_eagerness():
     ],
 )
 def test_turn_detection_that_is_refused(name, turn_detection):
-    with pytest.raises(InvalidEvent) as refused:
+    with pytest.raises(InvalidField) as refused:
         RealtimeSettings().updated(detecting(**turn_detection))
     assert refused.value.param == f"session.audio.input.turn_detection.{name}"
 

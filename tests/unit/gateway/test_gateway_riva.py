@@ -7,7 +7,7 @@ from math import inf, nan
 import pytest
 
 from specwhisper.live import EndpointingOptions
-from specwhisper_gateway.errors import InvalidEvent
+from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.realtime.riva import WavPieces, updated
 from specwhisper_gateway.realtime.settings import RealtimeSettings
 
@@ -42,7 +42,7 @@ def test_the_part_of_a_window_that_must_be_silent_ends_an_utterance(endpointing,
     ],
 )
 def test_numbers_that_no_window_has_are_refused(endpointing):
-    with pytest.raises(InvalidEvent):
+    with pytest.raises(InvalidField):
         updated(RealtimeSettings(), {"endpointing_config": endpointing})
 
 
@@ -53,7 +53,7 @@ def test_boosted_phrases_are_keywords():
 
 @pytest.mark.parametrize("phrases", [5, "Bees", [["Clara"]], {"Clara": 20}])
 def test_phrases_that_are_no_texts_are_refused(phrases):
-    with pytest.raises(InvalidEvent, match="phrases must be a list of texts"):
+    with pytest.raises(InvalidField, match="phrases must be a list of texts"):
         updated(RealtimeSettings(), {"word_boosting": {"word_boosting_list": [{"phrases": phrases}]}})
 
 
@@ -89,5 +89,5 @@ def test_a_file_without_a_size_has_samples_to_its_end(size):
 
 @pytest.mark.parametrize("file", [b"RIFF", wav(bytes(6), width=3), b"RIFF" + bytes(100)])
 def test_a_file_without_16_bit_samples_is_refused(file):
-    with pytest.raises(InvalidEvent, match="16-bit samples in one channel"):
+    with pytest.raises(InvalidField, match="16-bit samples in one channel"):
         WavPieces().samples_of(file)

@@ -6,7 +6,7 @@ import pytest
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from specwhisper.errors import MessageTooLarge, ModelNotFound, PairMismatch, ServerFull, TargetUnavailable
-from specwhisper_gateway.errors import ClientGone, IdleTimeout, InvalidEvent, WrongApiKey
+from specwhisper_gateway.errors import ClientGone, IdleTimeout, InvalidField, WrongApiKey
 from specwhisper_gateway.transport.sockets import (
     Peer,
     SocketRefusal,
@@ -125,7 +125,7 @@ async def test_a_client_that_leaves_while_it_is_refused(num_sent):
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (InvalidEvent("What?"), 1008),
+        (InvalidField("What?"), 1008),
         (MessageTooLarge("Too much."), 1009),
         (PairMismatch("No pair."), 1011),
         (ValueError("a bug"), 1011),

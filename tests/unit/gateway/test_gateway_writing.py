@@ -1,81 +1,41 @@
-"""Long transcripts are formatted in pieces, and other requests run between them."""
+"""Finished transcripts are written as OpenAI's types describe them."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from types import SimpleNamespace
 
-import pytest
+from openai.types.audio import TranscriptionVerbose
 
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.formats import to_srt, to_verbose_json, to_vtt
+from specwhisper.transcription.formats import to_verbose_json
 from specwhisper.types import Segment, Word
-from specwhisper_gateway.audio.replies import PIECES_AT_ONCE, reply
+from specwhisper_gateway.audio.replies import reply
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
 
-NUM_SEGMENTS, NUM_WORDS = 400, 5
-WORDS = [("timestamp_granularities[]", "word"), ("timestamp_granularities[]", "segment")]
-
-
-def segment(number: int) -> Segment:
-    words = tuple(Word(number + at / 5, number + at / 5 + 0.1, ' "so', 0.9) for at in range(NUM_WORDS))
-    return Segment(number, number + 1.0, (1, 2), ' "so' * NUM_WORDS, words=words)
-
-
-SEGMENTS = tuple(map(segment, range(NUM_SEGMENTS)))
-TEXT = "".join(each.text for each in SEGMENTS).strip()
-TRANSCRIPT = SimpleNamespace(
-    segments=SEGMENTS,
-    text=TEXT,
-    language="en",
-    language_name="english",
-    duration_s=float(NUM_SEGMENTS),
-    options=DecodingOptions.greedy(),
+SEGMENTS = (
+    Segment(0.0, 1.5, (1, 2), ' "so', words=(Word(0.0, 0.5, ' "so', 0.9),), no_speech_prob=None),
+    Segment(1.5, 2.0, (3,), " it is"),
 )
+WORDS = [("timestamp_granularities[]", "word")]
+BOTH = [*WORDS, ("timestamp_granularities[]", "segment")]
 
 
-def fields(response_format: str, *more: tuple[str, str]) -> TranscriptionFields:
-    return TranscriptionFields.read([("model", "m"), ("response_format", response_format), *more])
-
-
-@pytest.mark.parametrize(
-    ("form", "num_pieces"),
-    [
-        (fields("verbose_json", *WORDS), NUM_SEGMENTS * (1 + NUM_WORDS)),
-        (fields("verbose_json"), NUM_SEGMENTS),
-        (fields("srt"), NUM_SEGMENTS),
-        (fields("vtt"), NUM_SEGMENTS),
-    ],
-)
-async def test_other_requests_run_while_a_long_transcript_is_formatted(form, num_pieces):
-    num_turns = 0
-
-    async def other() -> None:
-        nonlocal num_turns
-        while True:
-            num_turns += 1
-            await asyncio.sleep(0)
-
-    working = asyncio.create_task(other())
-    await reply(form, TRANSCRIPT)
-    working.cancel()
-    assert num_turns >= num_pieces // PIECES_AT_ONCE
-
-
-async def test_concatenated_pieces_are_the_document():
-    assert (await reply(fields("srt"), TRANSCRIPT)).body.decode() == to_srt(SEGMENTS)
-    assert (await reply(fields("vtt"), TRANSCRIPT)).body.decode() == to_vtt(SEGMENTS)
-    document = to_verbose_json(SEGMENTS, language="english", duration_s=float(NUM_SEGMENTS))
-    for written in document["segments"]:
-        written["no_speech_prob"] = 0.0
-    usage = {"usage": {"type": "duration", "seconds": float(NUM_SEGMENTS)}}
-    verbose = json.loads((await reply(fields("verbose_json", *WORDS), TRANSCRIPT)).body)
-    assert verbose == document | usage
-    only_words = json.loads((await reply(fields("verbose_json", *WORDS[:1]), TRANSCRIPT)).body)
-    assert only_words == {name: value for name, value in verbose.items() if name != "segments"}
-    nothing = SimpleNamespace(
-        segments=(), text="", language="", language_name="", duration_s=0.0, options=DecodingOptions.greedy()
+def verbose(segments: tuple[Segment, ...], *fields: tuple[str, str]):
+    transcript = SimpleNamespace(
+        segments=segments, language_name="english", duration_s=2.0, options=DecodingOptions.greedy()
     )
-    empty = json.loads((await reply(fields("verbose_json", *WORDS), nothing)).body)
+    form = [("model", "m"), ("response_format", "verbose_json"), *fields]
+    return json.loads(reply(TranscriptionFields.read(form), transcript).body)
+
+
+def test_verbose_json_is_as_requested_and_as_openai_describes_it():
+    whole = verbose(SEGMENTS, *BOTH)
+    TranscriptionVerbose.model_validate(whole)
+    expected = to_verbose_json(SEGMENTS, language="english", duration_s=2.0)
+    expected["segments"][0]["no_speech_prob"] = expected["segments"][1]["no_speech_prob"] = 0.0
+    assert whole == expected | {"usage": {"type": "duration", "seconds": 2.0}}
+    assert verbose(SEGMENTS, *WORDS) == {name: value for name, value in whole.items() if name != "segments"}
+    assert verbose(SEGMENTS) == {name: value for name, value in whole.items() if name != "words"}
+    empty = verbose((), *BOTH)
     assert (empty["segments"], empty["words"], empty["text"]) == ([], [], "")

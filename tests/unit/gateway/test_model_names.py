@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 
-import pytest
-
-from specwhisper.errors import ModelNotFound, TargetUnavailable
+from specwhisper.errors import TargetUnavailable
 from specwhisper.settings.model_names import ModelNames
 
 
@@ -41,22 +39,3 @@ async def test_a_target_that_does_not_answer_refuses_no_name(caplog):
     target.name = "large-v3"
     await names.tolerate("parakeet")
     assert len(caplog.records) == 1
-
-
-async def test_strict_names_are_refused():
-    names = ModelNames(("large",), is_strict=True, target=TargetName(None))
-    with pytest.raises(ModelNotFound, match="request 'large'"):
-        await names.tolerate("parakeet")
-    with pytest.raises(ModelNotFound, match="request 'large'"):
-        await names.resolve("parakeet")
-    await names.tolerate("large")
-    assert await names.resolve("") == await names.resolve("large") == "large"
-
-
-async def test_an_unknown_name_is_the_first_one():
-    target = TargetName()
-    names = ModelNames((), is_strict=False, target=target)
-    assert await names.resolve("whisper-1") == "whisper-1"
-    assert target.num_asked == 0
-    assert [await names.resolve(name) for name in ("", "large-v3", "parakeet")] == ["large-v3"] * 3
-    assert target.num_asked == 3

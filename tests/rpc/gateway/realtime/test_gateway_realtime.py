@@ -217,23 +217,3 @@ async def test_cleared_audio_is_discarded():
         await server.left
         await connection.input_audio_buffer.commit()
         assert (await connection.recv()).error.code == "input_audio_buffer_commit_empty"
-
-
-async def test_committed_silence_has_no_text():
-    server = ScriptedTranscription(TWO_UTTERANCES[:1])
-    async with gateway_for(server) as gateway, session(gateway) as connection:
-        events = await turn(connection, bytes(9_600))
-    assert [event.type for event in events] == [*UTTERANCE[2:], COMPLETED]
-    assert events[-1].transcript == ""
-
-
-async def test_turns_share_one_session_on_the_draft_server():
-    server = ScriptedTranscription(EVERYTHING)
-    async with gateway_for(server) as gateway, session(gateway) as connection:
-        await connection.session.update(session=MANUAL)
-        for _ in range(8):
-            await connection.input_audio_buffer.append(audio=base64_of(PCM))
-            await connection.input_audio_buffer.commit()
-        events = await up_to(connection, COMPLETED, 8)
-    completed = [event.item_id for event in events if event.type == COMPLETED]
-    assert completed == [event.item_id for event in events if event.type == UTTERANCE[2]]

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.types import Segment
-from specwhisper_gateway.audio.events import Deltas
+from specwhisper_client.deltas import Deltas
 
 texts = st.lists(st.lists(st.text(alphabet=" \nab.", max_size=6), max_size=3), max_size=6)
 
