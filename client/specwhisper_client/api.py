@@ -56,8 +56,8 @@ class TranscriptionClient:
     ----------
     server : ``HOST:PORT`` of a draft server, or several with commas between. Sessions are spread over all
         addresses of all names. If a server is lost, its sessions resume at another one.
-    credentials : encryption, and the token that identifies the caller. resume_timeout_s : seconds for which a
-        recording looks for another server after it has lost its own.
+    credentials : encryption, and the token that identifies the caller.
+    resume_timeout_s : seconds for which a recording looks for another server after it has lost its own.
 
     Attributes
     ----------

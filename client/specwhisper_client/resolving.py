@@ -100,7 +100,8 @@ class Resolution:
 
     Attributes
     ----------
-    addresses : the known ones. error : why the last look-up failed; ``None`` if it succeeded.
+    addresses : the known ones.
+    error : why the last look-up failed; ``None`` if it succeeded.
     """
 
     def __init__(
