@@ -95,7 +95,6 @@ class Resolution:
 
     Parameters
     ----------
-    name : the name.
     resolve : looks the addresses up; ``None`` if the name is the only address.
 
     Attributes

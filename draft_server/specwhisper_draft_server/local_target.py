@@ -149,7 +149,6 @@ class LocalTranscriber:
         return self
 
     async def check_health(self) -> None:
-        """Check the engine; see :meth:`TargetEngine.check_health`."""
         await self._engine.check_health()
 
     async def close(self) -> None:

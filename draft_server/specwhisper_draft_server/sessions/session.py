@@ -87,7 +87,6 @@ class SessionUpdate:
     speech_events: Sequence[VoiceMark] = ()
 
     def __bool__(self) -> bool:
-        """Whether it has news to report."""
         return bool(self.segments or self.speech_events)
 
 
