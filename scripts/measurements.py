@@ -25,9 +25,9 @@ Every published figure, with the command that repeats it, the machine, the model
 **Nothing has run on a GPU yet**: all figures are of CPUs unless a line says simulated or expected.
 
 In ratios, below 1 is faster; brackets have the 95 % interval over repeats, or recordings and
-rounds. *Tokens per pass* are tokens that the target wrote, of its forward passes; *accepted* are
-candidates that it kept, of those that it verified. Each server has cores of its own, with as many
-threads; arms run in turns, each round in a new order.
+rounds. *Tokens per pass* are the tokens that the target wrote per forward pass; *accepted* is the
+share of verified candidates that it kept. Each server has its own cores, with as many threads; arms
+run in turns, each round in a new order.
 
 Every [program](../experiments/README.md) takes `--quick` for a run of two minutes, `--json FILE`
 for raw figures, and `--check`, which compares the results with their goals and exits with 1 if one

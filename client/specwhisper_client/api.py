@@ -57,7 +57,7 @@ class TranscriptionClient:
     server : ``HOST:PORT`` of a draft server, or several with commas between. Sessions are spread over all
         addresses of all names. If a server is lost, its sessions resume at another one.
     credentials : encryption, and the token that identifies the caller.
-    resume_timeout_s : seconds for which a recording that lost its server looks for another one.
+    resume_timeout_s : seconds for which a recording looks for another server after it has lost its own.
 
     Attributes
     ----------
@@ -131,13 +131,13 @@ class TranscriptionClient:
         max_duration_s: float | None = None,
         **named: Any,
     ) -> FileTranscription:
-        """Transcribe a file and return its updates: iterate over them.
+        """Start to transcribe a file; iterate over the returned object for updates.
 
         Parameters
         ----------
         options, named, mode, gamma : as :meth:`transcribe_file` takes them.
-        interim_results : whether updates come with text that may still change, or with final segments only.
-        with_statistics : whether every update has statistics; the last one has them in any case.
+        interim_results : whether updates also have text that may still change, or only final segments.
+        with_statistics : whether every update has statistics; the last one always has.
         max_duration_s : a longer recording is refused.
         """
         return FileTranscription(
@@ -204,7 +204,7 @@ class TranscriptionClient:
 
 
 def _speech_of(audio: bytes, vad: VadOptions, warn: Warn, selection: Selection) -> tuple[SpeechMap, bytes]:
-    """Return where the speech of a file lies, and the speech as FLAC; empty without it."""
+    """Return the places of a file's speech, and that speech as FLAC; both are empty without speech."""
 
     def decode() -> Iterator[bytes]:
         return decode_file(BytesIO(audio), None, warn, selection)

@@ -1,4 +1,4 @@
-"""Where and when one session tries again after it lost its server."""
+"""Where and when a session tries again after it has lost its server."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from specwhisper_client.servers import Connection, Key, Servers
 
 
 class Attempts:
-    """The attempts of one session: each uses the best connection that is untried.
+    """The attempts of one session: each uses the best untried connection.
 
     Parameters
     ----------
-    timeout_s : seconds since the first loss for which connections are tried again once all were tried; 0 to
-        try each once.
+    timeout_s : seconds after the first loss in which connections that were tried are tried again; 0 to try
+        each once.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Attempts:
 
     @asynccontextmanager
     async def connection(self, *, is_session: bool = True) -> AsyncIterator[Connection]:
-        """Use the best connection that is untried.
+        """Use the best untried connection.
 
         Raises :class:`TargetUnavailable` if no address is known.
         """
@@ -49,12 +49,12 @@ class Attempts:
     async def retry(self, error: SpecWhisperError, *, may_wait: bool = True) -> None:
         """Prepare the next attempt after an error; raise the error if there is none.
 
-        The next attempt follows at once while a connection is untried. Once all were tried, it follows after
-        a delay, and all may be tried again.
+        While a connection is untried, the next attempt follows at once. Then it follows after a delay, and
+        all connections may be tried again.
 
         Parameters
         ----------
-        may_wait : whether to try again where all were tried.
+        may_wait : whether to wait and try again once all connections were tried.
         """
         if not isinstance(error, RETRY_ELSEWHERE):
             raise error
@@ -74,8 +74,8 @@ class Attempts:
         self._servers.avoid(connection, error)
         if not isinstance(error, ServerFull):
             await self._servers.update()
-        # Other connections to the same address may lead to another server: only those that are connected, and
-        # not avoided, are tried.
+        # Other connections to the same address may lead to another server: only those that are connected and
+        # not avoided are tried.
         self._tried |= {
             each.key
             for each in self._servers.untried(self._tried)

@@ -19,7 +19,7 @@ from specwhisper_client.servers import DEFAULT_SERVER
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import Update
 
-MAX_UNREAD_UPDATES = 256  # beyond them the stream waits for the reader
+MAX_UNREAD_UPDATES = 256  # above this the stream waits for the reader
 
 
 def listen(
@@ -31,7 +31,7 @@ def listen(
 
     Parameters
     ----------
-    audio : pieces of audio; the iterator runs in a thread of its own and may block.
+    audio : pieces of audio; the iterator runs in its own thread and may block.
     options : the parameters of :class:`specwhisper_client.streaming.StreamingClient`.
     """
     updates: SimpleQueue[Update | BaseException | None] = SimpleQueue()

@@ -1,4 +1,4 @@
-"""The client's values to and from the messages of ``transcription.proto``."""
+"""Convert the client's values to and from the messages of ``transcription.proto``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SPEECH_EVENTS = {
 def config_to_proto(
     options: DecodingOptions, mode: Mode | None, gamma: int | None, *, is_container: bool
 ) -> pb.RecognitionConfig:
-    """Return a request's configuration; ``None`` for the server's own choice."""
+    """Return a request's configuration; the server chooses what is ``None``."""
     config = recognition_config_to_proto(options)
     config.protocol_version, config.software_version = CLIENT_PROTOCOL_VERSION, __version__
     config.gamma = gamma or 0
@@ -45,7 +45,7 @@ def config_to_proto(
 
 
 def segments_from_proto(results: Iterable[pb.SpeechRecognitionResult]) -> tuple[Segment, ...]:
-    """Read the final ones among a response's results."""
+    """Return the final ones among a response's results as segments."""
     return tuple(_segment(result) for result in results if result.is_final and result.alternatives)
 
 

@@ -16,7 +16,7 @@ from specwhisper.wire import SILENCE_S, WELCOME_S, codec, flac
 from specwhisper.wire.pacing import PacedStream, SendWindow
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
-NUM_PARTS = 3  # a time limit is waited for in parts
+NUM_PARTS = 3  # in which a time limit is waited for
 
 Piece = bytes | TimedHint | EndUtterance  # what is sent
 
@@ -32,9 +32,9 @@ async def exchange(
     The call ends with the error of a lost connection if the server sends nothing, not even a heartbeat.
     gRPC's keepalive does not show this: its threads answer even if the server hangs.
 
-    Audio is read as fast as the server accepts it, and as ``window``, that of the connection, has room. On a
-    slow link it goes as FLAC. An error of the audio, or of the call, is raised here.
-    Closing the iterator cancels the call.
+    Audio is read as fast as the server accepts it and the connection's ``window`` has room. On a slow link it
+    is sent as FLAC. An error of the audio or of the call is raised here. Closing the iterator cancels the
+    call.
     """
     config.with_heartbeats = True
     call = with_true_status(call)
@@ -66,7 +66,7 @@ async def _next(
 ) -> pb.StreamingRecognizeResponse | None:
     """Return the server's next response; ``None`` after the last."""
     async with NextItem(responses) as pending:
-        # In parts: time in which this process itself stood still counts as one of them.
+        # In parts: if this process itself was stopped, that counts as a single part.
         for _ in range(NUM_PARTS):
             if await pending.wait(timeout_s=silence_s / NUM_PARTS):
                 return pending.item
@@ -79,7 +79,7 @@ async def _next(
 
 
 def _parts(piece: Piece, paced: PacedStream) -> Iterator[Piece]:
-    """Yield a piece of audio in messages that the link takes quickly."""
+    """Yield a piece of audio in messages that are short for the link's rate."""
     if not isinstance(piece, bytes):
         yield piece
         return
@@ -117,7 +117,7 @@ async def _send(
                 await call.write(request)
         await call.done_writing()
     except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-        pass  # the server has ended the call: the responses end with its error
+        pass  # the server has ended the call: reading the responses raises its error
     except Exception:
         call.cancel()
         raise

@@ -45,7 +45,7 @@ class FileTranscription:
     Parameters
     ----------
     servers : connections to the servers; if one is lost, the recording resumes at another.
-    resume_timeout_s : seconds for which it looks for another server.
+    resume_timeout_s : seconds for which it looks for another server after a loss.
 
     Attributes
     ----------
@@ -175,7 +175,7 @@ class FileTranscription:
             async for response in responses:
                 update = self._received.add(response)
                 if only_names_models(response):
-                    continue  # it has no text: a call that resumes takes none back
+                    continue  # it has no text, and must not make the caller remove any
                 if response.HasField("resume_point"):
                     self._resume_point = response.resume_point
                 if update.segments or response.HasField("resume_point"):
@@ -183,8 +183,8 @@ class FileTranscription:
                 yield update
 
     def _may_resume(self, error: SpecWhisperError, rpc_error: grpc.aio.AioRpcError) -> bool:
-        """Return whether the known servers may resume the recording in a moment."""
-        if isinstance(error, ServerFull):  # it may still count the call that was lost
+        """Return whether the known servers may soon resume the recording."""
+        if isinstance(error, ServerFull):  # it may still count the lost call
             return self._received.model is not None
         # If no server ever answered, the address is probably wrong.
         was_there = self._received.model is not None or has_broken(rpc_error)

@@ -62,7 +62,7 @@ class LiveTranscription:
         self._stream.hint(text, start_s)
 
     def stop(self) -> None:
-        """Read no more audio; the text until now becomes final."""
+        """Stop reading audio; the text so far becomes final."""
         self._is_stopped.set()
 
     async def __aiter__(self) -> AsyncGenerator[Update]:
@@ -79,7 +79,7 @@ class LiveTranscription:
             await sending
         except SpecWhisperError:
             if sending.done():
-                await sending  # raises why the audio could not be read
+                await sending  # raises the error of reading the audio
             raise
         finally:
             sending.cancel()
@@ -97,7 +97,7 @@ class LiveTranscription:
                 async for piece in pieces:
                     await self._stream.send(piece)
         except Exception:
-            # Otherwise the stream would wait for ever; this task has the error.
+            # Otherwise the stream would wait for ever; this task keeps the error.
             await self._stream.finish()
             raise
         await self._stream.finish()  # not after a cancellation: no reader is left
@@ -142,7 +142,7 @@ async def with_speakers(
 
 
 class Utterances:
-    """Joins final pieces to utterances; an utterance is complete with its last piece.
+    """Joins final pieces into utterances; an utterance is complete with its last piece.
 
     Attributes
     ----------
@@ -164,13 +164,13 @@ class Utterances:
         return complete
 
     def finish(self) -> list[Segment]:
-        """Return the open utterance, if it has text: no piece follows."""
+        """Return the open utterance if it has text; no piece follows."""
         pieces, self.pieces = self.pieces, []
         return [joined(pieces)] if any(piece.text.strip() for piece in pieces) else []
 
 
 def joined(pieces: list[Segment]) -> Segment:
-    """Join an utterance's pieces to one segment, with mean scores."""
+    """Join an utterance's pieces into one segment, with mean scores."""
     spoken = [piece for piece in pieces if piece.text.strip()]
     probs = [piece.no_speech_prob for piece in spoken if piece.no_speech_prob is not None]
     return replace(

@@ -1,4 +1,4 @@
-"""The results of a recording or a stream so far, over all its calls."""
+"""Results so far of a recording or a stream, over all its calls."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Received:
     Attributes
     ----------
     model : ``None`` until a server has named it.
-    language, language_name, language_probs : what was spoken; the last response of a call has them.
-    statistics, received_s : how the draft did, and seconds of audio that were received, over all calls.
+    language, language_name, language_probs : the spoken language; the last response of a call has it.
+    statistics, received_s : the draft's figures, and seconds of received audio, over all calls.
     is_complete : whether the last response of the current call was received.
     """
 
@@ -58,12 +58,12 @@ class Received:
             self.language, self.language_name = response.language.code, response.language.name
             self.language_probs = dict(response.language.probabilities)
         self._is_blank &= not (update.text or update.segments or self.is_complete)
-        if self._is_blank:  # what the call before has shown is on its way again
+        if self._is_blank:  # the text of the call before will come again
             update = replace(update, **{name: getattr(self._shown, name) for name in OPEN_TEXT})
         self._shown = update
         return update
 
 
 def only_names_models(response: pb.StreamingRecognizeResponse) -> bool:
-    """Return whether a response has nothing else, so that no text is taken back."""
+    """Return whether a response only names models, and so must not replace shown text."""
     return response.HasField("model") and not response.HasField("audio_received")

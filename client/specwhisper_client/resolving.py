@@ -21,7 +21,7 @@ from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryStub
 DNS = "dns:///"
 LOCATOR = "locator:///"
 REFRESH_S = 5.0  # age at which known addresses are looked up again
-WAIT_S = 1.0  # longest that a session waits for this look-up: then it uses the known addresses
+WAIT_S = 1.0  # longest time that a session waits for a look-up; then it uses the known addresses
 LOCATOR_DEADLINE_S = 5.0
 
 Resolve = Callable[[], Awaitable[list[str]]]
@@ -29,7 +29,7 @@ Resolve = Callable[[], Awaitable[list[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name of one or several draft servers, as the user writes it.
+    """A name of one or several draft servers, as the user wrote it.
 
     Attributes
     ----------
@@ -95,13 +95,12 @@ class Resolution:
 
     Parameters
     ----------
-    name : the name.
-    resolve : looks the addresses up; ``None`` where the name is its only address.
+    resolve : looks the addresses up; ``None`` if the name is the only address.
 
     Attributes
     ----------
-    addresses : those that are known.
-    error : why the last look-up failed; ``None`` where it did not.
+    addresses : the known ones.
+    error : why the last look-up failed; ``None`` if it succeeded.
     """
 
     def __init__(
@@ -120,7 +119,7 @@ class Resolution:
         self._fresh_until_s = self._clock()
 
     async def update(self) -> None:
-        """Look up old addresses; wait for it, but only shortly if some are known."""
+        """Look old addresses up again; wait for the result, but only briefly if some are known."""
         if self._resolve is None or self._clock() < self._fresh_until_s:
             return
         if self._task is None or self._task.done():
@@ -156,7 +155,7 @@ def _check_host(host: str) -> None:
 
 
 def _has_proxy(host: str) -> bool:
-    """Return whether gRPC reaches a host through a proxy that the environment names."""
+    """Return whether the environment names a proxy through which gRPC reaches a host."""
     if not any(os.environ.get(variable) for variable in ("grpc_proxy", "https_proxy", "http_proxy")):
         return False
     exceptions = os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy") or ""

@@ -16,7 +16,7 @@ from specwhisper.wire.pacing import SendWindow
 from specwhisper_client.resolving import Name, Resolution, Resolve, read_names, resolver
 
 DEFAULT_SERVER = "127.0.0.1:50051"
-CONNECTIONS = 4  # to a name's only address: a load balancer may spread them over several servers
+CONNECTIONS = 4  # to a name's only address: a load balancer may spread them over servers
 FULL_S = 1.0  # time to avoid a full server, unless it names one
 GONE_S = 5.0  # time to avoid a lost server; then until it is connected again
 
@@ -29,7 +29,7 @@ class Connection:
     Parameters
     ----------
     name : the name that its address was resolved from.
-    address : where to connect to.
+    address : the address to connect to.
     index : its number among the connections to the same address.
 
     Attributes
@@ -37,7 +37,7 @@ class Connection:
     key : name, address and index: equal for a connection and the one that replaces it.
     num_calls : calls that use it now.
     last_picked : number of the last session that it was picked for.
-    window : limits the audio on its way.
+    window : limits the audio in flight.
     """
 
     def __init__(self, name: Name, address: str, index: int, credentials: Credentials) -> None:
@@ -46,7 +46,7 @@ class Connection:
         self.num_calls = 0
         self.last_picked = 0
         self.window = SendWindow()
-        self._peer = address if name.is_locator else name.address  # that its certificate names
+        self._peer = address if name.is_locator else name.address  # the name in its certificate
         self._address = address
         self._credentials = credentials
         self._channel: grpc.aio.Channel | None = None
@@ -60,7 +60,7 @@ class Connection:
 
     @property
     def channel(self) -> grpc.aio.Channel:
-        """The channel."""
+        """The gRPC channel; the first use opens it."""
         if self._channel is None:
             resolved = self._address if self._address != self._peer else None
             self._channel = open_channel(self._peer, self._credentials, resolved=resolved)
@@ -68,7 +68,7 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has been used."""
+        """Whether the channel was opened."""
         return self._channel is not None
 
     @property
@@ -88,7 +88,7 @@ class Connection:
         self._avoided_until_s, self._is_gone = until_s, is_gone
 
     def is_avoided(self, now_s: float) -> bool:
-        """Return whether to prefer others; reconnect once the time is over."""
+        """Return whether to prefer other connections; reconnect once the time is over."""
         if now_s < self._avoided_until_s:
             return True
         if self._is_gone:
@@ -105,10 +105,10 @@ class Connection:
 class Servers:
     """Draft servers by one or several names, and connections to them.
 
-    A session takes the connection with the fewest sessions of this object, the one unused for longest where
-    several have equally few, and of those that were never used the first in a locator's list. A name that has
-    several addresses gets a connection to each; a name that has one gets :data:`CONNECTIONS`, since a
-    balancer of connections may spread them over several servers.
+    A session takes the connection with the fewest sessions of this object. Among equals it takes the one that
+    was unused for longest, and among unused ones the first in a locator's list. A name with several addresses
+    gets a connection to each. A name with one address gets :data:`CONNECTIONS`, since a TCP load balancer may
+    spread them over several servers.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ class Servers:
     def avoid(self, connection: Connection, error: SpecWhisperError) -> None:
         """Prefer other connections to one whose server is full or lost."""
         if self._connections.get(connection.key) is not connection:
-            return  # it has been replaced, or its address is no longer the name's
+            return  # it was replaced, or the name no longer has its address
         is_full, now_s = isinstance(error, ServerFull), self._clock()
         if not is_full:
             self._resolutions[connection.name].expire()

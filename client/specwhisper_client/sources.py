@@ -1,4 +1,4 @@
-"""Sources of live audio: a microphone, or a recording in its place."""
+"""Sources of live audio: a microphone, or a recording instead."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def microphone(device: str | None = None) -> AsyncIterator[AsyncGenerator[
 
     def put(pcm: bytes) -> None:
         nonlocal is_late
-        # Drop until half of them are sent: otherwise there would be a warning for each piece.
+        # Drop pieces until half of the unread ones are sent: otherwise each piece would cause a warning.
         limit = MAX_UNREAD_PIECES // 2 if is_late else MAX_UNREAD_PIECES
         was_late, is_late = is_late, captured.qsize() >= limit
         if not is_late:
@@ -91,7 +91,7 @@ async def file(
         for start in range(0, len(block), PIECE_SAMPLES * BYTES_PER_SAMPLE):
             pcm = block[start : start + PIECE_SAMPLES * BYTES_PER_SAMPLE]
             num_samples += len(pcm) // BYTES_PER_SAMPLE
-            if is_paced:  # a microphone has a piece after its last sample
+            if is_paced:  # a microphone delivers a piece after its last sample
                 await asyncio.sleep(started_s + num_samples / SAMPLE_RATE - monotonic())
             yield pcm
 

@@ -1,4 +1,4 @@
-"""Live transcription: send audio as it is spoken, receive text meanwhile.
+"""Live transcription: send audio as it is spoken, and receive text at the same time.
 
 async with StreamingClient("127.0.0.1:50051") as stream:
     ...                                   # in one task: await stream.send(pcm), then await stream.finish()
@@ -51,13 +51,13 @@ from specwhisper_client.updates import ResumePoint, Update
 
 logger = logging.getLogger(__name__)
 
-FIRST_CONNECT_S = 5.0  # limit before any server has answered: the address may be wrong
+FIRST_CONNECT_S = 5.0  # time limit until a server has answered once: the address may be wrong
 
 
 class StreamingClient:
     """One live transcription on a draft server, as a context manager.
 
-    It keeps the audio that is not final yet. If the connection is lost, it opens another one and continues
+    It keeps the audio whose text isn't final. If the connection is lost, it opens another one and continues
     after the last final word; no word is lost or repeated.
 
     Parameters
@@ -66,7 +66,7 @@ class StreamingClient:
         addresses, and resumes at another one if it is lost.
     options, named : decoding options as an object, by name, or both: a name then replaces the object's value.
     live : how live audio is decoded.
-    resume_point : where an earlier stream stopped: this one continues it, with the audio from there on.
+    resume_point : where an earlier stream stopped; this one continues it with the audio from there on.
     endpointing : when utterances begin and end; ``None`` for a single utterance.
     mode : ``Mode.FULL`` with the draft, or ``Mode.TARGET_ONLY``; by default the server's own.
     sample_rate, num_channels : format of the audio that is sent.
@@ -74,7 +74,7 @@ class StreamingClient:
         refused unless the server has ``--allow-latency-injection``.
     interim_results : whether updates have text that may still change.
     continue_unverified : whether the session continues draft-only while its target cannot be reached.
-    with_statistics : whether every update has statistics; the last one has them in any case.
+    with_statistics : whether every update has statistics; the last one always has.
     reconnect_s : seconds for which to reconnect after a loss.
     credentials : encryption, and the token that identifies the caller.
     servers : shared connections; by default the stream has its own, to ``server``.
@@ -130,14 +130,14 @@ class StreamingClient:
         self._request_id = request_id.current_request_id()  # the same for all calls
         self._is_read = False
         self._call: Any = None  # the last one
-        self._is_changed = False  # whether it was cancelled so that another call continues
+        self._is_changed = False  # whether it was cancelled so that a call with other settings continues
         self._received = Received(received_s=self._start_sample / SAMPLE_RATE)
         self._borders = Borders(self._received.received_s)
         self.num_reconnects = 0
 
     @property
     def model(self) -> ModelInfo | None:
-        """The pair that writes the text, once the server has named it."""
+        """The pair of models that writes the text, once the server has named it."""
         return self._received.model
 
     @property
@@ -157,16 +157,15 @@ class StreamingClient:
 
     @property
     def statistics(self) -> SpeculationStatistics:
-        """How the draft did, over all calls.
+        """The draft's figures, over all calls.
 
-        Without ``with_statistics``, what a call that was lost or changed did after its last resume point does
-        not count.
+        Without ``with_statistics``, they lack the part of a lost or changed call after its last resume point.
         """
         return self._received.statistics
 
     @property
     def received_s(self) -> float:
-        """Seconds of audio that were received, over all calls."""
+        """Seconds of audio that servers have received, over all calls."""
         return self._received.received_s
 
     async def __aenter__(self) -> Self:
@@ -182,21 +181,21 @@ class StreamingClient:
     async def send(self, samples: bytes | Samples) -> None:
         """Send samples: s16le bytes, or float32 or int16 arrays, channels interleaved.
 
-        It waits while the server does not keep up, and while the updates are not read: send in one task and
-        read in another. Once the stream has ended, samples are dropped; the reader gets the error.
+        It waits while the server doesn't keep up or the updates aren't read, so send in one task and read in
+        another. Once the stream has ended, samples are dropped; the reader gets the error.
         """
         await self._put(self._canonical.push(samples))
 
     def hint(self, text: str, start_s: float) -> None:
         """Send a text that the audio may say, starting at a given time.
 
-        The target verifies it, so it saves time and changes no text. It replaces all that was sent for the
-        audio from there on, so another recogniser's text may be sent again as it grows. A hint of the
-        options, which has no times, stays beside it. It goes out with the next samples.
+        The target verifies it, so it saves time and changes no text. It replaces all earlier hints for the
+        audio from ``start_s`` on, so another recogniser's text may be sent again as it grows. The hint of the
+        options, which has no times, stays valid. The text is sent with the next samples.
 
         Parameters
         ----------
-        start_s : when its first word begins, about, in seconds from the beginning of the stream.
+        start_s : when its first word begins, roughly, in seconds from the beginning of the stream.
 
         Raises
         ------
@@ -222,14 +221,14 @@ class StreamingClient:
         Settings that are not named are the server's own.
         """
         self._mode, self._settings["added_latency_ms"] = _checked(mode), added_latency_ms
-        if self._call is not None and self._call.cancel():  # false if it has ended already
+        if self._call is not None and self._call.cancel():  # false if it had already ended
             self._is_changed = True
 
     async def finish(self) -> None:
         """End the audio; the text so far becomes final."""
         try:
             await self._put(self._canonical.finish())
-        finally:  # even if the samples are cut off: otherwise the stream would wait for more
+        finally:  # even if the last sample is incomplete: otherwise the stream would wait for more
             self._audio.finish()
 
     async def _put(self, pcm: bytes) -> None:
@@ -287,7 +286,7 @@ class StreamingClient:
                 raise error_from_rpc(error, connection.address) from error
 
     async def _with_hints(self, audio: AsyncGenerator[bytes | EndUtterance]) -> AsyncGenerator[Piece]:
-        """Yield audio, and before each piece the hints that have come since the last one."""
+        """Yield audio, and before each piece the hints that arrived since the one before."""
         self._hints.restart(self._start_sample)
         async with aclosing(audio):
             async for piece in audio:
@@ -323,14 +322,14 @@ class StreamingClient:
         self._audio.forget_ends(point.num_ends)
 
     async def _has_more_audio(self) -> bool:
-        """Return whether text is missing, once more audio has come or it has ended."""
+        """Wait until more audio has come or it has ended; return whether text is missing."""
         received_to = round(self.received_s * SAMPLE_RATE)
         return not self._received.is_complete or await self._audio.continues_after(received_to)
 
     async def _reconnect(self, error: SpecWhisperError) -> None:
-        """Prepare another call; raise the error if it would be too late."""
+        """Prepare another call; raise the error if the time is over."""
         is_first = not self._attempts.is_retrying
-        # A full server that had taken the stream may still count the call that was lost.
+        # A full server that had taken the stream may still count the lost call.
         may_wait = self.model is not None or not isinstance(error, ServerFull)
         await self._attempts.retry(error, may_wait=may_wait)
         self.num_reconnects += is_first

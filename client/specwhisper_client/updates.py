@@ -16,8 +16,8 @@ PathLike = str | os.PathLike[str]
 class ServerInfo:
     """A server's models, and the limits of a request.
 
-    ``log_mel_max_bins`` lists numbers of mel bins. A long recording's request carries its log-mel maximum for
-    each of them. ``allows_latency_injection``: whether streams may set ``added_latency_ms``.
+    ``log_mel_max_bins`` lists numbers of mel bins; a long recording's request has its log-mel maximum for
+    each. ``allows_latency_injection``: whether streams may set ``added_latency_ms``.
     """
 
     model: ModelInfo
@@ -36,8 +36,8 @@ class ResumePoint:
     Attributes
     ----------
     state : opaque.
-    start_sample : first sample of the audio that it needs, at 16 kHz.
-    num_ends : ends of utterances by the client that final text has answered.
+    start_sample : index of the first sample that it needs, at 16 kHz.
+    num_ends : number of the client's ends of utterances that final text has answered.
     """
 
     state: bytes
@@ -55,17 +55,17 @@ class Update:
     ----------
     segments : segments that have become final; each comes once and in order.
     verified_text : the target's text; live, it may still change.
-    stable_text : the draft's text after it that four of its hypotheses in a row have.
+    stable_text : the draft's text after that, as far as four hypotheses in a row have it.
     tentative_text : the rest of the draft's text.
-    settled_text : how ``verified_text`` begins: complete segments of a recording. They stay unless the window
-        is decoded again at another temperature or skipped as silence, or ``hallucination_silence_threshold``
-        leaves them out.
-    duration_s : length of the recording, where it is known.
+    settled_text : the beginning of ``verified_text``: complete segments of a recording. They stay unless the
+        window is decoded again at another temperature or skipped as silence, or
+        ``hallucination_silence_threshold`` leaves them out.
+    duration_s : length of the recording, if known.
     speech : beginning or end of speech in live audio, ``speech_at_s`` seconds into it.
     received_s : seconds of audio that the server has received.
-    statistics : how the draft has done so far. ``None`` where they were not requested (``with_statistics``);
-        the last update always has them.
-    is_unverified : whether some of the draft's text was written without a target.
+    statistics : the draft's figures so far. ``None`` unless requested (``with_statistics``); the last update
+        always has them.
+    is_unverified : whether some of the draft's text was written while no target was connected.
     """
 
     segments: tuple[Segment, ...]

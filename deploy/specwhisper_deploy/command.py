@@ -40,20 +40,20 @@ from specwhisper_deploy.placement import node_ips
 DEMO = Path(__file__).with_name("serve.yaml")
 START_TIMEOUT_S = 600.0  # large models take minutes to load
 POLL_S = 0.25
-END_MARGIN_S = 30.0  # after the drain timeout of an application's replicas, until Serve has killed them
+END_MARGIN_S = 30.0  # after the replicas' drain timeout, until Serve has killed them
 LOGS = "/tmp/ray/session_latest/logs"
 ADDRESSES_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 5.0  # to a cluster's head; Ray itself would try for minutes
 FAILED = (DeploymentStatus.DEPLOY_FAILED, DeploymentStatus.UNHEALTHY)
 RAY_ERRORS = (RayError, RayServeException, OSError, RuntimeError, ValueError)  # raised by Ray
-RAYLET = "raylet"  # the parent of all processes of Ray whose command line begins with:
+RAYLET = "raylet"  # the parent of all of Ray's processes whose command line begins with:
 TITLE = "ray::"
 
 
 class Signals:
     """Counts SIGTERM and SIGINT: the first one drains, the second one ends at once.
 
-    A number to poll, not an event: a handler may interrupt code that holds the event's lock.
+    Poll the count: a handler may interrupt code that holds an event's lock.
     """
 
     def __init__(self) -> None:
@@ -180,7 +180,7 @@ def last_line(text: str) -> str:
 def run(config: Path | None, address: str | None) -> None:
     """Serve a configuration file until SIGTERM or SIGINT, then drain; a second signal ends at once.
 
-    After an error, applications that ran before are left as they are.
+    After an error, applications that already ran keep running.
     """
     schema = read_schema(config or DEMO)
     check_flags(schema, runs_here=address is None)
@@ -216,7 +216,7 @@ def run(config: Path | None, address: str | None) -> None:
 
 
 def is_orphan(command_line: str, ancestors: Sequence[str]) -> bool:
-    """Return whether a process's raylet no longer runs; ``ancestors`` are names, the parent's first."""
+    """Return whether a process's raylet has ended; ``ancestors`` are names, the parent's first."""
     return command_line.startswith(TITLE) and RAYLET not in ancestors
 
 
@@ -236,7 +236,7 @@ def find_orphans() -> dict[int, str]:
 def describe_orphans(orphans: Mapping[int, str]) -> str:
     names = ", ".join(dict.fromkeys(orphans.values()))
     pids = " ".join(map(str, orphans))
-    # They ignore SIGTERM.
+    # These processes ignore SIGTERM.
     return f"An earlier Ray on this machine was killed and has left {names}. End them by: kill -9 {pids}"
 
 
@@ -251,7 +251,7 @@ def already_running(names: Iterable[str]) -> str:
 def end(names: Sequence[str], signals: Signals, console: Console, *, is_all: bool) -> None:
     """Drain and end applications in reverse order: those that clients call end first.
 
-    An application that never ran has no sessions and is not waited for. One that does not end in time is
+    An application that never ran has no sessions, so its end isn't awaited. One that doesn't end in time is
     reported and left to ``serve.shutdown``.
 
     Parameters

@@ -10,7 +10,7 @@ from ray.serve.context import _get_global_client
 from ray.serve.handle import DeploymentHandle
 from ray.serve.schema import ServeDeploySchema
 
-RAY = "2.60"  # the last release that it was tried with
+RAY = "2.60"  # the last release that was tested
 
 
 def apply_config(schema: ServeDeploySchema) -> None:
@@ -36,8 +36,8 @@ def graceful_shutdown_timeouts(name: str) -> list[float]:
 async def call_all_replicas(replicas: DeploymentHandle, method: str, timeout_s: float) -> list[Any]:
     """Call a method of all replicas; return each one's result or exception.
 
-    A replica that does not answer in time has a ``CancelledError``. The public ``results_async`` returns no
-    result at all if one replica hangs.
+    The result of a replica that doesn't answer in time is a ``CancelledError``. The public ``results_async``
+    returns nothing at all if one replica hangs.
     """
     calls: list[asyncio.Future[Any]] = []
     try:

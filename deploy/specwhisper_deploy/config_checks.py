@@ -32,7 +32,7 @@ def read_schema(path: Path) -> ServeDeploySchema:
 def check_flags(schema: ServeDeploySchema, *, runs_here: bool = True) -> None:
     """Check the arguments of our applications by building them.
 
-    Unless they run on this machine, the files that flags name may be on others.
+    A missing file that a flag names is an error only if the applications run on this machine.
     """
     for application, builder in _own_applications(schema):
         if not callable(build := getattr(serve_app, builder, None)):
@@ -47,7 +47,7 @@ def check_flags(schema: ServeDeploySchema, *, runs_here: bool = True) -> None:
 
 
 def check_hosts(schema: ServeDeploySchema, node_ips: Collection[str]) -> None:
-    """Refuse hosts that other nodes cannot reach; a replica would report them minutes later."""
+    """Refuse hosts that other nodes cannot reach; otherwise a replica would report them minutes later."""
     for application, builder in _own_applications(schema):
         part, settings = serve_app.SETTINGS[builder]
         flags = application.args.get(part) or {}

@@ -1,4 +1,4 @@
-"""The locator of draft servers: one address that lists those with room, for gateways and clients."""
+"""The locator of draft servers: one address that lists them for gateways and clients, full ones last."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from specwhisper_deploy import compat
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["Discovery"].full_name
 METHOD = "free_slots"  # each replica's
 ANSWER_TIMEOUT_S = 2.0  # for all draft servers together; clients wait longer
-FRESH_S = 1.0  # age from which draft servers are asked again
-STALE_S = 10.0  # age from which a client waits for new answers
+FRESH_S = 1.0  # age at which draft servers are asked again
+STALE_S = 10.0  # age at which a client waits for new answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ def shuffle_by_room(
 class DraftLocatorService(discovery_pb2_grpc.DiscoveryServicer):
     """Lists the draft servers that answered last.
 
-    They are asked again when a client asks and that is long ago. The client waits for the answers only if
-    the last ones are stale.
+    When a client asks and the last answers are old, the servers are asked again. The client waits for the new
+    answers only if the last ones are stale.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class DraftLocatorService(discovery_pb2_grpc.DiscoveryServicer):
         return self._servers
 
     async def _refresh(self) -> None:
-        """Ask all; leave out those that have died or do not answer in time."""
+        """Ask all replicas; leave out those that have died or don't answer in time."""
         try:
             answers = await compat.call_all_replicas(self._replicas, METHOD, self._timeout_s)
         except (RayError, RayServeException):  # there are no replicas

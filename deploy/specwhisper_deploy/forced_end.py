@@ -1,6 +1,6 @@
-"""End the command although its main thread waits, because Ray is gone or the user is in a hurry.
+"""End the command while its main thread waits, if Ray is gone or the user presses Ctrl-C twice.
 
-Calls of Ray, its shutdown too, wait for a cluster that no longer answers, and handle no signals meanwhile.
+Ray's calls, including its shutdown, wait for a cluster that no longer answers, and block signals meanwhile.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import psutil
 import ray
 
 POLL_S, ASK_S = 0.25, 1.0
-LOST_S = 20.0  # without an answer; Ray itself takes some ten to notice a node that is gone
-HURRY_S = 1.0  # from the second signal on
+LOST_S = 20.0  # without an answer; Ray itself takes about 10 s to notice a lost node
+HURRY_S = 1.0  # after the second signal
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 LOST = "specwhisper serve: Ray is gone, or has not answered for {:g} s: start this command again."
 INTERRUPTED = 130  # exit status after Ctrl-C
@@ -30,11 +30,11 @@ def ray_lives() -> bool:
 
 
 class ForcedEnd:
-    """Ends the process if the body of its ``with`` does not; for the main thread.
+    """Ends the process if the body of its ``with`` does not; use it in the main thread.
 
     Parameters
     ----------
-    lives : returns whether what the body needs still runs; the call may hang.
+    lives : returns whether Ray, which the body needs, still runs; the call may hang.
     """
 
     def __init__(self, lives: Callable[[], bool] = ray_lives) -> None:
@@ -42,9 +42,9 @@ class ForcedEnd:
         self._is_over = Event()
         self._is_gone = self._is_stopping = False
         self._num_signals = 0
-        self._num_unanswered = 0  # polls; a time would include that for which this process was stopped
+        self._num_unanswered = 0  # polls; a time would include the time for which this process was stopped
         self._below: set[psutil.Process] = set()
-        # Python's handlers run between two steps of the main thread only; this is written to at once.
+        # Python's handlers run only between two steps of the main thread; this is written to at once.
         self._signalled, self._on_signal = socket.socketpair()
         self._watching = Thread(target=self._watch, daemon=True)
 
@@ -64,7 +64,7 @@ class ForcedEnd:
         self._on_signal.close()
 
     def count_stop(self) -> None:
-        """Act as if the first signal had come, and let Ray end."""
+        """Act as if the first signal had come, so that Ray may end."""
         self._is_stopping = True
 
     def _ask(self) -> None:
@@ -92,7 +92,7 @@ class ForcedEnd:
                 self._stop(1)
 
     def _stop(self, status: int) -> None:
-        """End the processes that were started below this one, and this one."""
+        """End the child processes of this one, then this one."""
         for process in self._below:
             with suppress(psutil.Error):
                 process.kill()

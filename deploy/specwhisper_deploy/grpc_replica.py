@@ -1,7 +1,7 @@
-"""A Serve replica that runs a gRPC server of its own.
+"""A Serve replica that runs its own gRPC server.
 
-The server has our encryption, tokens and limits. Sessions connect to it directly. Through Serve's proxy each
-message would cost an actor call, and all sessions would end with the proxy.
+The server has our encryption, tokens and limits, and sessions connect to it directly. Through Serve's proxy,
+each message would cost an actor call, and all sessions would end with the proxy.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ logger = logging.getLogger(__name__)
 
 ANY_HOST = ("0.0.0.0", "::")
 RETRY_S = 0.2
-PORT_MARGIN_S = 10.0  # after the drain of the replica that still has the port
+PORT_MARGIN_S = 10.0  # after the drain of the replica that holds the port
 ANSWER_TIMEOUT_S = 5.0
 SERVING = health_pb2.HealthCheckResponse.SERVING
-# Needs no token, and reports the gateway alone, not its draft servers.
+# Needs no token, and reports on the gateway only, not on its draft servers.
 REQUEST = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 Options = TypeVar("Options", bound=ListenerOptions)
@@ -42,7 +42,7 @@ Server = TypeVar("Server")
 
 
 class NotServing(Exception):
-    """A server does not answer, or answers that it does not serve."""
+    """A server doesn't answer, or isn't serving."""
 
 
 class GrpcReplica:
@@ -132,8 +132,8 @@ def advertised_address(address: str) -> str:
 async def check_grpc(address: str, local_socket: Path, within_s: float = ANSWER_TIMEOUT_S) -> None:
     """Raise :class:`NotServing` unless a gRPC server takes connections and answers that it serves.
 
-    It is asked at its local socket: its certificate may not name this host, and it may require one of its
-    callers.
+    The check uses the server's local socket: its certificate may not name this host, and it may require
+    client certificates.
     """
     async with _timeout(address, within_s):
         _, writer = await asyncio.open_connection(*split_address(address))
@@ -146,7 +146,7 @@ async def check_grpc(address: str, local_socket: Path, within_s: float = ANSWER_
 
 
 async def check_http(address: str, tls: ServerTls | None, within_s: float = ANSWER_TIMEOUT_S) -> None:
-    """Raise :class:`NotServing` unless a gateway answers; any HTTP status will do."""
+    """Raise :class:`NotServing` unless a gateway answers, with any HTTP status."""
     context = None
     if tls is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # the server is this process: nothing to verify

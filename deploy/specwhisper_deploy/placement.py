@@ -1,7 +1,7 @@
 """Hosts and ports of replicas.
 
-A port is fixed, a free one (0), or one of a range, of which each replica on a node takes another. In a
-cluster of several nodes the host is the node's own address: no node reaches another one's 127.0.0.1.
+A port is fixed, any free one (0), or one of a range, from which each replica on a node takes another. In a
+cluster of several nodes the host is the node's own address, since no node reaches another node's 127.0.0.1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Serve replicas, each of one server that also runs without Ray."""
+"""Serve replicas, each of which runs one server that also runs without Ray."""
 
 from __future__ import annotations
 
@@ -90,7 +90,8 @@ def metrics_addresses(
 ) -> Callable[[], list[str]]:
     """Return a thread-safe function that lists the replicas' metrics addresses.
 
-    It leaves out replicas that have died. If one hangs it raises, so that Prometheus keeps its previous list.
+    It leaves out replicas that have died. If one hangs it raises an error, so that Prometheus keeps its last
+    list.
     """
     loop = asyncio.get_running_loop()
 
@@ -108,7 +109,7 @@ def metrics_addresses(
 
 
 class _LocatorReplica(GrpcReplica):
-    """One address for many replicas, and an HTTP page with those of their metrics."""
+    """One address for many replicas, and an HTTP page that lists their metrics."""
 
     async def _serve_locator(
         self, name: str, add: AddServicer, serving: ServingOptions, replicas: DeploymentHandle
@@ -127,7 +128,7 @@ class _LocatorReplica(GrpcReplica):
 
 
 class TargetLocatorReplica(_LocatorReplica):
-    """The address that draft servers are configured with: it finds targets."""
+    """The address that draft servers are configured with; it finds targets."""
 
     async def __init__(self, flags: Flags, targets: DeploymentHandle) -> None:  # type: ignore[misc]  # as above
         super().__init__()
@@ -137,7 +138,7 @@ class TargetLocatorReplica(_LocatorReplica):
 
 
 class DraftLocatorReplica(_LocatorReplica):
-    """The address that gateways are configured with: it lists draft servers."""
+    """The address that gateways are configured with; it lists draft servers."""
 
     async def __init__(self, flags: Flags, drafts: DeploymentHandle) -> None:  # type: ignore[misc]  # as above
         super().__init__()
@@ -146,7 +147,7 @@ class DraftLocatorReplica(_LocatorReplica):
         await self._serve_locator(draft_locator.SERVICE_NAME, add, config, drafts)
 
     async def client_address(self) -> str:
-        """Return the address in the form that clients' ``--server`` takes."""
+        """Return the address as clients' ``--server`` takes it."""
         return f"{LOCATOR}{self.address}"
 
 
@@ -176,7 +177,7 @@ class GatewayReplica:
         from specwhisper_gateway.server import GatewayServer
 
         configs = configs_on_this_node(GatewayConfig, flags, may_be_local=True)
-        self._config = configs[0]  # its port may be another one of the range
+        self._config = configs[0]  # its port may be any of the range
 
         async def start(config: GatewayConfig) -> tuple[GatewayServer, asyncio.Task[None]]:
             server = GatewayServer(config)
@@ -195,7 +196,7 @@ class GatewayReplica:
         return advertised_address(self._server.address)
 
     async def check_health(self) -> None:
-        """Raise unless it answers in time, whether or not its draft servers do."""
+        """Raise unless the gateway answers in time; its draft servers need not."""
         if self._serving.done():
             raise NotServing("The gateway has ended.")
         await check_http(self._server.address, self._config.tls)

@@ -16,20 +16,20 @@ from specwhisper.wire.v1 import verification_pb2 as pb
 
 # Statistics that replicas report.
 OPEN_SESSIONS = "open_sessions"
-HAS_ROOM = "has_room"  # for another session, in slots and in latency
+HAS_ROOM = "has_room"  # for another session, by slots and latency
 ADDRESS = "address"
 WEIGHTS, VOCABULARY = "weights_digest", "vocabulary_digest"
 
-LOCATE = "locate"  # the call that a session follows
+LOCATE = "locate"  # the call that precedes a session
 STATS_PERIOD_S = 1.0
-ANSWER_TIMEOUT_S = 0.5  # below the locator's share for one attempt, so that the next attempt knows of it
-UNRESPONSIVE_S = 10.0  # until a replica that hung is tried again, at the cost of one attempt
+ANSWER_TIMEOUT_S = 0.5  # below the locator's time for one attempt, so that the next attempt knows of it
+UNRESPONSIVE_S = 10.0  # until a replica that hung is tried again, which costs one attempt
 
 Replica = TypeVar("Replica", bound=Hashable)
 
 
 class Match(IntEnum):
-    """Whether a target has what a session needs, the best first."""
+    """Whether a target fits a session; the best value first."""
 
     YES = 0
     UNKNOWN = 1  # it has not reported yet
@@ -37,7 +37,7 @@ class Match(IntEnum):
 
 
 class RecentPicks(Generic[Replica]):
-    """Counts the sessions routed in the last ``for_s``, which replicas' statistics do not contain yet."""
+    """Counts the sessions routed in the last ``for_s``, which replicas' statistics may not contain yet."""
 
     def __init__(self, for_s: float, *, clock: Callable[[], float] = monotonic) -> None:
         self._for_s = for_s
@@ -62,7 +62,7 @@ class PendingRequests(Generic[Replica]):
     Parameters
     ----------
     timeout_s : how long an answer may take.
-    expiry_s : age at which a request is forgotten, unless the replica answers another one in time before.
+    expiry_s : age at which a request is forgotten, unless the replica answers another one in time first.
     """
 
     def __init__(self, timeout_s: float, expiry_s: float, *, clock: Callable[[], float] = monotonic) -> None:
@@ -75,7 +75,7 @@ class PendingRequests(Generic[Replica]):
         self._sent[request_id] = (self._clock(), replica)
 
     def complete(self, request_id: str, replica: Replica) -> None:
-        """Forget a replica's requests if this one ended in time; a late end may be a cancellation."""
+        """Forget a replica's requests if this one ended in time. A late end may be a cancellation."""
         sent_s, _ = self._sent.get(request_id, (-inf, replica))
         if self._clock() - sent_s < self._timeout_s:
             self._sent = {each: sent for each, sent in self._sent.items() if sent[1] != replica}
@@ -92,14 +92,14 @@ class LeastSessions(FIFOMixin, RequestRouter):  # type: ignore[misc]  # Ray's cl
     def initialize_state(
         self, remember_s: float = 1.5 * STATS_PERIOD_S, clock: Callable[[], float] = monotonic
     ) -> None:
-        """Ray passes the arguments of the deployment's configuration."""
+        """Take the arguments of the deployment's configuration, which Ray passes."""
         self._recent = RecentPicks[ReplicaID](remember_s, clock=clock)
         self._pending = PendingRequests[ReplicaID](ANSWER_TIMEOUT_S, UNRESPONSIVE_S, clock=clock)
 
     async def choose_replicas(
         self, candidate_replicas: Iterable[RunningReplica], pending_request: PendingRequest | None = None
     ) -> list[list[RunningReplica]]:
-        """Return the replicas by their sessions, the fewest first; equals are in random order.
+        """Return the replicas by their sessions, the fewest first; equal ones are in random order.
 
         Mismatched, unresponsive, avoided and full ones are last. A new replica counts as matching until its
         first report; with ``known_first`` it is ranked after those known to match.
@@ -122,7 +122,7 @@ class LeastSessions(FIFOMixin, RequestRouter):  # type: ignore[misc]  # Ray's cl
         replicas = list(candidate_replicas)
         random.shuffle(replicas)
         replicas.sort(key=rank)
-        # Noted before it is sent: of many requests at once, the next is ranked before this one is answered.
+        # Noted before it is sent: of many requests at once, the next is ranked before this one has an answer.
         if replicas and pending_request is not None:
             request_id, first = pending_request.metadata.internal_request_id, replicas[0].replica_id
             self._pending.add(request_id, first)
@@ -131,7 +131,7 @@ class LeastSessions(FIFOMixin, RequestRouter):  # type: ignore[misc]  # Ray's cl
         return [[replica] for replica in replicas]
 
     def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
-        """Ray calls it after failed and cancelled requests too."""
+        """Note the end of a request; Ray also reports failed and cancelled ones."""
         self._pending.complete(internal_request_id, replica_id)
 
 

@@ -1,4 +1,4 @@
-"""The autoscaling policy. Ray sends this file to its controller by value: it imports nothing of ours."""
+"""The autoscaling policy. Ray sends this file to its controller by value, so it imports nothing of ours."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class BySessions:
 
     Parameters
     ----------
-    sessions_per_replica : sessions that a replica should have; leave room below its ``max-sessions``, since
+    sessions_per_replica : sessions that a replica should have. Leave room below its ``max-sessions``, since
         another replica takes a while to start.
     answer_ms : mean time that a session may wait for an answer, in milliseconds; ``None`` for no limit.
-    num_standby : replicas beyond those that are needed, ready for a loss or for many new sessions. They take
-        sessions like the others.
+    num_standby : replicas beyond those needed, for a loss or many new sessions. They take sessions like the
+        others.
     """
 
     def __init__(

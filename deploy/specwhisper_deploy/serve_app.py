@@ -32,9 +32,9 @@ from specwhisper_draft_server.config import DraftConfig
 from specwhisper_gateway.config import GatewayConfig
 from specwhisper_target_server.config import TargetConfig
 
-MAX_CALLS = 1_000  # at once, over handles; Serve's default of five would queue the sixth
+MAX_CALLS = 1_000  # concurrent calls over handles; Serve's default of five would queue the sixth
 FAILED_CHECKS = 3  # in a row, after which Serve replaces a replica
-STOP_MARGIN_S = 10.0  # between the end of the drain and Serve's kill
+STOP_MARGIN_S = 10.0  # from the end of the drain to Serve's kill
 COMMON: dict[str, Any] = {  # options of every deployment
     "max_ongoing_requests": MAX_CALLS,
     "graceful_shutdown_wait_loop_s": 0.5,
@@ -42,7 +42,7 @@ COMMON: dict[str, Any] = {  # options of every deployment
     "health_check_timeout_s": CHECK_WITHIN_S / FAILED_CHECKS,
 }
 LOCATOR_CPUS = {"num_cpus": 0.1}
-# Flags of its replicas that a locator uses unless it has its own: how it listens, and whom it admits.
+# Flags of its replicas that a locator uses unless it has its own: how it listens, which callers it admits.
 SHARED_WITH_LOCATOR = (
     "host",
     "metrics-host",
@@ -59,7 +59,7 @@ SHARED_WITH_LOCATOR = (
 
 Target = serve.deployment(
     name="Target",
-    # Sessions migrate from a replaced target to one of the new version: all at once, if both versions fit.
+    # Sessions migrate from a replaced target to one of the new version, so both should run at once.
     rolling_update_percentage=1.0,
     request_router_config=RequestRouterConfig(
         request_router_class=LeastSessions, request_routing_stats_period_s=STATS_PERIOD_S
@@ -74,7 +74,7 @@ DraftLocator = serve.deployment(name="Locator", ray_actor_options=LOCATOR_CPUS, 
 Gateway = serve.deployment(name="Gateway", **COMMON)(GatewayReplica)
 
 
-# Of each application: the argument that holds its servers' flags, and their settings class.
+# By application: the argument that holds its servers' flags, and their settings class.
 SETTINGS: dict[str, tuple[str, type[ListenerOptions]]] = {
     "targets": ("target", TargetConfig),
     "drafts": ("draft", DraftConfig),
@@ -83,14 +83,14 @@ SETTINGS: dict[str, tuple[str, type[ListenerOptions]]] = {
 
 
 class TargetsArguments(BaseModel, extra="forbid"):
-    """Flags of specwhisper-target-server, and those of the locator that differ."""
+    """Flags of specwhisper-target-server, and flags with other values for its locator."""
 
     target: Flags = Field(default_factory=dict)
     locator: Flags = Field(default_factory=dict)
 
 
 class DraftsArguments(BaseModel, extra="forbid"):
-    """Flags of specwhisper-draft-server, and of a locator, if there is to be one."""
+    """Flags of specwhisper-draft-server, and those of its locator, if it has one."""
 
     draft: Flags = Field(default_factory=dict)
     locator: Flags | None = None
@@ -154,7 +154,7 @@ def _first_config(settings: type[Config], flags: Flags) -> Config:
 def _options(flags: Flags, serving: ListenerOptions) -> dict[str, float]:
     """Return the options of a deployment that depend on its servers' flags.
 
-    Serve kills a replica only after its drain. A node has as many replicas as there are ports to take.
+    Serve kills a replica only after its drain. A node has at most as many replicas as ports.
     """
     options = {"graceful_shutdown_timeout_s": serving.drain_timeout_s + STOP_MARGIN_S}
     if serving.port or serving.metrics_port:

@@ -1,6 +1,6 @@
 """The locator of targets: one address at which draft servers find a target with room.
 
-It returns the target's own address; the session is opened there. It asks targets over a Serve handle, where
+It returns the target's own address, at which the session opens. It asks targets over a Serve handle, on which
 messages are bytes and refusals are values.
 """
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from specwhisper_target_server.service import VerificationService  # a locator needs no engine
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["Verification"].full_name
-ANSWER_TIMEOUT_S = 2.0  # for all attempts; draft servers wait longer, so that they receive the error
-MAX_ATTEMPTS = 3  # the next target is asked if one refuses, or does not answer in its share of that time
+ANSWER_TIMEOUT_S = 2.0  # for all attempts; draft servers wait longer, so they receive the error
+MAX_ATTEMPTS = 3  # the next target is asked after a refusal, or a third of that time
 
 Reply = TypeVar("Reply", bound=Message)
 
@@ -55,7 +55,7 @@ HandleReply = bytes | ErrorReply
 async def locate_reply(
     service: VerificationService, address: str, request: bytes, caller: str
 ) -> HandleReply:
-    """Answer ``Locate`` of one of the locator's callers for a target at an address."""
+    """Answer a caller's ``Locate`` for a target at an address."""
 
     async def located() -> pb.LocateResponse:
         response = await service.locate(pb.LocateRequest.FromString(request), caller)
@@ -115,7 +115,7 @@ class TargetLocatorService(verification_pb2_grpc.VerificationServicer):
         await self.Verify(requests, context)
 
     async def _call_with_retries(self, kind: type[Reply], method: Any, *args: Any) -> Reply:
-        """Call one target after another; a slow one may still answer meanwhile."""
+        """Call one target after another; a slow one may still answer during later attempts."""
         refusal: SpecWhisperError
         refusal = no_answer = TargetUnavailable(
             f"No target has answered the locator within {self._timeout_s:g} s; try again."
@@ -133,7 +133,7 @@ class TargetLocatorService(verification_pb2_grpc.VerificationServicer):
                 for call in done:
                     try:
                         return call.result()
-                    except RETRY_OTHER_TARGET as error:  # the router's statistics were a second old
+                    except RETRY_OTHER_TARGET as error:  # the router's statistics may be a second old
                         known_first = (True,) if isinstance(error, PairMismatch) else known_first
                         if refusal is no_answer or not isinstance(error, PairMismatch):
                             refusal = error
@@ -152,6 +152,6 @@ class TargetLocatorService(verification_pb2_grpc.VerificationServicer):
             raise
         except RayTaskError:  # a bug in the replica
             raise
-        except (RayError, RayServeException) as error:  # the replica died meanwhile, or there is none
+        except (RayError, RayServeException) as error:  # the replica has died, or there is none
             name = type(error).__name__
             raise TargetUnavailable(f"No target answers the locator ({name}); try again.") from error

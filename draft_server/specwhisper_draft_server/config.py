@@ -175,9 +175,9 @@ class DraftConfig(ServingOptions):
 
     @property
     def max_concurrent_streams(self) -> int:
-        """Limit of concurrent calls on one connection: all sessions may share one."""
+        """Limit of concurrent calls on one connection, which all sessions may share."""
         return self.max_sessions + SHORT_CALLS
 
     def length(self, mode: Mode, gamma: int | None) -> DraftLength:
-        """Return the draft length of a session that requests a mode and perhaps a gamma."""
+        """Return the draft length for a session's mode and, if it requests one, gamma."""
         return DraftLength(mode, gamma or self.gamma)

@@ -1,7 +1,7 @@
-"""Heartbeats and answers to pings, between the responses of a session.
+"""Heartbeats and answers to pings, sent between the responses of a session.
 
-Heartbeats show that the event loop runs: gRPC's own threads answer pings even if it hangs. Answers to pings
-show how far the client's audio has come.
+Heartbeats show that the event loop runs; gRPC's own threads answer gRPC's pings even if it hangs. Answers to
+a client's pings show how much of its audio has arrived.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Pings:
         await self._has_new.wait()
 
     def take(self) -> pb.StreamingRecognizeResponse:
-        """Return the answer to the newest ping; a heartbeat if it was answered."""
+        """Return the answer to the newest ping, or a heartbeat if that was answered."""
         ping = self._newest if self.has_new else 0
         self._has_new.clear()
         return pb.StreamingRecognizeResponse(ping=ping, heartbeat=not ping)
@@ -51,10 +51,10 @@ class Pings:
 async def with_heartbeats(
     responses: AsyncGenerator[pb.StreamingRecognizeResponse], pings: Pings
 ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
-    """Yield responses, and answers to pings and heartbeats in between.
+    """Yield responses, with answers to pings and heartbeats in between.
 
-    The first ping is answered first. A heartbeat is sent whenever there was no response for
-    :data:`HEARTBEAT_S`. No heartbeat is queued while the client has not read the last response.
+    The first ping is answered before anything else. A heartbeat is sent after :data:`HEARTBEAT_S` without a
+    response. None is queued while the client hasn't read the last response.
     """
     if pings.has_new:
         yield pings.take()

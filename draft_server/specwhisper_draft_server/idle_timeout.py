@@ -13,10 +13,10 @@ Request = TypeVar("Request")
 
 
 class WithIdleTimeout(Generic[Request]):
-    """Ends a client's requests after a time without one.
+    """Ends a client's requests if none arrives for some time.
 
-    Iterate over it in place of the requests, within :meth:`error_at_end`. The audio so far is transcribed as
-    if the client had ended it; then the call ends with :class:`IdleClient`.
+    Iterate over it instead of the requests, within :meth:`error_at_end`. The audio so far is transcribed as
+    if the client had ended it. Then the call ends with :class:`IdleClient`.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class WithIdleTimeout(Generic[Request]):
         try:
             yield
         except InvalidRequest:
-            if not self._has_expired:  # else it only reports where the client stopped
+            if not self._has_expired:  # otherwise it only reports where the client stopped
                 raise
         if self._has_expired:
             raise IdleClient(f"The client has sent nothing for {self._timeout_s:g} s: its stream has ended.")

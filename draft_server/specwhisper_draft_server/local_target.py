@@ -56,7 +56,7 @@ class LocalTargetStream:
         self._id = session_id
         self._engine = engine
         self._events = events
-        self.going_away = asyncio.Event()  # never: both are one process
+        self.going_away = asyncio.Event()  # never set: both are in one process
         self.on_answer: Callable[[Timing], None] = lambda _: None
 
     def resume(self, resume: Resume | LivePosition) -> None:
@@ -134,7 +134,7 @@ class LocalTranscriber:
         avoid: str = "",
         within_s: float | None = None,
     ) -> AsyncIterator[LocalTargetStream]:
-        own_id = f"{session_id}-{secrets.token_hex(4)}"  # one may be opened before the last one is left
+        own_id = f"{session_id}-{secrets.token_hex(4)}"  # one may open before the last one is left
         async with self._engine.session(own_id, mode, options) as events:
             yield LocalTargetStream(own_id, target, self._engine, events, self._note)
 
@@ -149,7 +149,6 @@ class LocalTranscriber:
         return self
 
     async def check_health(self) -> None:
-        """Check the engine; see :meth:`TargetEngine.check_health`."""
         await self._engine.check_health()
 
     async def close(self) -> None:

@@ -28,7 +28,6 @@ class DraftMetrics(ServerMetrics):
     tokens : token counts of all sessions.
     audio_s, first_text_s, final_latency_s : set by :class:`SessionMetrics`.
     round_trip_s, lost_heartbeats : heartbeats between this server and its targets.
-    failed_drafts : drafts that failed.
     parity_checks, parity_differences, parity_skipped : counted by :class:`ParityChecker`.
     kept_audio : the audio that open sessions keep.
     """

@@ -1,6 +1,6 @@
 """Decode some recordings again in mode ``target-only``, and compare the texts.
 
-They must be equal, token for token: anything else is a bug, of the software or of the hardware.
+They must be equal, token for token. Any difference is a fault of the software or the hardware.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from specwhisper_draft_server.sessions.session import Session, SessionRequest
 
 logger = logging.getLogger(__name__)
 
-MAX_KEPT_BYTES = 64 * 1024 * 1024  # 35 minutes of recordings that await their check
+MAX_KEPT_BYTES = 64 * 1024 * 1024  # 35 minutes of recordings that wait for their check
 FULL, SIZE, FAILED = "full", "size", "failed"  # reasons why a check is skipped
 
 Tokens = Sequence[Sequence[int]]  # by window
@@ -39,7 +39,7 @@ class _Recording:
 
     Attributes
     ----------
-    pcm : the audio so far; ``None`` once it was dropped.
+    pcm : the audio so far; ``None`` after it was dropped.
     tokens : the text to compare with.
     """
 
@@ -52,12 +52,12 @@ class _Recording:
 
 
 class ParityChecker:
-    """A checker of one recording in ``every``, beside the sessions of clients.
+    """Checks one recording in ``every``, at the same time as clients' sessions.
 
-    It checks one recording at a time. A check never delays a client: it begins when the session is over. If a
+    It checks one recording at a time. A check begins after the session, so it never delays a client. If a
     target has no room for another session, the check ends after the open window.
 
-    Not checked are: live audio; recordings that continue from a resume point; and options with which the text
+    It doesn't check live audio, recordings that continue from a resume point, and options with which the text
     may differ from the target's own.
 
     Parameters
@@ -82,8 +82,8 @@ class ParityChecker:
     def kept(self, session: Session | None, request: SessionRequest) -> Iterator[Callable[[bytes], None]]:
         """Keep a session's audio if it is chosen for a check.
 
-        The check is queued when the block has succeeded. Yields a function to call with the session's audio,
-        piece by piece. ``None`` is never chosen.
+        The check is queued if the ``with`` block succeeds. Yields a function to call with the session's
+        audio, piece by piece. A session of ``None`` is never chosen.
         """
         if session is None or not self._is_chosen(request.options):
             yield lambda _: None
@@ -97,7 +97,7 @@ class ParityChecker:
         if recording.pcm is not None:
             recording.target, recording.tokens = session.target, _tokens(session)
             self._waiting.put_nowait(recording)
-            # In a context of its own: a check is not part of the client's call.
+            # In its own context: a check isn't part of the client's call.
             self._checking = self._checking or asyncio.create_task(self._check_all(), context=Context())
 
     async def stop(self) -> None:
@@ -164,7 +164,7 @@ class ParityChecker:
         async with aclosing(session.run(_pieces(recording.pcm or bytearray()))) as updates:
             async for segments in updates:
                 if segments or not is_open:
-                    await find_room()  # for a client, besides this session
+                    await find_room()  # for a client, in addition to this session
                     is_open = True
         self._metrics.parity_checks.inc()
         tokens = _tokens(session)

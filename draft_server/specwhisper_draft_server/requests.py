@@ -26,15 +26,15 @@ from specwhisper_draft_server.sessions.session import SessionRequest
 
 DEFAULTS = DecodingOptions()
 MAX_ADDED_LATENCY_MS = 2_000
-MAX_PIECE_BYTES = 64 * 1024  # streamed audio: it is resampled in the event loop, which must stay quick
+MAX_PIECE_BYTES = 64 * 1024  # streamed audio is resampled in the event loop, which must stay responsive
 
 
 def read_request(
     config: pb.RecognitionConfig, server: DraftConfig, drafting: DraftSource | None
 ) -> SessionRequest:
-    """Return what a client asks for.
+    """Return the settings of a client's request.
 
-    Where it leaves something open, the server's own settings are used.
+    The server's own settings are used for those that it leaves out.
     """
     if config.protocol_version:  # clients in other languages may leave it out
         check_protocol(
@@ -53,7 +53,7 @@ def read_request(
             f"This server runs without a draft model (--mode target-only): mode {mode} is not offered."
         )
     options = codec.recognition_config_from_proto(config)
-    if options.live is not None:  # its draft sends whole texts and never waits, whatever is asked
+    if options.live is not None:  # its draft sends whole texts and never waits, whatever mode is requested
         return SessionRequest(options, DraftLength(Mode.FULL if mode.drafts else mode))
     return SessionRequest(options, server.length(mode, config.gamma or None))
 
@@ -61,7 +61,7 @@ def read_request(
 def read_streaming_request(
     config: pb.StreamingRecognitionConfig, server: DraftConfig, drafting: DraftSource | None
 ) -> SessionRequest:
-    """Return what the client of a stream asks for, as :func:`read_request` does."""
+    """Read the settings of a stream; see :func:`read_request`."""
     request = read_request(config.config, server, drafting)
     is_live = request.options.live is not None
     if not is_live and (config.HasField("endpointing") or config.continue_unverified):
@@ -123,7 +123,7 @@ async def read_audio(
 ) -> AsyncGenerator[bytes | EndUtterance]:
     """Yield a stream's audio as canonical PCM, and ends of utterances.
 
-    Hints go to ``hints``.
+    Hints are put into ``hints``.
     """
     async for request in requests:
         match request.WhichOneof("streaming_request"):

@@ -20,7 +20,7 @@ from specwhisper.wire.stability import SETTLED, STABLE, TENTATIVE, VERIFIED, is_
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.sessions.session import INTERVAL_SAMPLES, Session, SessionUpdate
 
-INTERVAL_TOKENS = 16  # between two of a recording: a stream that continues may decode as many again
+INTERVAL_TOKENS = 16  # between a recording's resume points; a stream that continues may decode as many again
 
 Transcript = TranscriptBuilder | LiveTranscript
 
@@ -43,18 +43,18 @@ class StreamingResponses:
         self._config = config
         self._describe_model = describe_model
         self._resume_points = ResumePoints(session) if config.with_resume_points else None
-        # As the client knows them:
+        # As the client has received them:
         self._model: pb.ModelInfo | None = None
         self._interim: list[pb.SpeechRecognitionResult] = []
 
     def on_update(self, update: SessionUpdate) -> list[pb.StreamingRecognizeResponse]:
         """Return the responses for an update of the session.
 
-        There are none if the client knows everything.
+        There are none if the client has been sent everything.
         """
         session = self._session
         responses = []
-        if self._model is None:  # known only now that a target has taken the session
+        if self._model is None:  # known only once a target has taken the session
             self._model = self._describe_model()
             response = pb.StreamingRecognizeResponse(model=self._model)
             self._add_resume_point(response, has_finals=False)
@@ -108,12 +108,12 @@ class StreamingResponses:
 class ResumePoints:
     """The resume points of a stream.
 
-    One comes with all final text, in the same response, so that no text is sent twice.
+    All final text comes with one, in the same response, so that no text is sent twice.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        # At the last resume point: tokens committed, and how far live audio had been silent or final.
+        # At the last resume point: committed tokens, and up to where live audio was silent or final.
         self._num_tokens = 0
         self._next_sample: int | None = None
 
@@ -142,7 +142,7 @@ class ResumePoints:
 def read_resume_point(
     config: pb.StreamingRecognitionConfig, target: TargetDescription
 ) -> ResumePoint | LivePosition | None:
-    """Return where a client's stream continues; ``None`` if at its beginning."""
+    """Return where a client's stream continues; ``None`` at its beginning."""
     if not config.HasField("resume_point"):
         return None
     audio = config.config
@@ -195,7 +195,7 @@ def final_result(segment: Segment, language: str) -> pb.SpeechRecognitionResult:
 
 
 def interim_results(transcript: Transcript) -> list[pb.SpeechRecognitionResult]:
-    """Return the results of text that is not final, the most stable one first."""
+    """Return the results for text that isn't final, the most stable first."""
     start, end = map(duration, transcript.span_s)
     settled = transcript.settled_text
     texts = (
@@ -231,7 +231,7 @@ def speech_event(
 ) -> pb.StreamingRecognizeResponse:
     """Return the response that reports the begin or end of an utterance.
 
-    It has all open text, ``interim``.
+    The response has all open text, ``interim``.
     """
     begins = mark.event is VoiceEvent.BEGIN
     return pb.StreamingRecognizeResponse(

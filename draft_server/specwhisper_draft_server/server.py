@@ -53,7 +53,7 @@ async def running_service(
     await load_voice_activity()
     target: Checkpoint | None = None
     if checkpoint is not None or config.target_model is not None:
-        from specwhisper_draft_server import whisper  # loads a runtime, which other servers do without
+        from specwhisper_draft_server import whisper  # loads a runtime, which other servers don't need
 
         if config.target_model is not None:
             target = whisper.load_target(config, config.target_model)

@@ -65,7 +65,7 @@ from specwhisper_draft_server.sessions.session import Session, SessionRequest
 
 logger = logging.getLogger(__name__)
 
-FIRST_TARGET_S = 2.0  # for which a server that starts asks for a target
+FIRST_TARGET_S = 2.0  # for which a starting server looks for a target
 
 
 class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
@@ -93,7 +93,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     @property
     def num_free_sessions(self) -> int:
-        """Sessions that may still be opened, without the limits of single callers."""
+        """Number of sessions that may still open, regardless of callers' own limits."""
         return max(0, self._limiter.max_sessions - self._limiter.num_sessions)
 
     @property
@@ -140,7 +140,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         )
 
     def admit(self) -> AbstractContextManager[None]:
-        """Count a session, of the caller of this call, while the context lasts.
+        """Count a session of this call's caller while the context lasts.
 
         Raise :class:`ServerFull` if there are too many.
         """
@@ -149,10 +149,10 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         return self._limiter.admit(counted_as())
 
     def check_room(self) -> None:
-        """Raise :class:`ServerFull` if the caller may open no further session.
+        """Raise :class:`ServerFull` if the caller may not open another session.
 
-        It is called before anything of a call is read, since reading takes longer than all the rest of a
-        refusal. So metrics count the refusal for the server's default mode.
+        It is called before a request is read, since reading takes longer than the rest of a refusal. So
+        metrics count the refusal for the server's default mode.
         """
         try:
             self._limiter.check(counted_as())
@@ -231,7 +231,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             )
             recording = None if session.is_live or config.HasField("resume_point") else session
             with measured.counted(), self._parity.kept(recording, request) as keep:
-                # Of audio that another session has had, a client may send more than is needed.
+                # A client may send more of another session's audio than is needed.
                 num_known = session.builder.num_samples - config.resume_point.start_sample
                 sent = without_first(num_known, read_audio(requests, audio, request.hints))
                 async with aclosing(session.run(with_observers(sent, measured.on_audio, keep))) as updates:
@@ -244,7 +244,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     async def _streaming_session(
         self, config: pb.StreamingRecognitionConfig, request: SessionRequest
     ) -> Session:
-        """Make the session of a stream; it is opened when it runs."""
+        """Create the session of a stream; it opens when it runs."""
         weights = required_weights(config)
         target, lost = await self._target_for(request, weights, in_outages=config.continue_unverified)
         return self._session(
@@ -273,12 +273,12 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     ) -> tuple[TargetDescription, TargetUnavailable | ServerDraining | None]:
         """Return a target for a session, and the reason of an outage.
 
-        It takes a second round if the first one's target has shown which vocabulary the draft can use.
+        A second round follows if the first one's target has shown which vocabulary the draft can use.
 
         Parameters
         ----------
         weights_digest : the weights that the session began on, if it continues another one.
-        in_outages : whether the last known description does if no target can be reached.
+        in_outages : whether the last known description is enough if no target can be reached.
         """
         drafting = self._drafting if request.length.mode.drafts else None
         lost = None
@@ -298,7 +298,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                 raise PairMismatch(drafting.placement.why_not(target))
 
     def _model_of(self, session: Session, request: SessionRequest) -> pb.ModelInfo:
-        """Describe how a session runs now: in target-only once its draft has failed."""
+        """Describe how a session runs now; the mode is target-only once its draft has failed."""
         length = DraftLength(Mode.TARGET_ONLY) if session.has_lost_draft else request.length
         return self._model_info(session.target, length, is_lossy=request.options.is_lossy)
 
@@ -325,7 +325,7 @@ class Descriptions:
 
     Parameters
     ----------
-    retry_timeout_s : how long to ask again after a target was lost while it was asked, in seconds.
+    retry_timeout_s : time in seconds in which to ask again if a target is lost while it is asked.
     """
 
     def __init__(self, transcriber: Transcriber, retry_timeout_s: float) -> None:
@@ -340,7 +340,7 @@ class Descriptions:
     async def for_session(self, requirements: Requirements) -> TargetDescription:
         """Return a target on which a session may open.
 
-        After one was lost, targets are asked again for a while.
+        If a target is lost while it is asked, targets are asked again for a while.
         """
         if (known := self._transcriber.known(requirements)) is not None:
             return known

@@ -1,4 +1,4 @@
-"""Measure one client's session: audio in, text out, and the time between."""
+"""Measure a client's session: its audio, its text, and the time between them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specwhisper.types import NS_PER_S, SAMPLE_RATE, Segment, VoiceEvent
 from specwhisper_draft_server.metrics import LIVE, RECORDING, DraftMetrics
 from specwhisper_draft_server.sessions.session import Session, SessionUpdate
 
-MAX_ARRIVALS = 4096  # pieces of audio whose arrival time is kept
+MAX_ARRIVALS = 4096  # number of audio pieces whose arrival time is kept
 
 
 class SessionMetrics:
@@ -32,7 +32,7 @@ class SessionMetrics:
         self._num_samples = start_sample
         # The end sample of each piece, and its arrival time.
         self._arrivals: deque[tuple[int, int]] = deque(maxlen=MAX_ARRIVALS)
-        # Live audio awaits text from the beginning of speech on.
+        # The first text of live audio is measured from the beginning of speech.
         self._awaits_text_since_ns = perf_counter_ns() if self._kind == RECORDING else None
 
     @contextmanager
@@ -54,7 +54,7 @@ class SessionMetrics:
         self._tally.count(self._session.builder.statistics)
 
     def _measure_final_text(self, update: SessionUpdate) -> None:
-        """Measure how long after its newest audio live text was final."""
+        """Measure the time from the arrival of its newest audio to final live text."""
         if any(mark.event is VoiceEvent.BEGIN for mark in update.speech_events):
             self._awaits_text_since_ns = perf_counter_ns()
         if self._kind == RECORDING or not update.segments:

@@ -13,7 +13,7 @@ from specwhisper.errors import MissingExtra
 from specwhisper.live import EndpointingOptions
 from specwhisper.types import VoiceMark
 
-# Separate threads: the event loop's own ones decode recordings, which takes minutes.
+# A separate pool: the event loop's own threads decode recordings, which takes minutes.
 EXECUTOR = ThreadPoolExecutor(thread_name_prefix="voice")
 
 
@@ -22,7 +22,7 @@ class VoiceActivity:
 
     Parameters
     ----------
-    options : how utterances are found; ``None`` treats all audio as one utterance.
+    options : how utterances are found; with ``None`` all audio is one utterance.
     start_sample, is_speech : the stream's beginning, or ``boundary_sample`` and ``is_speech`` of another
         detector, whose later marks this one finds as well.
     """
@@ -36,7 +36,7 @@ class VoiceActivity:
 
     @property
     def boundary_sample(self) -> int:
-        """Where another would continue: the last cut or end, or in the silence since."""
+        """Where another detector would continue: the last cut or end, or in the silence since then."""
         return self._endpointer.boundary_sample
 
     @property
@@ -45,15 +45,15 @@ class VoiceActivity:
         return self._endpointer.is_speech
 
     async def detect(self, pcm: bytes) -> tuple[VoiceMark, ...]:
-        """Process canonical PCM; return the marks that it leads to."""
+        """Process canonical PCM; return the marks that follow from it."""
         loop = asyncio.get_running_loop()
         return tuple(await loop.run_in_executor(EXECUTOR, self._marker.append, pcm))
 
     def end_utterance(self) -> tuple[VoiceMark, ...]:
         """End the utterance at the newest sample; return the marks.
 
-        Without speech there are none. Speech that is too short for an utterance so far becomes one, so
-        nothing is lost where the client, or the audio, ends.
+        Without speech there are none. Speech that was too short for an utterance becomes one, so nothing is
+        lost where the client ends an utterance, or the audio.
         """
         return tuple(self._marker.end_utterance())
 

@@ -1,7 +1,7 @@
-"""Whisper models in a draft server's process: the draft, and a target beside it.
+"""Whisper models in a draft server's process: the draft, and perhaps a target.
 
-A server whose draft is of another kind, or that has none, does not load this module. It loads no module of
-``drafts/`` but ``source``, which has the protocols of a draft.
+A server without a draft, or with one of another kind, doesn't load this module. Of ``drafts/`` it loads only
+``source``, which has the protocols of a draft.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The calls by which draft servers send candidates and receive windows and commits: ``Share``.
+"""``Share``: the calls in which draft servers send candidates and receive windows and commits.
 
-A draft server has one such call for all its sessions. Over gRPC a message takes the same time however small
-it is, and the sessions answer the commits of a forward pass at about the same time. So both directions send
-all that waits in one message.
+A draft server has one such call for all its sessions. A gRPC message costs the same however small it is, and
+sessions answer the commits of a forward pass at about the same time. So each direction sends everything that
+waits in one message.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from specwhisper_target_server.metrics import TargetMetrics
 MAX_UNREAD_EVENTS = 32_768  # all sessions of a call together
 MAX_EVENTS = 256  # in one response
 MAX_BLOCKS = 256  # in one request
-MAX_POSTED_BLOCKS = 32  # that may wait for the engine's next step, for each session
+MAX_POSTED_BLOCKS = 32  # of a session, that may wait for the engine's next step
 MIN_KEY, MAX_KEY = 16, 64  # characters
-JOIN_S = 5.0  # that a session waits for its draft server's call, which was opened before it
+JOIN_S = 5.0  # for which a session waits for its draft server's call, which was opened first
 
 OwnResponses = asyncio.Queue[pb.VerifyResponse | Finished | Failed]
 
@@ -59,10 +59,10 @@ class JoinedSession:
         self._own = own
         self._windows = windows
         self._has_failed = False
-        self._context = copy_context()  # the spans of its windows belong to the session's own call
+        self._context = copy_context()  # its windows' spans belong to the session's own call
 
     def receive(self, event: FromTarget) -> None:
-        if self._has_failed:  # what follows an error may leave a gap
+        if self._has_failed:  # events after an error may leave a gap
             return
         match event:
             case WindowOpened() | Commit():
@@ -86,7 +86,7 @@ class CandidateCall:
     Parameters
     ----------
     evictor : ends the call if its caller does not read.
-    idle_timeout_s : most seconds without a session.
+    idle_timeout_s : longest time without a session, in seconds.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class CandidateCall:
         self._has_news = asyncio.Event()
         self._is_draining = False
         self._error: Exception | None = None
-        self._idle: asyncio.TimerHandle | None = None  # while the call is served and has no session
+        self._idle: asyncio.TimerHandle | None = None  # set while the call is served without a session
         self._is_served = False
 
     @contextmanager
@@ -137,7 +137,8 @@ class CandidateCall:
     def drain(self) -> None:
         """End the call once no session is left.
 
-        The server stops, the caller has nothing more to send, or there has been no session for a while.
+        Call it when the server stops, the caller has nothing more to send, or no session has joined for a
+        while.
         """
         self._is_draining = True
         self._has_news.set()
@@ -154,7 +155,7 @@ class CandidateCall:
     async def serve(
         self, first: pb.ShareRequest, requests: AsyncIterator[pb.ShareRequest]
     ) -> AsyncGenerator[pb.ShareResponse]:
-        """Yield the sessions' events; the end of the call ends its sessions."""
+        """Yield the events of all sessions; the end of the call ends its sessions."""
         reading = asyncio.create_task(self._read(first, requests))
         self._is_served = True
         self._watch_idle()
@@ -198,7 +199,7 @@ class CandidateCall:
         return response
 
     async def _read(self, first: pb.ShareRequest, requests: AsyncIterator[pb.ShareRequest]) -> None:
-        """Pass candidates to the engine, which holds back the caller while it has too many."""
+        """Pass candidates to the engine; while it has too many, the caller waits."""
         num_posted = 0
         request: pb.ShareRequest | None = first
         try:
@@ -214,17 +215,17 @@ class CandidateCall:
                 request = await next_in_time(requests)
             self.drain()
         except Exception as error:
-            self._error = self._error or error  # the first: an evicted call also fails to be read
+            self._error = self._error or error  # keeps the first error: reading an evicted call fails as well
             self._has_news.set()
 
     def _blocks(self, request: pb.ShareRequest) -> Sequence[tuple[str, Candidates]]:
-        """Return the candidates of a request by session; an invalid block ends its session only."""
+        """Return the candidates of a request by session; an invalid block ends only its session."""
         if (num_blocks := len(request.candidates)) > MAX_BLOCKS:
             raise InvalidRequest(f"A request has {num_blocks} blocks; at most {MAX_BLOCKS} fit.")
         blocks = []
         for message in request.candidates:
             session = self._sessions.get(message.number)
-            if session is None:  # it has ended while they were on their way
+            if session is None:  # it has ended while they were in flight
                 continue
             try:
                 block = codec.candidates_from_proto(
@@ -283,7 +284,7 @@ class CandidateCalls:
             del self._by_key[caller, key]
 
     async def find(self, caller: str, key: str) -> CandidateCall:
-        """Return a caller's call, which may arrive in a moment.
+        """Return a caller's call; wait briefly if it hasn't arrived.
 
         Raises
         ------

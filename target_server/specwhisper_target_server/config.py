@@ -37,7 +37,7 @@ DEFAULT_IDLE_S = 30.0  # draft servers send heartbeats
 
 
 def read_device_map(device_map: Any) -> DeviceMap:
-    """Read accelerate's map from module to device, from a file unless it is "auto"."""
+    """Read accelerate's map from modules to devices: "auto", or a JSON file."""
     if device_map == "auto" or isinstance(device_map, dict):
         return device_map  # type: ignore[no-any-return]
     try:

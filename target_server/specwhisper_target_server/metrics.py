@@ -8,14 +8,7 @@ from specwhisper.observe.metrics.server import ServerMetrics
 
 
 class TargetMetrics(ServerMetrics):
-    """Metrics of sessions, errors and the engine's work.
-
-    Their names begin with ``specwhisper_target_``.
-
-    Attributes
-    ----------
-    engine : metrics of the engine.
-    """
+    """Metrics of sessions, errors and the engine's work; all names begin with ``specwhisper_target_``."""
 
     def __init__(self, checkpoint: Checkpoint, device: str = "") -> None:
         super().__init__("specwhisper_target", model=checkpoint.name, dtype=checkpoint.dtype, device=device)

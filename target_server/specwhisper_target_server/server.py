@@ -39,7 +39,7 @@ async def running_service(
 
     Parameters
     ----------
-    model : transcribes; by default the checkpoint itself, placed in slots.
+    model : transcribes; by default the checkpoint, placed in slots.
     leases : required to open a session, and granted by ``Locate``; ``None`` requires none.
     """
     metrics = TargetMetrics(checkpoint, config.device)
@@ -99,13 +99,13 @@ async def loaded_service(
     checkpoint = load_checkpoint(config.model, revision=config.revision, dtype=config.dtype)
     redirect_logs(library_for(checkpoint, config.device, device_map=config.device_map))
     async with running_service(config, checkpoint, leases=leases) as service:
-        checkpoint.weights.close()  # the slots hold the weights now, in a layout of their own
+        checkpoint.weights.close()  # the model has its own copy, in its device's layout
         return_freed_memory()
         yield service
 
 
 def self_test(config: TargetConfig) -> tuple[str, bool]:
-    """Return a table of the GPU's kernels beside PyTorch, at the model's widths, and whether all agree."""
+    """Compare the GPU's kernels with PyTorch at the model's widths; return a table, and whether all agree."""
     device = prepare_process(config.device, config.threads, config.cores)
     checkpoint = load_checkpoint(config.model, revision=config.revision, dtype=config.dtype)
     with needs_extra("the self-test", "server"):

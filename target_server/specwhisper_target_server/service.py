@@ -1,7 +1,7 @@
 """The gRPC service of the target, in front of the engine's thread.
 
-A session has a call of its own, ``Verify``, for audio, hints and control. Its candidates, windows and commits
-go through the ``Share`` call of its draft server (:mod:`.candidate_call`).
+A session has its own call, ``Verify``, for audio, hints and control. Its candidates, windows and commits go
+through its draft server's ``Share`` call (:mod:`.candidate_call`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ logger = logging.getLogger(__name__)
 # Most that may wait for the engine's next step, for each session:
 MAX_POSTED_MESSAGES = 32
 MAX_POSTED_BYTES = 1024 * 1024  # a compressed message may hold many samples
-MAX_UNREAD = 64  # responses in a session's own call; above it, its requests are not read either
+MAX_UNREAD = 64  # responses in a session's own call; above this, its requests aren't read either
 
 
 class VerificationService(verification_pb2_grpc.VerificationServicer):
@@ -81,7 +81,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         self._leases = leases
         limits = engine.verifier.limits
         self._limiter = SessionLimiter("The target", limits.max_sessions, serving.max_sessions_per_token)
-        # Twice as many as sessions: such a call may outlast its sessions for a moment.
+        # Twice as many as sessions: such a call may briefly outlast its sessions.
         per_token = serving.max_sessions_per_token
         self._call_limiter = SessionLimiter(
             "The target", 2 * limits.max_sessions, per_token and 2 * per_token, counted="`Share` calls"
@@ -119,7 +119,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         return self._verifier.answer_ms
 
     async def check_health(self) -> None:
-        """Return once the engine has done its earlier work; see :class:`TargetEngine`."""
+        """Return once the engine has finished earlier work; see :class:`TargetEngine`."""
         await self._engine.check_health()
 
     async def Locate(self, request: pb.LocateRequest, context: Any) -> pb.LocateResponse:
@@ -130,7 +130,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         return await self.locate(request, caller.get())
 
     async def locate(self, request: pb.LocateRequest, caller: str) -> pb.LocateResponse:
-        """Return free slots, expected answer time, and a lease for a caller, by name.
+        """Return the free slots, the expected answer time, and a lease for the named caller.
 
         Raises
         ------
@@ -145,7 +145,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             self._check_protocol(request.protocol_version, request.software_version)
         self._check_weights(request.vocabulary_digest, request.weights_digest)
         self._limiter.check(caller)
-        # In the engine's own order: a session that has just ended frees its slot first.
+        # In the engine's order of work, so that a session that has just ended frees its slot first.
         num_free = await self._engine.check_room()
         lease = self._leases.grant(caller) if self._leases is not None else ""
         return pb.LocateResponse(
@@ -227,7 +227,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             self._serving.idle_timeout_s,
         )
         with self._call_limiter.admit(name):
-            received = aiter(requests)  # not before: gRPC warns of an iterator that is not used
+            received = aiter(requests)  # not earlier: gRPC warns of an unused iterator
             first = await next_in_time(received) or pb.ShareRequest()
             async with self._candidate_calls.opened(name, first.key, call):
                 if self._drains.is_set():
@@ -237,7 +237,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                         yield response
 
     async def announce_drain(self) -> None:
-        """Send every open session that this server stops, so that it migrates."""
+        """Announce to every open session that this server stops, so that it migrates."""
         self._drains.set()
         self._candidate_calls.drain()
 
@@ -353,17 +353,17 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
 
 
 async def _send_heartbeats(own: OwnResponses) -> None:
-    """Send heartbeats unasked: the draft's own may wait long on a slow link."""
+    """Send heartbeats without requests: on a slow link the draft's own may wait long."""
     while True:
         await asyncio.sleep(HEARTBEAT_S)
-        if own.empty():  # else other responses do the same
+        if own.empty():  # otherwise other responses show the same
             own.put_nowait(pb.VerifyResponse(heartbeat=pb.Heartbeat(sent_ns=monotonic_ns())))
 
 
 async def _timed(
     requests: AsyncIterator[pb.VerifyRequest], silence: TimeLimit
 ) -> AsyncIterator[pb.VerifyRequest]:
-    """Yield the requests, and limit the time of waiting for one."""
+    """Yield the requests; limit the wait for each."""
     while True:
         with silence:
             request = await anext(requests, None)

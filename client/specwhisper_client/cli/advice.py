@@ -13,7 +13,7 @@ from specwhisper.types import NS_PER_S, Mode
 
 COMPARED = (Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL)
 MIN_ROUNDS = 2  # with a single round the spread is unknown
-# Student's t for 95 %, rounded up, by degrees of freedom from 1 on; the last one also stands for more.
+# Student's t for 95 %, rounded up, by degrees of freedom from 1 on; the last value is for all higher ones.
 STUDENT_T = (12.71, 4.31, 3.19, 2.78, 2.58, 2.45, 2.37, 2.31, 2.27, 2.23)
 
 
@@ -23,7 +23,7 @@ class TimedTranscription:
 
     Attributes
     ----------
-    elapsed_s : the time its client waited, with opening, audio and encoder.
+    elapsed_s : the time that its client waited, including opening, audio and encoder.
     """
 
     elapsed_s: float
@@ -59,7 +59,7 @@ class Ratio:
 
     @classmethod
     def paired(cls, times: Sequence[float], references: Sequence[float]) -> Ratio:
-        """Return the geometric mean of the ratios, each of two times from the same round."""
+        """Return the geometric mean of the ratios of times, paired by round."""
         logs = [log(time / reference) for time, reference in zip(times, references, strict=True)]
         mean = fmean(logs)
         if len(logs) == 1:
@@ -117,13 +117,13 @@ def compare(rounds: Sequence[Round]) -> dict[Mode, Measured]:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Mean times of the parts of a session in ``sync``, where they take turns.
+    """Mean times of the parts of a session in ``sync``, in which draft and target take turns.
 
     Attributes
     ----------
     draft_s : seconds of a draft step.
     forward_s, token_s : a forward pass of the target: its constant part, and each token in it.
-    round_trip_s : from sending a block to its answer, less the forward pass.
+    round_trip_s : from sending a block to its answer, without the forward pass.
     """
 
     draft_s: float
@@ -165,7 +165,7 @@ def advise(rounds: Sequence[Round]) -> Advice:
 
 
 def _decide(measured: Mapping[Mode, Measured]) -> tuple[Measured, str]:
-    """Choose ``full`` unless another mode is surely faster or it gains nothing."""
+    """Choose ``full``, unless another mode is clearly faster or ``full`` gains nothing."""
     full = measured[Mode.FULL]
     surely_faster = [one for one in measured.values() if one.over_full.high < 1]
     best, reason = full, "no other mode was faster by more than the spread"

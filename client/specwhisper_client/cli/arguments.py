@@ -14,9 +14,9 @@ from specwhisper.types import Mode
 from specwhisper.validated import choice, option, switch, text
 from specwhisper_client.servers import DEFAULT_SERVER
 
-# Decoding options that have flags of their own, or none.
+# Decoding options with a flag that is declared elsewhere, or without one.
 NO_FLAGS = ("hint", "temperatures", "vad_parameters", "log_mel_max", "live")
-# How errors call options that have another flag.
+# Names in errors of options whose flag has another name.
 SPELLING = {"temperatures": "--temperature", "vad_parameters": "--vad-threshold and the like"}
 FORMATS_OF_HINTS = "Text that the audio is believed to say: captions (srt, vtt, ass, ttml) or plain text"
 
@@ -25,7 +25,7 @@ FALLBACK: Mapping[str, Any] = {"temperature": 0.0, "temperature_increment_on_fal
 
 @dataclass(frozen=True, kw_only=True)
 class Temperatures:
-    """Temperatures, as openai/whisper's command line has them; :func:`options_from` checks them."""
+    """Temperatures, as on openai/whisper's command line; :func:`options_from` checks them."""
 
     greedy: bool = switch(
         False, "Plain greedy decoding: no second attempt, and no threshold that is not given."
@@ -54,7 +54,7 @@ def quiet_option() -> Any:
 
 
 def decoding_part(*names: str) -> Any:
-    """Declare the decoding options of a command, by default all: a mapping of those that were written."""
+    """Declare a command's decoding options, by default all; its value maps those that the user wrote."""
     but = (*NO_FLAGS, *(each.name for each in fields(Selection)))
     return part(DecodingOptions, dict, only_written=True, only=names, but=but)
 

@@ -39,8 +39,8 @@ Outputs = Mapping[OutputFormat, Path]
 async def transcribe_files(arguments: Sequence[Path], job: Job, console: Console, errors: Console) -> bool:
     """Transcribe all recordings that arguments name; return whether none failed.
 
-    Arguments that name no recording are reported first, all at once. A recording that fails later is reported
-    in its turn, and the others continue, unless the error is the server's: none of them would succeed.
+    Arguments that name no recording are reported first, all at once. If a recording fails, its error is
+    reported in order and the others continue. If the server fails, none is begun: it would fail too.
     """
     recordings, without = find_recordings(arguments)
     for error in _errors_about(without):
@@ -85,7 +85,7 @@ async def transcribe_files(arguments: Sequence[Path], job: Job, console: Console
 
 
 def _is_of_server(error: SpecWhisperError) -> bool:
-    return type(error) in (TargetUnavailable, Unauthenticated)  # not by OutOfMemory: others are shorter
+    return type(error) in (TargetUnavailable, Unauthenticated)  # not OutOfMemory: others may be shorter
 
 
 def _report_not_begun(num_recordings: int, job: Job, errors: Console) -> None:
@@ -116,7 +116,7 @@ async def _one_by_one(
     *,
     has_others: bool,
 ) -> list[Path]:
-    """Transcribe one after the other and show the text meanwhile; return those that failed."""
+    """Transcribe one after the other while showing the text; return those that failed."""
     failed = []
     for number, (recording, outputs) in enumerate(work, start=1):
         if has_others and not job.quiet:
@@ -135,11 +135,11 @@ async def _one_by_one(
 class _Batch:
     """Transcribes recordings, ``job.batch_size`` at a time.
 
-    With an output folder, a transcript is written as soon as it is there. Without one, they are printed in
-    the order of the recordings.
+    With an output folder, each transcript is written as soon as it is complete. Without one, transcripts are
+    printed in the order of the recordings.
 
-    If a server that has transcribed one is lost, the others wait for it for :data:`RESUME_TIMEOUT_S`. If it
-    stays away, no other recording is begun.
+    If a server that has transcribed a recording is lost, the others wait for it for :data:`RESUME_TIMEOUT_S`.
+    If it stays down, no other recording is begun.
     """
 
     def __init__(
@@ -161,12 +161,12 @@ class _Batch:
         self._failover = Failover(RESUME_TIMEOUT_S)
         self._ended_by: SpecWhisperError | None = None
         self._num_running = 0
-        self._one_ended = asyncio.Event()  # replaced by another one whenever it is set
+        self._one_ended = asyncio.Event()  # replaced whenever it is set
         self._texts: dict[int, str] = {}  # complete, in the order of the recordings from _num_printed on
         self._num_printed = 0
 
     async def run(self) -> list[Path]:
-        """Transcribe all of them; return those that failed."""
+        """Transcribe all recordings; return those that failed."""
         started_s = time.perf_counter()
         numbers = iter(range(len(self._work)))
 
@@ -182,7 +182,7 @@ class _Batch:
                 async with asyncio.TaskGroup() as group:
                     for _ in range(min(self._job.batch_size, len(self._work))):
                         group.create_task(transcribe_some())
-        finally:  # after Ctrl-C, some of them miss the one before
+        finally:  # after Ctrl-C, an earlier text may be missing
             for number in sorted(self._texts):
                 self._print(number)
         _report_not_begun(len(self._work) - self._num_begun, self._job, self._errors)
@@ -213,7 +213,7 @@ class _Batch:
             self._num_done += 1
             self._failover.progressed()
         except SpecWhisperError as error:
-            if str(error) != str(self._ended_by):  # several under way may fail by it: one message is enough
+            if str(error) != str(self._ended_by):  # several may fail with it: one message is enough
                 report(error, self._errors, recording.path)
             if _is_of_server(error):
                 self._ended_by = error
@@ -226,9 +226,9 @@ class _Batch:
     async def _transcript(
         self, number: int, recording: RecordingFile
     ) -> tuple[Transcription, DiarizationFailed | None]:
-        """Transcribe a recording; where the server is full, once another of them has ended.
+        """Transcribe a recording; if the server is full, wait until another one of the command has ended.
 
-        Where it was there and is lost, transcribe it once it is back.
+        If the server was reached before and is lost, wait until it is back.
         """
 
         def show(update: Update) -> None:
@@ -242,7 +242,7 @@ class _Batch:
             except ServerFull:
                 must_wait = self._num_running > 1
                 if not must_wait:
-                    raise  # other clients have all its sessions
+                    raise  # other clients hold all its sessions
             except TargetUnavailable as error:
                 if not (self._num_done and _is_of_server(error)):
                     raise
@@ -264,7 +264,7 @@ class _Batch:
             self._num_printed += 1
 
     def _print(self, number: int) -> None:
-        """Print a text, and its recording's name to standard error."""
+        """Print a text to standard output, and its recording's name to standard error."""
         text = self._texts.pop(number)
         if text and not self._job.quiet:
             self._errors.print(Text(escaped(str(self._work[number][0].path)), "bold"), soft_wrap=True)

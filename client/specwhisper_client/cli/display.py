@@ -19,9 +19,9 @@ from specwhisper.types import Segment
 from specwhisper_client.cli.redrawing import OpenText
 from specwhisper_client.updates import Update
 
-LONG_S = 60.0  # a shorter recording has no bar
+LONG_S = 60.0  # shorter recordings have no bar
 SPEAKER_COLORS = ("cyan", "magenta", "yellow", "green", "blue", "red")
-COLORS = ((0.8, "green"), (0.5, "yellow"), (0.0, "red"))  # lowest probability of a word in this colour
+COLORS = ((0.8, "green"), (0.5, "yellow"), (0.0, "red"))  # lowest probability of a word that has this colour
 
 
 class Display(Protocol):
@@ -117,11 +117,11 @@ class _Bar:
 
 
 class BatchBar:
-    """Progress of several recordings: audio that is transcribed, speed and time left.
+    """Progress of several recordings: transcribed audio, speed and remaining time.
 
     Parameters
     ----------
-    is_shown : whether it is drawn; it counts in any case.
+    is_shown : whether it is drawn; it always counts.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ class BatchBar:
         self.is_shown = is_shown
         self.finished_s = 0.0
         self._durations: list[float | None] = []
-        self._at_s: dict[int, float] = {}  # recordings under way, by number
+        self._at_s: dict[int, float] = {}  # recordings in progress, by number
         self._num_done = 0
         self._progress = Progress(
             BarColumn(),
@@ -161,7 +161,7 @@ class BatchBar:
         self._progress.start()
 
     def begin(self, durations: Sequence[float | None]) -> None:
-        """Set the lengths of all recordings, as far as they are known."""
+        """Set the known lengths of all recordings."""
         self._durations = list(durations)
         self._draw()
 
@@ -174,7 +174,7 @@ class BatchBar:
         self._draw()
 
     def finish(self, number: int, duration_s: float = 0.0) -> None:
-        """Count a recording of a length as complete; of none, as failed."""
+        """Count a recording as complete, or without a length as failed."""
         self._at_s.pop(number, None)
         self._num_done += 1
         self.finished_s += duration_s

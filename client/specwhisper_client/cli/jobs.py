@@ -51,9 +51,9 @@ class Job:
 
     Attributes
     ----------
-    hints : folder with a hint for each recording of its name.
-    as_live : decodes recordings as live audio, whose utterances begin and end by these options.
-    diarization : held by the recording whose speakers are looked for: each takes a core and the memory of its
+    hints : folder of hints, each with the name of its recording.
+    as_live : endpointing of recordings that are decoded as live audio.
+    diarization : held while a recording's speakers are found: that takes a core and the memory of its
         samples.
     """
 
@@ -94,7 +94,7 @@ async def transcribe_one(
     *,
     interim_results: bool = False,
 ) -> tuple[Transcription, DiarizationFailed | None]:
-    """Transcribe a recording, and find its speakers meanwhile.
+    """Transcribe a recording, and find its speakers at the same time.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ async def transcribe_one(
 
     Returns
     -------
-    The transcription, and why it has no speakers if they could not be found.
+    The transcription, and the reason if its speakers could not be found.
     """
     if job.diarizer is None:
         return await _transcribe(client, recording, job, show, interim_results=interim_results), None
@@ -120,7 +120,7 @@ async def _turns(
     async with job.diarization:
         try:
             return await diarizer.turns_of(partial(decode_file, recording.path, selection=job.options))
-        except DiarizationFailed as error:  # the text is not lost
+        except DiarizationFailed as error:  # the text is kept
             remedy = "" if job.output_dir is None else ": delete it before you repeat with --skip-existing"
             return DiarizationFailed(f"{error} The transcript has no speakers{remedy}.")
 
@@ -165,7 +165,7 @@ async def transcribe_with_display(
     console: Console,
     errors: Console,
 ) -> None:
-    """Transcribe a recording, show its text meanwhile, and write it.
+    """Transcribe a recording while showing its text, and write it.
 
     Raises
     ------
@@ -183,7 +183,7 @@ async def transcribe_with_display(
             write(outputs[form], job.rendered(transcript, recording, form))
         elif form is OutputFormat.TXT and job.diarizer is not None:
             show_speakers(transcript, console)
-        elif form is not OutputFormat.TXT:  # text was printed while it ran
+        elif form is not OutputFormat.TXT:  # txt was printed during the transcription
             console.file.write(job.rendered(transcript, recording, form))
     if not job.quiet:
         errors.print(transcript_table(transcript))
@@ -194,7 +194,7 @@ async def transcribe_with_display(
 def _choose_display(job: Job, console: Console, errors: Console) -> Display:
     """Choose how text is shown while it is written: live, as lines, or not.
 
-    With speakers it is shown once they are known.
+    Text with speakers is shown once they are known.
     """
     text_goes_to_stdout = (
         job.output_dir is None and job.formats[0] is OutputFormat.TXT and job.diarizer is None
@@ -222,6 +222,6 @@ def warn(transcript: Transcription, errors: Console) -> None:
 
 
 def imported(module: str, command: str, extras: str) -> Any:
-    """Import a module whose libraries a client does not have: models, or Ray."""
+    """Import a module that needs libraries of an extra: models, or Ray."""
     with needs_extra(command, extras):
         return import_module(module)

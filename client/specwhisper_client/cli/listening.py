@@ -40,7 +40,7 @@ from specwhisper_client.live_transcription import LiveTranscription, Utterances,
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import Update
 
-DEMO_TARGET = "demo-target"  # its name, as servers report it
+DEMO_TARGET = "demo-target"  # the name that servers report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ class ListenOptions:
             mode=self.mode,
             added_latency_ms=self.added_latency_ms,
             continue_unverified=self.continue_unverified,
-            with_statistics=True,  # so that the table at the end also counts calls that were lost
+            with_statistics=True,  # so that the final table also counts lost calls
             credentials=credentials,
             speakers=speakers,
         )
@@ -129,7 +129,7 @@ async def listen(
 
 
 def _note_limits(target: str, console: Console) -> None:
-    """Print the limits of the bundled target, before its user wonders."""
+    """Print the limits of the bundled target, whose text may surprise."""
     if target == DEMO_TARGET:
         console.print(f"[dim]{target} knows 990 words of slow synthetic English, and few voices.[/]")
 
@@ -183,8 +183,7 @@ def complete_line(utterance: Segment) -> Text:
 def open_line(final: str, update: Update, begin_s: float | None, *, is_speech: bool) -> Text:
     """Format the open utterance.
 
-    Its words are where those of the complete one will be. In an outage, text that no target has seen is in
-    italics.
+    Its words are where those of the complete utterance will be. Text without a target is in italics.
     """
     style, notice = ("italic", " (no target answers)") if update.is_unverified else ("", "")
     parts = (
@@ -204,7 +203,7 @@ def open_line(final: str, update: Update, begin_s: float | None, *, is_speech: b
 
 
 class UtteranceLines:
-    """One line per complete utterance; nothing that may still change."""
+    """One line per complete utterance, without text that may still change."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -242,7 +241,7 @@ class _stopping:
         self._loop = asyncio.get_running_loop()
 
     def __enter__(self) -> None:
-        with suppress(NotImplementedError):  # not on this system: Ctrl-C ends the program
+        with suppress(NotImplementedError):  # unsupported on this system: Ctrl-C ends the program
             self._loop.add_signal_handler(signal.SIGINT, self._stop)
 
     def __exit__(self, *_: object) -> None:

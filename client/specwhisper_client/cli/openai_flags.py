@@ -1,4 +1,4 @@
-"""Accept arguments as openai/whisper's command line takes them.
+"""Accept arguments in the form of openai/whisper's command line.
 
 Flags may have the value ``True`` or ``False``; ``None`` leaves an option out. An option of openai/whisper
 that is not offered is refused with the reason, unless its value changes nothing.
@@ -35,7 +35,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 class OpenAICommand(TyperCommand):
-    """A command that also reads options as openai/whisper's command line has them."""
+    """A command that also accepts options in the form of openai/whisper's command line."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         options = [param for param in self.params if isinstance(param, TyperOption)]
@@ -44,7 +44,7 @@ class OpenAICommand(TyperCommand):
             if option.is_flag:
                 switches |= dict.fromkeys(option.opts, (option.opts[:1], option.secondary_opts[:1]))
                 switches |= dict.fromkeys(option.secondary_opts, (option.secondary_opts[:1], option.opts[:1]))
-        # Whether None is a value of theirs; otherwise it leaves the option out.
+        # Whether None is a value of the option; otherwise it leaves the option out.
         valued = {
             name: (option.metavar or "").endswith("None")
             for option in options

@@ -1,4 +1,4 @@
-"""The formats of a transcription, and the files that it is written to."""
+"""Output formats of a transcription, and the files that it is written to."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def prepare_outputs(
 
 
 def write(path: Path, text: str) -> None:
-    """Write a transcription to its file: all of it, or nothing."""
+    """Write a transcription to its file, as a whole or not at all."""
     unfinished = path.with_name(f".specwhisper-{uuid4().hex}.tmp")
     try:
         unfinished.write_text(text, encoding="utf-8")

@@ -1,6 +1,7 @@
 """Find the recordings that arguments name: files, folders and patterns.
 
-Each has a place: where its transcripts lie below the output folder, and its hint below the folder of hints.
+Each has a place: the path of its transcripts below the output folder, and of its hint below the folder of
+hints.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ class RecordingFile:
     Attributes
     ----------
     path : the file.
-    root : the folder from which its argument counts: a folder itself, a file's own folder, or the folder
-        before the first wildcard of a pattern.
+    root : the folder that its place starts from: the argument if that is a folder, a file's own folder, or
+        the folder before the first wildcard of a pattern.
     place : path of its transcripts below the output folder, without the suffix of a format.
     """
 
@@ -39,11 +40,10 @@ class RecordingFile:
 def find_recordings(arguments: Iterable[Path]) -> tuple[list[RecordingFile], list[Path]]:
     """Return the recordings in order, each once, and the arguments that name none.
 
-    Folders are searched with all folders below them for files with a suffix of audio or video; names that
-    begin with a dot are left out. A pattern's matches are taken as they are.
-
-    Places keep the folders below each argument. Where two recordings would share one, all places count from
-    the folder that all arguments have in common. If they still share one, they keep their suffixes.
+    Folders are searched recursively for files with a suffix of audio or video; names that begin with a dot
+    are left out. A pattern's matches are taken as they are. Places keep the folders below each argument. If
+    two recordings would share one, all places start from the folder that all arguments have in common. If
+    they still share one, they keep their suffixes.
     """
     found: dict[str, RecordingFile] = {}  # by the file's real path
     without: list[Path] = []

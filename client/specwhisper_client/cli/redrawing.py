@@ -1,4 +1,4 @@
-"""Text at the end of a terminal that changes: only what differs is written."""
+"""Changing text at the end of a terminal: only differences are written."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ERASE_REST = Control((ControlType.ERASE_IN_LINE, 0))
 class OpenText:
     """Lines that may change at the end of a terminal, after lines that stay.
 
-    Text that stays the same is not written again, so that eyes and screen readers find it where it was.
+    Unchanged text isn't written again, so that eyes and screen readers find it in the same place.
     """
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._lines: list[Line] = []  # that may change
+        self._lines: list[Line] = []  # those that may change
         self._row = 0  # the cursor's, counted from the first of these lines
 
     def __enter__(self) -> Self:
@@ -38,9 +38,10 @@ class OpenText:
         self._console.show_cursor(True)
 
     def draw(self, staying: Sequence[RenderableType], changing: RenderableType) -> None:
-        """Show lines that stay from now on, and after them what may still change."""
+        """Show lines that stay from now on, and below them the lines that may still change."""
         stays = self._rendered(Group(*staying)) if staying else []
-        changes = self._rendered(changing)[1 - self._console.height :]  # a line that has scrolled out cannot
+        # A line that has scrolled out of sight cannot change.
+        changes = self._rendered(changing)[1 - self._console.height :]
         self._show([*stays, *changes])
         self._lines = changes
         self._row -= len(stays)
@@ -69,7 +70,7 @@ class OpenText:
             return
         start, end = _num_equal(before, after), len(after)
         self._go_to(row, _width(after[:start]))
-        if _width(before) == _width(after):  # what follows the part stays in place
+        if _width(before) == _width(after):  # the text after the part stays in place
             end -= _num_equal(before[:start:-1], after[:start:-1])
         else:
             self._console.control(ERASE_REST)

@@ -36,8 +36,8 @@ def following(
 ) -> Iterator[str]:
     """Yield a server's address once it is ready; stop the server at the end.
 
-    A thread reads its log to the end. The process is started separately, so that it can be pinned to cores
-    without that thread.
+    A thread reads its log to the end. The process is started by :func:`start_server`, so that it can be
+    pinned to cores without that thread.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper_client.updates import ServerInfo
 
-MAX_TARGET = 24  # letters of a line of the models that a draft may help
+MAX_TARGET = 24  # characters in a line of the targets that a draft may serve
 
 
 def transcript_table(transcript: Transcription) -> Table:

@@ -41,7 +41,7 @@ from specwhisper_client.cli.batch import transcribe_files
 from specwhisper_client.cli.jobs import Job
 from specwhisper_client.cli.output import OutputFormat
 
-INTERRUPTED_STATUS = 130  # as of a shell's command that Ctrl-C ended
+INTERRUPTED_STATUS = 130  # a shell's status of a command that Ctrl-C ended
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +202,7 @@ def transcribe(context: typer.Context, wanted: TranscribeOptions) -> None:
 
 
 def parse_formats(name: str) -> tuple[OutputFormat, ...]:
-    if name == "all":  # one kind of JSON: all would be written to the same file; unsure needs word times
+    if name == "all":  # one kind of JSON, since all share a file name; unsure needs word times
         apart = (OutputFormat.VERBOSE_JSON, OutputFormat.DIARIZED_JSON, OutputFormat.UNSURE)
         return tuple(each for each in OutputFormat if each not in apart)
     if name in list(OutputFormat):

@@ -110,7 +110,7 @@ async def measured(pair: Pair, files: Sequence[Path], seconds: float, console: C
 
     Parameters
     ----------
-    files : recordings of English speech; none for the bundled ones.
+    files : recordings of speech; without any, the bundled English ones.
     seconds : length of the measurement, at least two rounds.
 
     Raises
@@ -166,7 +166,7 @@ async def _rounds(
 
 
 def _gamma(advice: Advice) -> str:
-    """Return in words which draft length to set."""
+    """Return in words the draft length to set."""
     best = advice.best
     if not best.mode.drafts:
         return "none, since this mode has no draft"

@@ -33,14 +33,14 @@ class Drafting:
 
     Parameters
     ----------
-    timeout_s : how long the engine may take to place the model, to open a session, or for one step or
-        encoding. After that it hangs: sessions run without drafts until it answers.
+    timeout_s : time in which the engine must place the model, open a session, or finish a step or an
+        encoding. After that it counts as hanging: sessions run without drafts until it answers.
     on_failure : called when a session's draft fails.
 
     Attributes
     ----------
     name, num_mel_bins : the draft model's.
-    watchdog : notices that the engine exceeds ``timeout_s``.
+    watchdog : notices if the engine exceeds ``timeout_s``.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Drafting:
         return None if self._drafter is None else self._drafter.num_free_slots
 
     def check_mode(self, mode: Mode) -> None:
-        """Return: it drafts in all modes."""
+        """Accept it: a Whisper model drafts in all modes."""
 
     @asynccontextmanager
     async def session(
@@ -100,12 +100,12 @@ class Drafting:
             else:
                 await self._open_in_time(session, session_id, target, length, options)
             yield session
-        finally:  # even if the client cancels while the session is being opened
+        finally:  # even if the client cancels while the session opens
             self._thread.unsubscribe(session_id)
             session.close()
 
     async def _open_in_time(self, session: DraftStream, *args: Any) -> None:
-        """Open a session, or let it fail once the engine is known to draft nothing."""
+        """Open a session, or let its draft fail if the engine cannot draft."""
         try:
             async with asyncio.timeout(self._timeout_s) as opening:
                 self._opening.add(opening)
@@ -158,7 +158,7 @@ class Drafting:
         self._thread.start(self._drafter)
 
     def _why_no_drafts(self) -> Exception | None:
-        """Return why a session that opens now would have no drafts; ``None`` if it has."""
+        """Return why a session that opens now would have no drafts; ``None`` if it would."""
         if self.watchdog.hangs:
             return self._timeout()
         if self.placement.failure:

@@ -15,14 +15,14 @@ from specwhisper.transcription.transcriber import Requirements, TargetDescriptio
 
 logger = logging.getLogger(__name__)
 
-RETRY_PLACE_S = 60.0  # after the model could not be placed: memory may be free by then
+RETRY_PLACE_S = 60.0  # after a failure to place the model: memory may be free by then
 
 # Places the draft model, set up for a target's vocabulary.
 PlaceDraft = Callable[[TargetDescription], Model]
 
 
 class Placement:
-    """The loading of a draft model, for the vocabulary of the first target.
+    """Places a draft model for the vocabulary of the first target.
 
     ========  ================================================  =================================
     State     It holds                                          A session that opens
@@ -36,12 +36,12 @@ class Placement:
     ----------
     name : the draft model's, for messages.
     place : places the model; it runs in ``executor``.
-    on_failed : called after an attempt that failed; another one follows after :data:`RETRY_PLACE_S`.
+    on_failed : called after a failed attempt; another one follows after :data:`RETRY_PLACE_S`.
     on_placed : called once with the model.
 
     Attributes
     ----------
-    failure : the reason of the last attempt if it failed; empty before and after.
+    failure : why the last attempt failed; empty otherwise.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class Placement:
     def choose(self, target: TargetDescription) -> bool:
         """Return whether the draft uses a target's vocabulary.
 
-        The first one is chosen. Choosing it starts to place the model, in a task that all sessions
-        await. It continues if the client that started it cancels.
+        The first target's vocabulary is chosen. That starts a task that places the model, which all sessions
+        await. The task continues if the client that started it cancels.
         """
         if not self._vocabulary_digest:
             self._vocabulary_digest = target.vocabulary.digest

@@ -1,4 +1,8 @@
-"""Protocols of a draft on a server: a Whisper model, or one of another kind."""
+"""Protocols that a server's draft implements: a Whisper model, or an engine of another kind.
+
+An engine of another kind is loaded by an entry point of the group ``specwhisper.drafts``: a function that
+takes :class:`.DraftConfig`, and returns a :data:`LoadDraft`, or ``None`` if the settings name no such engine.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,7 @@ class SessionDraft(Protocol):
 
 
 class Pairing(Protocol):
-    """Which targets it drafts for; see :class:`Placement`."""
+    """Decides which targets a draft serves; see :class:`Placement`."""
 
     def choose(self, target: TargetDescription) -> bool: ...
 
@@ -79,5 +83,5 @@ class DraftSource(Protocol):
     async def stop(self) -> None: ...
 
 
-# Loads a draft; what it is called with is to be called when a session's draft fails.
+# Loads a draft. Its argument is a function to call whenever a session's draft fails.
 LoadDraft = Callable[[Callable[[], None]], DraftSource]

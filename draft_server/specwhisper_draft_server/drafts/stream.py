@@ -16,19 +16,19 @@ from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Mode, Wind
 
 logger = logging.getLogger(__name__)
 
-REPORT_S = 1.0  # for the last figures of a session; its transcript waits for them
+REPORT_S = 1.0  # to wait for a session's last figures, for which its transcript waits
 
 
 class DraftStream:
     """The draft of one session.
 
     It takes audio and the target's events, and proposes blocks. If the draft fails, the session continues
-    without it. A target that waits for candidates is then sent an empty block at every position.
+    without it. Then a target that waits for candidates gets an empty block at every position.
 
     Attributes
     ----------
-    drafter : the engine, once there is one.
-    has_failed : whether it proposes nothing any more.
+    drafter : the engine, once it runs.
+    has_failed : whether it has stopped proposing.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class DraftStream:
         try:
             async with asyncio.timeout(REPORT_S):
                 return await self._thread.call(partial(self.drafter.report, self._id))
-        except (ServerDraining, TimeoutError):  # the transcript must not wait for figures
+        except (ServerDraining, TimeoutError):  # the transcript must not wait longer for figures
             return DraftReport()
 
     def _send_empty_block(self) -> None:

@@ -1,8 +1,8 @@
-"""The call by which all sessions at a target send candidates and receive windows and commits: ``Share``.
+"""``Share``: the call in which all sessions at a target send candidates and receive windows and commits.
 
-Over gRPC a message takes the same time however small it is, so the candidates that wait go out together, and
-windows and commits come together. Everything else of a session has a call of its own
-(:mod:`.grpc_target_stream`). Each call has heartbeats of its own.
+A gRPC message costs the same however small it is. So waiting candidates are sent together, and windows and
+commits arrive together. Everything else of a session has its own call (:mod:`.grpc_target_stream`). Each call
+has its own heartbeats.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MAX_BLOCKS = 256  # in one request
 def error_of_target(failure: grpc.aio.AioRpcError, address: str) -> SpecWhisperError:
     """Return the error of a call to a target.
 
-    A refused token is this server's: its clients must not take it for theirs.
+    A refused token is this server's own; clients must not believe that theirs was refused.
     """
     error = error_from_rpc(failure, f"target {address}")
     if isinstance(error, Unauthenticated):
@@ -65,8 +65,8 @@ class CandidateChannel:
 
     Attributes
     ----------
-    key : for the hello of a session that joins.
-    is_over : whether the call has ended: the next session needs another one.
+    key : part of the hello of a session that joins.
+    is_over : whether the call has ended, so that the next session needs another one.
     """
 
     def __init__(self, address: str, stub: verification_pb2_grpc.VerificationStub) -> None:
@@ -78,7 +78,7 @@ class CandidateChannel:
         self._unsent: deque[tuple[int, Candidates]] = deque()
         self._has_news = asyncio.Event()
         self._has_begun = False  # whether the target has answered
-        # In a context of its own: the call belongs to no session's request. It is opened now, before the
+        # In its own context, since the call belongs to no session's request. It opens now, before the
         # session's own call.
         context = Context()
         self._call = context.run(lambda: with_true_status(stub.Share(self._requests())))
@@ -112,7 +112,7 @@ class CandidateChannel:
         except grpc.aio.AioRpcError as failure:
             reason = error_of_target(failure, self._address)
             logger.info("call for candidates ended", extra={"target": self._address, "error": str(reason)})
-            if not self._has_begun or isinstance(reason, SlowReader):  # a refusal: sessions do not begin
+            if not self._has_begun or isinstance(reason, SlowReader):  # a refusal: sessions don't begin
                 reason.__cause__ = failure
                 error = reason
         except TargetUnavailable as silence:

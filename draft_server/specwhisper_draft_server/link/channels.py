@@ -19,19 +19,19 @@ from specwhisper.wire.pacing import SendWindow
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_draft_server.link.candidate_channel import CandidateChannel
 
-# gRPC's own limit for an attempt to connect, which takes two round trips, or four with TLS.
+# gRPC's limit for an attempt to connect, which takes two round trips, or four with TLS.
 ATTEMPT_S = 20.0
-# For the answer to a unary call, including an attempt to connect.
+# Time limit of a unary call, including an attempt to connect.
 ANSWER_S = 30.0
 
 
 class Channels:
-    """One channel for each address, kept while it is in use or worth keeping.
+    """One channel for each address, kept while it is used or worth keeping.
 
     Parameters
     ----------
-    credentials : what this server shows to targets.
-    is_worth_keeping : whether an address without users may be asked again.
+    credentials : encryption and token for targets.
+    is_worth_keeping : whether an unused address may be asked again.
     """
 
     def __init__(self, credentials: Credentials, is_worth_keeping: Callable[[str], bool]) -> None:
@@ -87,12 +87,12 @@ class Channels:
 async def wait_connected(channel: grpc.aio.Channel, address: str, refused_s: float) -> None:
     """Wait until a channel to a target is connected.
 
-    A host without a target refuses every attempt at once: after ``refused_s`` seconds this fails. An attempt
-    that is in progress gets the time that gRPC allows it, since the target may just be far away.
+    A host without a target refuses every attempt at once, so this fails after ``refused_s`` seconds. An
+    attempt in progress gets the time that gRPC allows, since the target may just be far away.
 
     Parameters
     ----------
-    refused_s : for how long attempts may fail, in seconds.
+    refused_s : time in seconds in which attempts may fail.
 
     Raises
     ------

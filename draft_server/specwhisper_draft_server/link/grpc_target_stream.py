@@ -1,7 +1,7 @@
 """One session on a target over gRPC.
 
-Its candidates, windows and commits go through a call that all sessions at the target share
-(:mod:`.candidate_channel`). Its own call carries audio, hints and control, its errors and its end.
+Candidates, windows and commits go through a call that all sessions at the target share
+(:mod:`.candidate_channel`). The session's own call carries audio, hints, control, errors and its end.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from specwhisper_draft_server.metrics import DraftMetrics
 
 logger = logging.getLogger(__name__)
 
-PIECE_BYTES = 64 * 1024  # audio in a message on a fast link: candidates have another call
+PIECE_BYTES = 64 * 1024  # audio in a message on a fast link; candidates have another call
 MAX_UNREAD = 8_192  # responses
 
 Response = pb.VerifyResponse | pb.WindowOpened | pb.Commit
@@ -49,7 +49,7 @@ Response = pb.VerifyResponse | pb.WindowOpened | pb.Commit
 class Outbox:
     """Requests that wait to be sent.
 
-    All other requests overtake audio, so that candidates are never late.
+    All other requests overtake audio, so that none is late.
     """
 
     def __init__(self) -> None:
@@ -96,12 +96,12 @@ class GrpcTargetStream:
     Parameters
     ----------
     target : the expected target; once it has accepted the session, the one that runs it.
-    window : limits the audio on its way over the connection; heartbeats are its marks.
-    note_gone : called when the target is lost or stops.
+    window : limits the audio in flight over the connection; heartbeats mark what has arrived.
+    note_gone : called when the target is lost or drains.
 
     Attributes
     ----------
-    limits : once the target has accepted the session, its limits.
+    limits : the target's limits, once it has accepted the session.
     going_away : set once the target drains; it still serves the session for a while.
     on_answer : called with the timing of each commit.
     """
@@ -151,7 +151,7 @@ class GrpcTargetStream:
         return first.welcome
 
     def resume(self, resume: Resume | LivePosition) -> None:
-        """Continue an open window, or live audio; call it before any other method."""
+        """Continue an open window, or live audio. Call it before any other method."""
         if isinstance(resume, LivePosition):
             self._outbox.put(pb.VerifyRequest(position=codec.live_position_to_proto(resume)))
         else:
@@ -173,7 +173,7 @@ class GrpcTargetStream:
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Send audio once there is room for it, and wait until it is sent.
 
-        This slows down the reader of a recording.
+        So the reader of a recording is slowed down.
         """
         async for ping in self._paced.pings_until_room():
             self._outbox.put(_heartbeat(ping))
@@ -231,7 +231,7 @@ class GrpcTargetStream:
         return None
 
     def receive(self, event: pb.SharedEvent | Exception) -> None:
-        if self._has_all_events:  # that call may end before the session's own
+        if self._has_all_events:  # that call may end before the session's own call
             return
         if isinstance(event, Exception):
             self._put(event)
@@ -260,7 +260,7 @@ class GrpcTargetStream:
             self._received.put_nowait(SlowReader(f"More than {MAX_UNREAD} responses are unread."))
 
     def leave(self) -> None:
-        """End after another target has taken the session: :meth:`events` raises."""
+        """End the stream after another target has taken the session: :meth:`events` raises."""
         self._put(ServerDraining(f"Another target has taken the session of target {self.address}."))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Hints of a session, on their way to its targets at a pace that they can keep."""
+"""Hints of a session, sent to its targets at a pace that they can keep."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from specwhisper.types import TimedHint
 # For each hint, and for each of its bytes: a target takes some 1 ms for a short one and 9 ms for the longest,
 # in which other sessions wait. So one session's hints take at most 4 % of its time.
 INTERVAL_S, INTERVAL_S_PER_BYTE = 0.025, 50e-6
-BURST_S = 16 * INTERVAL_S  # hints go out at once until their intervals add up to this
+BURST_S = 16 * INTERVAL_S  # hints are sent at once until their intervals add up to this
 
 
 class SessionHints(HintFeed):
-    """The client's texts; a recogniser's, as long as the client has sent none.
+    """The client's texts; a recogniser's until the client has sent one.
 
-    Each text replaces all text from its time on. One recognised word would replace the captions that a client
+    Each text replaces all text from its time on, so a recognised word would replace captions that a client
     has sent ahead.
     """
 

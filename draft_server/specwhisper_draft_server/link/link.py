@@ -35,9 +35,9 @@ from specwhisper_draft_server.link.grpc_target_stream import GrpcTargetStream
 from specwhisper_draft_server.link.targets import TargetOffer, Targets
 from specwhisper_draft_server.metrics import DraftMetrics
 
-REASON_S = 1.0  # to learn why a connection failed: gRPC knows, once it has tried
-UNKNOWN_S = 0.25  # a target that has answered nothing yet is expected to take so long
-MAX_DESCRIPTIONS = 8  # kept, each for other weights
+REASON_S = 1.0  # to find out why a connection failed, which gRPC knows once it has tried
+UNKNOWN_S = 0.25  # expected answer time of a target that hasn't answered yet
+MAX_DESCRIPTIONS = 8  # to keep, each for other weights
 
 Opened = TypeVar("Opened")
 Find = Callable[[Collection[str]], Awaitable[TargetOffer]]
@@ -51,9 +51,9 @@ class TargetLink:
     Parameters
     ----------
     addresses : targets, or locators that answer ``Locate`` for many.
-    credentials : what this server shows to targets.
-    connect_timeout_s : time that a target may refuse connections, in seconds; an attempt that is in progress
-        has more (:func:`wait_connected`).
+    credentials : encryption and token for targets.
+    connect_timeout_s : time in seconds in which a target may refuse connections; an attempt in progress has
+        more (:func:`wait_connected`).
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class TargetLink:
         self._targets = Targets(addresses)
         self._channels = Channels(credentials, self._targets.knows)
         self._connect_timeout_s = connect_timeout_s
-        self._by_weights: dict[str, TargetDescription] = {}  # described, the newest last
-        # The reports of configured servers over connections that are still open. A target does not change
-        # while it runs, and its successor has other connections.
+        self._by_weights: dict[str, TargetDescription] = {}  # the newest last
+        # Descriptions from configured servers whose connections are still open. A target doesn't change while
+        # it runs, and its successor has other connections.
         self._described: dict[str, TargetDescription] = {}
-        self._needs_no_lease: set[str] = set()  # servers that open sessions themselves
+        self._needs_no_lease: set[str] = set()  # servers that open sessions without a lease
         self._offer: TargetOffer | None = None  # for the one session that this link opens
 
     async def check_health(self) -> None:
@@ -112,7 +112,7 @@ class TargetLink:
 
         try:
             return await self._targets.first(ask)
-        except (PairMismatch, TargetUnavailable):  # the latter if some mismatch and others are down
+        except (PairMismatch, TargetUnavailable):  # TargetUnavailable if some mismatch and others are down
             if requirements == ANY or not mismatched:
                 raise
         offer = await self._find(requirements)  # a locator describes one target, but may name others
@@ -165,7 +165,7 @@ class TargetLink:
     async def _handshake_failure(
         self, stub: verification_pb2_grpc.VerificationStub, address: str
     ) -> str | None:
-        """Return why a handshake failed, which a call reports and a channel does not."""
+        """Return why a handshake failed, which a call reports but a channel doesn't."""
         try:
             await stub.Describe(pb.DescribeRequest(), timeout=REASON_S)
         except grpc.aio.AioRpcError as error:
@@ -175,7 +175,7 @@ class TargetLink:
     async def _find(
         self, requirements: Requirements, avoid: Collection[str] = (), *, within_s: float | None = None
     ) -> TargetOffer:
-        """Ask all targets for a free slot; with a limit of its answers' time, only one elsewhere will do."""
+        """Ask all targets for a free slot; with ``within_s``, accept only another that answers as fast."""
         request = pb.LocateRequest(
             weights_digest=requirements.weights_digest,
             vocabulary_digest=requirements.vocabulary_digest,
@@ -208,7 +208,7 @@ class TargetLink:
     ) -> TargetLink:
         """Return a copy of this link that opens one session, where a slot is free.
 
-        The slot is asked for now.
+        It asks for the slot now.
         """
         link = copy(self)
         requirements = Requirements.of(target, same_weights=same_weights)
@@ -216,7 +216,7 @@ class TargetLink:
         return link
 
     def _only_target(self, avoid: str) -> TargetOffer | None:
-        """Return the only target, if it is connected and need not be asked for a lease."""
+        """Return the only target if it is connected and needs no lease."""
         address, *others = self._targets.configured
         if others or address == avoid or address not in self._needs_no_lease:
             return None
@@ -224,7 +224,7 @@ class TargetLink:
 
     @asynccontextmanager
     async def _asking(self, address: str) -> AsyncIterator[verification_pb2_grpc.VerificationStub]:
-        """Yield a target's stub; restore its calls' errors, and forget a lost target."""
+        """Yield a target's stub; convert its calls' errors to ours, and note a lost target."""
         try:
             if not self._channels.is_connected(address):
                 self._forget(address)
@@ -332,10 +332,10 @@ async def opened_at_one(
     avoid: str = "",
     offer: TargetOffer | None = None,
 ) -> AsyncIterator[Opened]:
-    """Open a session at the first target that takes it; raise after each was tried.
+    """Open a session at the first target that takes it; raise an error if none does.
 
-    This does not wait between tries. If one target was lost and the others refuse, the loss is raised: that
-    target may be back in a moment.
+    This doesn't wait between attempts. If one target was lost and the others refuse, the loss is raised,
+    since that target may soon be back.
 
     Parameters
     ----------
@@ -358,7 +358,7 @@ async def opened_at_one(
                     refusal = refusal if isinstance(refusal, GONE) else error
                     offer = None
         finally:
-            refusal = None  # its traceback refers to this frame: the cycle would keep everything in it alive
+            refusal = None  # its traceback refers to this frame, and the cycle would keep it alive
         yield opened
 
 

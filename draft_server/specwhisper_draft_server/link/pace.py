@@ -12,11 +12,11 @@ from statistics import mean
 
 from specwhisper.types import NS_PER_S, Timing
 
-FIRST_S = 5.0  # at least, on a target before others are asked; doubled each time that they are
+FIRST_S = 5.0  # shortest time on a target before others are asked; doubled each time that they are
 MAX_STAY_S = 240.0
-MIN_ANSWERS, MAX_ANSWERS = 4, 8  # that decide: a single slow answer doesn't
-RATIO, SLOW_S = 3.0, 0.1  # a move must make answers that much faster, and that many seconds
-REGAINED_AFTER = 10  # answers, which must save the time that a move costs: the window is encoded again
+MIN_ANSWERS, MAX_ANSWERS = 4, 8  # that decide, so that a single slow answer doesn't
+RATIO, SLOW_S = 3.0, 0.1  # by which factor and how many seconds a move must shorten answers
+REGAINED_AFTER = 10  # answers that must save the cost of a move, which is encoding the window again
 
 
 class Pace:
@@ -26,7 +26,7 @@ class Pace:
 
     Parameters
     ----------
-    draw : returns a random number from 0 to 1: sessions that began together do not move together.
+    draw : returns a random number from 0 to 1, so that sessions that began together don't move together.
     """
 
     def __init__(self, draw: Callable[[], float] = random.random) -> None:
@@ -38,7 +38,7 @@ class Pace:
 
     @property
     def answer_s(self) -> float:
-        """Mean time of the target's last answers but the slowest; 0 while there are few."""
+        """Mean time of the target's last answers without the slowest; 0 while there are few."""
         return mean(sorted(self._answers_s)[:-1]) if len(self._answers_s) >= MIN_ANSWERS else 0.0
 
     def begin(self, now_s: float) -> None:
@@ -46,13 +46,13 @@ class Pace:
         self._ask_s = now_s + self._stay_s * (1 + self._draw())
 
     def observe(self, timing: Timing) -> None:
-        """Add an answer of the target, without the way to it and back."""
+        """Add the time of a target's answer, without the network."""
         if timing.forward_ns:
             self._answers_s.append((timing.queue_ns + timing.forward_ns) / NS_PER_S)
             self._encode_s = timing.encode_ns / NS_PER_S or self._encode_s
 
     def asks_others(self, now_s: float) -> bool:
-        """Return whether the target is slow, and others are to be asked now."""
+        """Return whether the target is slow and others should be asked now."""
         if now_s < self._ask_s or self.answer_s < SLOW_S:
             return False
         self._stay_s = min(2 * self._stay_s, MAX_STAY_S)
@@ -61,9 +61,9 @@ class Pace:
 
     @property
     def worth_a_move_s(self) -> float:
-        """Longest answers of another target for which a move pays.
+        """Longest answer time of another target for which a move pays.
 
-        It encodes as much faster as it answers: what a move costs is not what this target took to encode.
+        The other target is assumed to encode as much faster as it answers.
         """
         if not self.answer_s:
             return 0.0

@@ -1,4 +1,4 @@
-"""How far a session is, for the next target that it runs on.
+"""The progress of a session, for the next target that it runs on.
 
 A recording continues within a window (:class:`.ResumeTracker`), live audio after its last final text.
 """
@@ -20,10 +20,10 @@ class KeptMarks:
 
     def __init__(self) -> None:
         self._marks: deque[tuple[int, VoiceMark]] = deque()  # and the sample at which each was known
-        self._num_sent = 0  # always the first ones
+        self._num_sent = 0  # these are always the first
 
     def put(self, known_sample: int, marks: Iterable[VoiceMark]) -> None:
-        """Add marks that the audio up to a sample has led to."""
+        """Add marks that follow from the audio up to a sample."""
         self._marks += [(known_sample, mark) for mark in marks]
 
     def forget_before(self, sample: int) -> None:
@@ -69,7 +69,7 @@ class LiveProgress:
         return self._windows.needed_from
 
     def advances(self, commit: Commit) -> bool:
-        """Return whether text has become final: all else is decoded again."""
+        """Return whether text has become final; everything else is decoded again."""
         return commit.piece is not None
 
     def resume(self) -> LivePosition:
@@ -80,17 +80,17 @@ class LiveProgress:
         """Return ``None``: clients continue from the position, too."""
 
     def migrate(self) -> None:
-        """Take no note: the window is opened anew."""
+        """Ignore it: the window is opened anew."""
 
     def propose(self, block: Candidates) -> None:
-        """Take no note: the window's candidates are sent anew."""
+        """Ignore it: the window's candidates are sent anew."""
 
     def observe(self, event: WindowOpened | Commit) -> Sequence[WindowOpened | Commit]:
         """Return the event: readers begin anew with each window."""
         return (event,)
 
     def pop_pending_block(self) -> None:
-        """Return ``None``: a live target does not wait."""
+        """Return ``None``: the target of live audio doesn't wait for candidates."""
 
 
 Progress = ResumeTracker | LiveProgress

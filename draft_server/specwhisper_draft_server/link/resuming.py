@@ -1,6 +1,6 @@
 """Continuation of a session on another target when its target is lost.
 
-The session above does not notice, but for the time in which nothing is committed.
+The caller notices only a time in which nothing is committed.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from specwhisper_draft_server.metrics import DraftMetrics
 
 logger = logging.getLogger(__name__)
 
-CHECK_S = 1.0  # between two looks at a session's pace
+CHECK_S = 1.0  # between two checks of a session's pace
 MAX_OUTAGE_S = 900.0  # for sessions that wait long
-LOST = (*GONE, SlowReader)  # SlowReader: this server stood still for a while; only open sessions end so
-REFUSED = (ServerFull, PairMismatch)  # every target was asked, and none of those that answered takes it
+LOST = (*GONE, SlowReader)  # SlowReader: this server was stopped for a while; only open sessions end so
+REFUSED = (ServerFull, PairMismatch)  # all targets were asked, and none that answered takes it
 
 
 class OpenOnce(Protocol):
@@ -61,8 +61,7 @@ class OpenOnce(Protocol):
 
     def __call__(
         self, target: TargetDescription, *, same_weights: bool, avoid: str, within_s: float | None = None
-    ) -> AbstractAsyncContextManager[TargetStream]:
-        """Open it."""
+    ) -> AbstractAsyncContextManager[TargetStream]: ...
 
 
 Opened = tuple[AsyncExitStack, TargetStream]
@@ -71,9 +70,9 @@ Opened = tuple[AsyncExitStack, TargetStream]
 class ResumingTargetStream:
     """The :class:`TargetStream` of one session, on one target after another.
 
-    Use it as a context manager. Opening it looks for a target as later on, but fails at once if all targets
-    answer and refuse the session; one that waits long is open without a target. If a target is stopping, or
-    is much slower than another one, the session leaves it once another one has taken the session.
+    Use it as a context manager. Entering it looks for a target, and fails at once if all targets answer and
+    refuse the session. A session with ``waits_long`` may be open without a target. If a target drains, or is
+    much slower than another one, the session leaves it once another one has taken the session.
 
     Parameters
     ----------
@@ -82,9 +81,10 @@ class ResumingTargetStream:
     hints : texts that the audio is believed to say; each target is sent those that it may need.
     resume_timeout_s : how long to look for a target after a loss, until the session fails. The limit restarts
         only when a target has committed something.
-    waits_long : whether it looks for up to :data:`MAX_OUTAGE_S` as long as audio may come, and keeps as much.
-    lost : why there is no target now; then it looks for one once its events are read.
-    same_weights : whether the first target must have the weights of ``target``, too.
+    waits_long : whether it looks for up to :data:`MAX_OUTAGE_S` while audio may come, and keeps as much
+        audio.
+    lost : why there is no target now; it then looks for one once its events are read.
+    same_weights : whether the first target, too, must have the weights of ``target``.
     on_change : called when a target is lost, or has taken the session again.
     """
 
@@ -119,14 +119,14 @@ class ResumingTargetStream:
         self._marks = KeptMarks()
         self._has_progressed = asyncio.Event()
         self._hints = hints
-        self._confirm_every: ConfirmEvery | None = None  # where it is not that of the options
+        self._confirm_every: ConfirmEvery | None = None  # if it differs from the options
         self._current: TargetStream | None = None
         self._current_tasks = AsyncExitStack()  # closes the current stream and ends its tasks
         self._next: Opened | None = None  # the stream to continue on, once the current one has ended
         self._failover = Failover(resume_timeout_s, clock=clock)
         self._pace = Pace()
         self._min_round_trip_ns = 0
-        self._feed_error: Exception | None = None  # another target would not help
+        self._feed_error: Exception | None = None  # an error that another target would not solve
 
     async def __aenter__(self) -> Self:
         if self._lost is None:
@@ -155,25 +155,25 @@ class ResumingTargetStream:
     def propose(self, block: Candidates) -> None:
         """Send candidates.
 
-        Between two targets they are dropped, and the draft is sent an answer.
+        Between two targets they are dropped, and the draft gets an answer.
         """
         self._progress.propose(block)
         if self._current is not None and self._progress.is_reopened:
             self._current.propose(block)
 
     def confirm_every(self, message: ConfirmEvery) -> None:
-        """Send how often text of live audio that grows is wanted, to the next target too."""
+        """Set how often the target decodes a growing live piece; later targets follow it too."""
         self._confirm_every = message
         if self._current is not None:
             self._current.confirm_every(message)
 
     async def send_audio(self, chunk: AudioChunk) -> None:
-        """Keep audio, for every target that needs it; wait while much of it is not sent."""
+        """Keep audio for every target that needs it; wait while much of it is unsent."""
         end_sample = chunk.start_sample + len(chunk.pcm) // BYTES_PER_SAMPLE
         self._marks.put(end_sample, chunk.marks)
         self._note_progress()
         if chunk.marks and not chunk.pcm:
-            self._audio.end_utterance()  # they are sent now
+            self._audio.end_utterance()  # the marks are sent now
         await self._audio.put(chunk.pcm)
         if chunk.is_last:
             self._audio.finish()
@@ -270,7 +270,7 @@ class ResumingTargetStream:
                 self.target, same_weights=self._same_weights, avoid=avoid, within_s=within_s
             )
             stream = await stack.enter_async_context(opening)
-            # From here on there is text of its weights.
+            # From here on there is text of these weights.
             self.target, self._same_weights = stream.target, True
             return stack.pop_all(), stream
 
@@ -304,7 +304,7 @@ class ResumingTargetStream:
                 async with asyncio.timeout(CHECK_S):
                     await stream.going_away.wait()
             if not stream.going_away.is_set() and self._pace.asks_others(monotonic()):
-                with suppress(SpecWhisperError):  # it stays, and asks again later
+                with suppress(SpecWhisperError):  # the session stays, and asks again later
                     self._next = await self._open(stream.address, self._pace.worth_a_move_s)
                     answer_s = round(self._pace.answer_s, 3)
                     logger.warning("slow target left", extra=log | {"answer_s": answer_s})
@@ -316,7 +316,7 @@ class ResumingTargetStream:
     async def _open_at_once(self, left: str, log: dict[str, str]) -> Opened:
         """Open a stream as soon as another target takes it, for as long as the old one serves the session.
 
-        All sessions of a target that stops migrate at once, so even the first try follows a random delay.
+        All sessions of a draining target migrate at once, so even the first attempt follows a random delay.
         """
         failover, is_logged = Failover(inf), False
         error: SpecWhisperError = ServerDraining(f"Target {left} is stopping.")
@@ -342,7 +342,7 @@ class ResumingTargetStream:
         """Send a target the audio that it needs; an error there ends the session."""
         try:
             await self._send_kept(stream, *kept)
-        except Exception as error:  # else the target would wait for audio
+        except Exception as error:  # otherwise the target would wait for audio
             self._feed_error = error
             stream.leave()
 
@@ -351,7 +351,7 @@ class ResumingTargetStream:
     ) -> None:
         """Send the kept audio from a sample on, and then new audio as it arrives.
 
-        It is never further ahead than the target allows.
+        The audio is never further ahead than the target allows.
         """
         async with aclosing(pieces):
             async for piece in pieces:

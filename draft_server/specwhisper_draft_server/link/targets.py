@@ -1,4 +1,4 @@
-"""The targets that are known: some are configured, others were named by locators."""
+"""The known targets: some are configured, others were named by locators."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from specwhisper.errors import GONE, ServerDraining, ServerFull, SpecWhisperErro
 from specwhisper.wire.status import was_there
 
 MAX_DISCOVERED = 64  # targets that locators have named
-GRACE_S = 0.25  # for slower servers, after the first answer
-STANDBY_GRACE_S = 2.0  # for targets in a long forward pass, before a standby takes a session in their place
-HEDGE_S = 0.5  # for configured servers; then discovered targets are asked as well
+GRACE_S = 0.25  # that slower servers get after the first answer
+STANDBY_GRACE_S = 2.0  # that targets in a long forward pass get before a standby takes a session instead
+HEDGE_S = 0.5  # that configured servers get before discovered targets are asked as well
 
 Answer = TypeVar("Answer")
 Draw = Callable[[Sequence[int]], int]  # returns a random index, by weights
@@ -30,9 +30,9 @@ class TargetOffer:
     Attributes
     ----------
     address : where the target listens, as HOST:PORT.
-    lease : to open the session with; empty where the target asks for none.
+    lease : needed to open the session; empty if the target requires none.
     free_slots : sessions that the target can still take.
-    is_standby : whether it is to be taken only if another target is lost.
+    is_standby : whether to use it only if another target is lost.
     """
 
     address: str
@@ -53,7 +53,7 @@ def choose(
 ) -> TargetOffer:
     """Return one of the offers, at random in proportion to free slots.
 
-    Draft servers see equally old numbers. Without chance all would choose the same target.
+    Several draft servers see the same numbers; without chance, all would choose the same target.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def choose(
     """
     offers = [offer for offer in offers if offer.address not in avoid] or offers
     weights = [max(0, offer.free_slots - opening.get(offer.address, 0)) for offer in offers]
-    if not any(weights):  # free_slots may have counted them already, so each is worth a try
+    if not any(weights):  # free_slots may already count them, so each is worth an attempt
         weights = [max(1, offer.free_slots) for offer in offers]
     return offers[draw(weights)]
 
@@ -110,7 +110,7 @@ class Targets:
         if not offers:
             raise _most_promising(answers.values())
         if any(isinstance(answers.get(address), TargetOffer) for address in self.configured):
-            self._forget_gone()  # not before: while no locator answers, a lost target may come back first
+            self._forget_gone()  # not earlier: while no locator answers, a lost target may come back first
         found = choose(offers, self._opening, avoid)
         self._remember(found.address)
         return found
@@ -118,12 +118,12 @@ class Targets:
     def _usable_offers(
         self, answers: Mapping[str, TargetOffer | SpecWhisperError], avoid: Collection[str]
     ) -> list[TargetOffer]:
-        """Return the offers, those of standbys only if a target is lost or there is no other."""
+        """Return the offers; those of standbys only if a target is lost or no other offer exists."""
         offers = [answer for answer in answers.values() if isinstance(answer, TargetOffer)]
         if len(offers) == len(answers) and all(offer.is_standby for offer in offers):
             return offers
         is_lost = any(isinstance(answer, GONE) for answer in answers.values())
-        # A target that hangs does not answer, and has lost a session: the one that avoids it, or another.
+        # A hanging target doesn't answer, and has lost a session: the one that avoids it, or another.
         silent = {*avoid, *self._silent(answers)} - answers.keys()
         is_lost = is_lost or not silent.isdisjoint({*avoid, *self._lost})
         return [offer for offer in offers if is_lost or not offer.is_standby]
@@ -144,7 +144,7 @@ class Targets:
     async def first(self, ask: Callable[[str], Coroutine[Any, Any, Answer]]) -> Answer:
         """Return the first answer of a server.
 
-        Discovered targets are asked only if the configured servers do not answer: another program may have
+        Discovered targets are asked only if no configured server answers, since another program may have
         their ports by now.
         """
         answers = await self._ask(ask, 0.0)
@@ -159,7 +159,7 @@ class Targets:
     def note_gone(self, address: str) -> None:
         """Note that a target is down, or has lost a session.
 
-        It is forgotten unless a locator names it.
+        A discovered target is forgotten unless a locator names it again.
         """
         if address in self.configured:
             self._lost.add(address)
@@ -171,8 +171,8 @@ class Targets:
     ) -> dict[str, Answer | SpecWhisperError]:
         """Return answers and refusals by address.
 
-        Discovered targets are asked if all configured servers are down, or none has answered for a while.
-        Slower servers get ``grace_s`` seconds after the first answer.
+        Discovered targets are asked if all configured servers are down, or none has answered for
+        :data:`HEDGE_S`. Slower servers get ``grace_s`` seconds after the first answer.
         """
         clock = asyncio.get_running_loop().time
         asked: dict[str, asyncio.Future[Answer]] = {}
@@ -225,7 +225,7 @@ class Targets:
 
 
 def _has_only_standbys(answers: Mapping[str, object]) -> bool:
-    """Return whether all offers are those of standbys, and there is one."""
+    """Return whether there are offers, and all are those of standbys."""
     offers = [answer for answer in answers.values() if isinstance(answer, TargetOffer)]
     return bool(offers) and all(offer.is_standby for offer in offers)
 
@@ -249,7 +249,7 @@ def _answers_of(asked: dict[str, asyncio.Future[Answer]]) -> dict[str, Answer | 
 def _most_promising(answers: Iterable[object]) -> SpecWhisperError:
     """Return the refusal that is likely to end soonest; the first one of several.
 
-    A target that answered a moment ago may be back before one that never did. One that stops will not.
+    A target that has just answered may be back before one that never did. One that stops will not be back.
     """
     errors = [answer for answer in answers if isinstance(answer, SpecWhisperError)]
     full = [error for error in errors if isinstance(error, ServerFull)]

@@ -48,9 +48,9 @@ from specwhisper_draft_server.voice_activity import VoiceActivity
 
 logger = logging.getLogger(__name__)
 
-INTERVAL_S = 0.05  # draft text changes with every block; more updates than this cannot be read
-UNDRAFTED_STEP_MS = 1_000  # new audio between two texts of the target where no draft shows any
-INTERVAL_SAMPLES = 5 * SAMPLE_RATE  # in silence, a resume point this often bounds the audio that clients keep
+INTERVAL_S = 0.05  # draft text changes with every block, too often to be read
+UNDRAFTED_STEP_MS = 1_000  # new audio between two texts of the target, if no draft shows text
+INTERVAL_SAMPLES = 5 * SAMPLE_RATE  # between resume points in silence: bounds the audio that clients keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ class SessionRequest:
 
     Attributes
     ----------
-    endpointing : how utterances are found in live audio; ``None`` treats all audio as speech.
+    endpointing : how utterances are found in live audio; with ``None`` all audio is speech.
     added_latency_ms : latency injected into the round trip to the target.
-    hints : texts that arrive while it runs.
+    hints : those that arrive while it runs.
     """
 
     options: DecodingOptions
@@ -87,7 +87,6 @@ class SessionUpdate:
     speech_events: Sequence[VoiceMark] = ()
 
     def __bool__(self) -> bool:
-        """Return whether it has news that must be reported."""
         return bool(self.segments or self.speech_events)
 
 
@@ -100,7 +99,7 @@ class Debouncer:
     def __init__(self) -> None:
         self._has_changed = asyncio.Event()
         self._is_urgent = asyncio.Event()
-        self._due_s = 0.0  # when the next change that is not urgent may be reported
+        self._due_s = 0.0  # when the next change that isn't urgent may be reported
 
     def notify(self, *, urgent: bool = False) -> None:
         self._has_changed.set()
@@ -121,13 +120,13 @@ class Debouncer:
 
 
 class ClientEnd(NamedTuple):
-    """An end that is not answered.
+    """The client's end of an utterance, not yet answered.
 
     Attributes
     ----------
-    last : the last complete piece before it, after whose text it is answered; ``None`` where all was final.
-    sample : at which it came.
-    is_empty : whether nothing was said since the last end, so that no text answers it.
+    last : the last complete piece before it, after whose text it is answered; ``None`` if all was final.
+    sample : where it is in the audio.
+    is_empty : whether nothing was said since the last end, so that empty text answers it.
     """
 
     last: Piece | None
@@ -138,11 +137,11 @@ class ClientEnd(NamedTuple):
 class ClientEnds:
     """The ends of utterances that a client asks for, each of which one final text answers.
 
-    It is empty where nothing was said.
+    That text is empty if nothing was said.
 
     Attributes
     ----------
-    num_answered : ends that have their answer, in this session and those that it continues.
+    num_answered : answered ends, in this session and those that it continues.
     """
 
     def __init__(self, num_answered: int = 0) -> None:
@@ -150,12 +149,12 @@ class ClientEnds:
         self._open: deque[ClientEnd] = deque()
 
     def add(self, pieces: LivePieces, sample: int, *, is_empty: bool) -> None:
-        """Note an end that the pieces follow already."""
+        """Note an end that the pieces already contain."""
         complete = [piece for piece in pieces.all if piece.is_complete]
         self._open.append(ClientEnd(complete[-1] if complete else None, sample, is_empty))
 
     def take_empty(self, pieces: LivePieces) -> list[ClientEnd]:
-        """Return the ends without text that are due, now that other pieces are final."""
+        """Return the ends without text that are due once the pieces before them are final."""
         waiting = set(pieces.all)
         empty = []
         while self._open and self._open[0].last not in waiting:
@@ -168,21 +167,22 @@ class ClientEnds:
 class Session:
     """One client's transcription, of a recording or of live audio.
 
-    It runs on one target after another. While there is none, a live draft continues: its text waits to be
+    It runs on one target after another. Without a target a live draft continues, and its text waits to be
     confirmed.
 
     Parameters
     ----------
     target : the expected target, or the last known one.
-    resume_timeout_s : how long it looks for a target that was lost.
-    resume_point : where to continue a transcription that another session began; ``None`` begins it.
-    continue_unverified : whether live audio waits for a target for much longer.
+    resume_timeout_s : time in seconds in which it looks for a target after a loss.
+    resume_point : where to continue another session's transcription; ``None`` begins a new one.
+    continue_unverified : whether live audio waits much longer for a target.
     lost : why there is no target now.
-    same_weights : whether only a target with the weights of ``target`` may run it: text of theirs exists.
+    same_weights : whether only targets with the weights of ``target`` may run it, because text of theirs
+        exists.
 
     Attributes
     ----------
-    target : once a target has taken the session, that one.
+    target : the target that has taken the session, once there is one.
     builder : the transcript of the audio so far.
     is_live : whether its audio is.
     """
@@ -217,11 +217,11 @@ class Session:
         self._stream: ResumingTargetStream | None = None
         self._final: list[Segment] = []  # not yielded yet
         self._speech_events: list[VoiceMark] = []  # not yielded yet
-        self._draft_shows = self._drafting is not None  # text of live audio that grows
+        self._draft_shows = self._drafting is not None  # whether the draft shows text of growing pieces
         self._is_complete = False  # whether all audio has been sent
-        self._replayed_window_id: int | None = None  # window that another session began
+        self._replayed_window_id: int | None = None  # a window that another session began
         self.builder: TranscriptBuilder | LiveTranscript
-        self._live: LiveTranscript | None = None  # the same, of live audio
+        self._live: LiveTranscript | None = None  # the builder of live audio
         self.is_live = isinstance(self._windows, LiveWindows)
         self._begun_by_other: ResumePoint | None = None
         if isinstance(self._windows, LiveWindows):
@@ -234,7 +234,7 @@ class Session:
             self.builder.num_samples = position.start_sample
             self.builder.language = request.options.language or self.builder.language
             self._ends = ClientEnds(position.num_ends)
-            self._silent_to = position.next_sample  # boundary of the detector before the next piece
+            self._silent_to = position.next_sample  # the detector's boundary before the next piece
             self._progress: Progress = LiveProgress(self._windows)
         else:
             self.builder = TranscriptBuilder(target.vocabulary)
@@ -250,18 +250,18 @@ class Session:
 
     @property
     def has_lost_draft(self) -> bool:
-        """Whether its draft has failed: it runs as in ``target-only`` since then."""
+        """Whether its draft has failed, so that it runs as in ``target-only``."""
         return self._draft is not None and self._draft.has_failed
 
     @property
     def position(self) -> LivePosition | None:
-        """Where another session would continue live audio; ``None`` of a recording."""
+        """Where another session would continue live audio; ``None`` for a recording."""
         windows = self._windows
         if not isinstance(windows, LiveWindows):
             return None
         position = windows.position
         if not position.is_speech:
-            # There another detector finds the same utterances.
+            # From there another detector finds the same utterances.
             position = replace(position, next_sample=max(windows.final_to, self._silent_to))
         return replace(position, num_ends=self._ends.num_answered)
 
@@ -331,7 +331,7 @@ class Session:
     def _open_target(
         self, target: TargetDescription, **wanted: Any
     ) -> AbstractAsyncContextManager[TargetStream]:
-        """Open a stream on a target, which need not wait for candidates once the draft has failed."""
+        """Open a stream on a target; it doesn't wait for candidates once the draft has failed."""
         options, mode = self._request.options, self._request.length.mode
         drafting = None if self.has_lost_draft else self._drafting
         if drafting is None:
@@ -362,7 +362,7 @@ class Session:
         async for piece in audio:
             if isinstance(piece, EndUtterance):
                 if self.is_live and self.builder.num_samples < self._voice.start_sample:
-                    continue  # that utterance is final
+                    continue  # that utterance is already final
                 await self._end_utterance(stream)
                 continue
             for start in range(0, len(piece), PIECE_BYTES):
@@ -390,7 +390,7 @@ class Session:
                 self._debouncer.notify(urgent=True)
 
     async def _detect(self, pcm: bytes) -> Sequence[VoiceMark]:
-        """Find utterances in live audio, not in what was final before the session."""
+        """Find utterances in live audio, except in audio that was final before the session."""
         num_known = max(0, self._voice.start_sample - self.builder.num_samples)
         return await self._voice.detect(pcm[num_known * BYTES_PER_SAMPLE :])
 
@@ -433,7 +433,7 @@ class Session:
             self._share_showing(self._live)
 
     def _share_showing(self, live: LiveTranscript) -> None:
-        """Let the target write the text to show where the draft does not."""
+        """Let the target write the text to show while the draft doesn't."""
         if not self._draft_shows:
             live.forget_draft()
         own_ms = self._request.options.live.confirm_every_ms if self._request.options.live else None
@@ -451,7 +451,7 @@ class Session:
                 spans.on_event(event)
                 self._take_in(event)
                 self._debouncer.notify(urgent=isinstance(event, Commit) and event.is_final)
-                await asyncio.sleep(0)  # many events may have come at once: others have a turn between them
+                await asyncio.sleep(0)  # many events may have come at once; other tasks get a turn in between
 
     def _take_in(self, event: WindowOpened | Commit) -> None:
         self._send_draft(event)
@@ -461,7 +461,7 @@ class Session:
             self._windows.on_commit(event)
         segments = self.builder.observe(event)
         if isinstance(event, Commit) and event.window_id == self._replayed_window_id:
-            if self._begun_by_other is not None:  # the session before has counted what is replayed first
+            if self._begun_by_other is not None:  # the earlier session has counted the replayed text
                 self._begun_by_other, self.builder.statistics = None, SpeculationStatistics()
             if self._was_reported:
                 return
