@@ -87,7 +87,7 @@ class TranscriptionFields(AudioFields, LanguageFields):
         Field(
             description="Not OpenAI's, with `stream`: events `transcript.text.interim` too, with text after "
             "the deltas that may still change: the target's (`verified`), then the draft's (`stable`, on "
-            "which its last two hypotheses agree, and `tentative`)."
+            "which its last four hypotheses agree, and `tentative`)."
         ),
     ] = False
     include: Annotated[
