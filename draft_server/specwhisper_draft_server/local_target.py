@@ -15,7 +15,6 @@ from specwhisper.errors import ServerDraining
 from specwhisper.live import LivePosition
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription
 from specwhisper.types import (
     AudioChunk,
     Candidates,
@@ -31,6 +30,7 @@ from specwhisper.types import (
     WindowOpened,
 )
 from specwhisper.wire.pacing import PIECE_BYTES
+from specwhisper_draft_server.transcriber import ANY, Requirements, TargetDescription
 
 ADDRESS = "in this process"
 

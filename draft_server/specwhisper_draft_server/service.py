@@ -29,7 +29,6 @@ from specwhisper.rpc.calls import admitted_by
 from specwhisper.rpc.failover import Failover
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription, Transcriber
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION, codec
 from specwhisper.wire.codec import statistics_to_proto
@@ -62,6 +61,7 @@ from specwhisper_draft_server.responses import (
 )
 from specwhisper_draft_server.session_metrics import SessionMetrics
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
+from specwhisper_draft_server.transcriber import ANY, Requirements, TargetDescription, Transcriber
 
 logger = logging.getLogger(__name__)
 

@@ -20,13 +20,13 @@ from specwhisper.model.model import WhisperModel
 from specwhisper.model.translated import TranslatedModel, open_draft
 from specwhisper.observe.metrics.engine import EngineMetrics
 from specwhisper.observe.metrics.registry import Registry
-from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Limits, default_num_batched_tokens
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafts.drafting import Drafting
 from specwhisper_draft_server.drafts.placement import PlaceDraft
 from specwhisper_draft_server.local_target import LocalTranscriber
 from specwhisper_draft_server.metrics import DraftMetrics
+from specwhisper_draft_server.transcriber import TargetDescription
 
 
 def load_draft(config: DraftConfig) -> Checkpoint:

@@ -18,7 +18,6 @@ from specwhisper.options import DecodingOptions, Task
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.hints import hint_at
-from specwhisper.transcription.transcriber import Requirements, TargetDescription
 from specwhisper.types import (
     MAX_HINT_TEXT_BYTES,
     SAMPLE_RATE,
@@ -28,6 +27,7 @@ from specwhisper.types import (
     TimedHint,
     WindowOpened,
 )
+from specwhisper_draft_server.transcriber import Requirements, TargetDescription
 from specwhisper_recognisers.protocol import Recognised, Recogniser, RecogniserStream
 from specwhisper_recognisers.settings import check_mode
 from specwhisper_recognisers.waiting import Piece, WaitingAudio

@@ -18,10 +18,10 @@ from specwhisper.model.faults import leave_process
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Failed, Mode
 from specwhisper_draft_server.drafts.placement import PlaceDraft, Placement
 from specwhisper_draft_server.drafts.stream import DraftStream
+from specwhisper_draft_server.transcriber import TargetDescription
 
 logger = logging.getLogger(__name__)
 

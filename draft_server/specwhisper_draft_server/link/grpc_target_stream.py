@@ -18,7 +18,6 @@ import grpc.aio
 from specwhisper.errors import GONE, ServerDraining, SlowReader, TargetUnavailable
 from specwhisper.live import LivePosition
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import (
     NS_PER_S,
     AudioChunk,
@@ -37,6 +36,7 @@ from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_draft_server.link.candidate_channel import CandidateChannel, error_of_target
 from specwhisper_draft_server.metrics import DraftMetrics
+from specwhisper_draft_server.transcriber import TargetDescription
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from specwhisper.transcription.transcriber import TargetDescription, TargetStream
 from specwhisper.types import AudioChunk, Candidates, Commit, TimedHint, Timing, WindowOpened
 from specwhisper_draft_server.link.resuming import OpenOnce
+from specwhisper_draft_server.transcriber import TargetDescription, TargetStream
 
 
 @asynccontextmanager

@@ -21,7 +21,6 @@ from specwhisper.errors import (
 )
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import OPEN, Credentials
-from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription, TargetStream
 from specwhisper.types import Mode
 from specwhisper.wire import PROTOCOL_VERSION, codec
 from specwhisper.wire.status import refused_handshake
@@ -34,6 +33,7 @@ from specwhisper_draft_server.link.channels import ANSWER_S, Channels, wait_conn
 from specwhisper_draft_server.link.grpc_target_stream import GrpcTargetStream
 from specwhisper_draft_server.link.targets import TargetOffer, Targets
 from specwhisper_draft_server.metrics import DraftMetrics
+from specwhisper_draft_server.transcriber import ANY, Requirements, TargetDescription, TargetStream
 
 REASON_S = 1.0  # to learn why a connection failed: gRPC knows, once it has tried
 UNKNOWN_S = 0.25  # a target that has answered nothing yet is expected to take so long

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
     aclosing,
-    asynccontextmanager,
     suppress,
 )
 from math import inf
@@ -34,7 +33,7 @@ from specwhisper.errors import (
 from specwhisper.live import LivePosition
 from specwhisper.observe.tracing import note_event
 from specwhisper.rpc.failover import Failover
-from specwhisper.transcription.transcriber import TargetDescription, TargetStream
+from specwhisper.tasks import running
 from specwhisper.types import (
     AudioChunk,
     Candidates,
@@ -47,6 +46,7 @@ from specwhisper_draft_server.link.hints import SessionHints
 from specwhisper_draft_server.link.pace import Pace
 from specwhisper_draft_server.link.progress import KeptMarks, Progress
 from specwhisper_draft_server.metrics import DraftMetrics
+from specwhisper_draft_server.transcriber import TargetDescription, TargetStream
 
 logger = logging.getLogger(__name__)
 
@@ -293,9 +293,9 @@ class ResumingTargetStream:
         stream.on_answer = self._pace.observe
         self._current_tasks, self._current, self.limits = stack, stream, stream.limits
         start_sample = self._progress.needed_from
-        await stack.enter_async_context(_running(self._hints.send(stream.hint, start_sample)))
-        await stack.enter_async_context(_running(self._feed(stream, audio_from, pieces)))
-        await stack.enter_async_context(_running(self._migrate(stream)))
+        await stack.enter_async_context(running(self._hints.send(stream.hint, start_sample)))
+        await stack.enter_async_context(running(self._feed(stream, audio_from, pieces)))
+        await stack.enter_async_context(running(self._migrate(stream)))
 
     async def _migrate(self, stream: TargetStream) -> None:
         log = {"session": self._id, "target": stream.address}
@@ -363,13 +363,3 @@ class ResumingTargetStream:
                 await stream.send_audio(AudioChunk(sample, pcm, marks=self._marks.take(end_sample)))
                 sample = end_sample
         await stream.send_audio(AudioChunk(sample, b"", is_last=True, marks=self._marks.take(sample)))
-
-
-@asynccontextmanager
-async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)

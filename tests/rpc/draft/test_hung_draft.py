@@ -15,12 +15,12 @@ from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
 from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.engine import target_engine
 from specwhisper.testing.failpoints import Failpoint, Failpoints, Fault
-from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Limits
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.server import SERVICE_NAME as TRANSCRIPTION
+from specwhisper_draft_server.transcriber import TargetDescription
 from specwhisper_draft_server.whisper import place_and_warm_up
 from tests.nightly import mostly_nightly
 from tests.rpc.gated import Gated

@@ -10,7 +10,6 @@ import pytest
 from experiments.common.models.speech import SPOKEN, spoken_utterances, talk
 from specwhisper.errors import InvalidRequest, TargetUnavailable
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import (
     LIVE_MODES,
     AudioChunk,
@@ -24,6 +23,7 @@ from specwhisper.types import (
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.link.latency_injection import DelayedTargetStream
 from specwhisper_draft_server.requests import MAX_ADDED_LATENCY_MS
+from specwhisper_draft_server.transcriber import TargetDescription
 from tests.rpc.services import all_free, audio_requests, error_of, is_one_sentence
 from tests.rpc.speaking import Listener, config, live_client, speaking_pair
 

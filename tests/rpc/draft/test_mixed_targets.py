@@ -20,12 +20,12 @@ from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.errors import PairMismatch, ServerFull, TargetUnavailable
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription
 from specwhisper.types import SAMPLE_RATE, Limits
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import decoding_pb2, resume_point_pb2, verification_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
+from specwhisper_draft_server.transcriber import ANY, Requirements, TargetDescription
 from tests.rpc.network import cut_clients
 from tests.rpc.services import (
     Draft,

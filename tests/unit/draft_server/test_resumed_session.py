@@ -13,8 +13,6 @@ from specwhisper.errors import TargetUnavailable
 from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live.windows import LiveWindows
-from specwhisper.transcription.resume_point import ResumeTracker
-from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import (
     AudioChunk,
     Candidates,
@@ -30,9 +28,10 @@ from specwhisper.types import (
 )
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.link.hints import SessionHints
-from specwhisper_draft_server.link.progress import KeptMarks, LiveProgress
+from specwhisper_draft_server.link.progress import KeptMarks, LiveProgress, ResumeTracker
 from specwhisper_draft_server.link.resuming import ResumingTargetStream
 from specwhisper_draft_server.metrics import DraftMetrics
+from specwhisper_draft_server.transcriber import TargetDescription
 from tests.clock import Clock
 
 pytestmark = pytest.mark.usefixtures("short_delays")
