@@ -57,10 +57,6 @@ class LiveTranscription:
             elapsed_s=self._elapsed_s,
         )
 
-    def hint(self, text: str, start_s: float) -> None:
-        """Send a text that the audio may say; see :meth:`StreamingClient.hint`."""
-        self._stream.hint(text, start_s)
-
     def stop(self) -> None:
         """Read no more audio; the text until now becomes final."""
         self._is_stopped.set()
@@ -170,7 +166,7 @@ class Utterances:
 
 
 def joined(pieces: list[Segment]) -> Segment:
-    """Join an utterance's pieces to one segment, with mean scores."""
+    """Join an utterance's pieces to one segment; the log-probability and the ratio are the last piece's."""
     spoken = [piece for piece in pieces if piece.text.strip()]
     probs = [piece.no_speech_prob for piece in spoken if piece.no_speech_prob is not None]
     return replace(

@@ -160,7 +160,7 @@ class DraftReplica(GrpcReplica):
         services = services_of(self._service, configs[0])
         await self._listen(services, configs, metrics=self._service.metrics)
 
-    async def free_slots(self) -> DraftServerRoom:
+    async def room(self) -> DraftServerRoom:
         return DraftServerRoom(self.address, self._service.num_free_sessions)
 
     async def check_health(self) -> None:
