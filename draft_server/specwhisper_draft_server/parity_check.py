@@ -22,7 +22,7 @@ from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import Mode
 from specwhisper.wire.pacing import PIECE_BYTES
 from specwhisper_draft_server.metrics import DraftMetrics
-from specwhisper_draft_server.sessions.session import Session, SessionRequest
+from specwhisper_draft_server.session import Session, SessionRequest
 from specwhisper_draft_server.transcriber import TargetDescription, Transcriber
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from specwhisper.wire import codec
 from specwhisper.wire.codec import statistics_to_proto
 from specwhisper.wire.stability import SETTLED, STABLE, TENTATIVE, VERIFIED, is_verified
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_draft_server.sessions.session import INTERVAL_SAMPLES, Session, SessionUpdate
+from specwhisper_draft_server.session import INTERVAL_SAMPLES, Session, SessionUpdate
 from specwhisper_draft_server.transcriber import TargetDescription
 
 INTERVAL_TOKENS = 16  # between two of a recording: a stream that continues may decode as many again

@@ -39,7 +39,7 @@ from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafts.source import DraftSource
 from specwhisper_draft_server.heartbeats import Pings, with_heartbeats
 from specwhisper_draft_server.idle_timeout import WithIdleTimeout
-from specwhisper_draft_server.metrics import DraftMetrics
+from specwhisper_draft_server.metrics import DraftMetrics, SessionMetrics
 from specwhisper_draft_server.parity_check import ParityChecker
 from specwhisper_draft_server.requests import (
     canonical_stream,
@@ -59,8 +59,7 @@ from specwhisper_draft_server.responses import (
     read_resume_point,
     spoken_language,
 )
-from specwhisper_draft_server.session_metrics import SessionMetrics
-from specwhisper_draft_server.sessions.session import Session, SessionRequest
+from specwhisper_draft_server.session import Session, SessionRequest
 from specwhisper_draft_server.transcriber import ANY, Requirements, TargetDescription, Transcriber
 
 logger = logging.getLogger(__name__)

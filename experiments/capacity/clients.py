@@ -23,7 +23,7 @@ from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafts.drafting import Drafting
 from specwhisper_draft_server.link.link import TargetLink
 from specwhisper_draft_server.metrics import DraftMetrics
-from specwhisper_draft_server.sessions.session import Session, SessionRequest
+from specwhisper_draft_server.session import Session, SessionRequest
 from specwhisper_draft_server.transcriber import TargetDescription
 
 CONNECT_TIMEOUT_S = 60.0

@@ -22,11 +22,10 @@ from specwhisper.errors import (
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.types import Mode
-from specwhisper.wire import PROTOCOL_VERSION, codec
+from specwhisper.wire import PROTOCOL_VERSION, check_protocol, codec
 from specwhisper.wire.status import refused_handshake
 from specwhisper.wire.v1 import decoding_pb2, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
-from specwhisper.wire.versions import check_protocol
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.link.candidate_channel import error_of_target
 from specwhisper_draft_server.link.channels import ANSWER_S, Channels, wait_connected

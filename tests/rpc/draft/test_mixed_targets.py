@@ -180,7 +180,7 @@ async def test_a_recording_waits_for_its_weights_and_then_fails(unused_tcp_port)
 
 async def test_a_recording_whose_draft_server_is_lost_continues_with_its_weights(tmp_path, monkeypatch):
     """The next draft server looks for these weights only."""
-    monkeypatch.setattr("specwhisper_draft_server.sessions.session.INTERVAL_S", 0.0)
+    monkeypatch.setattr("specwhisper_draft_server.session.INTERVAL_S", 0.0)
     monkeypatch.setattr("specwhisper_draft_server.responses.INTERVAL_TOKENS", 1)
     path = tmp_path / "audio.wav"
     soundfile.write(path, np.frombuffer(recording(LENGTH_S), "<i2"), SAMPLE_RATE, subtype="PCM_16")
@@ -201,7 +201,7 @@ async def test_a_recording_whose_draft_server_is_lost_continues_with_its_weights
 
 
 async def test_live_audio_whose_draft_server_is_lost_continues_with_its_weights(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.sessions.session.INTERVAL_S", 0.0)
+    monkeypatch.setattr("specwhisper_draft_server.session.INTERVAL_S", 0.0)
     async with speaking_target(digest="old", limits=Limits(max_sessions=2)) as old:
         async with speaking_target(digest="new", limits=Limits(max_sessions=64)) as new:
             targets = f"{old.address},{new.address}"

@@ -24,7 +24,7 @@ from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafts.drafting import Drafting
 from specwhisper_draft_server.local_target import LocalTranscriber
 from specwhisper_draft_server.metrics import DraftMetrics
-from specwhisper_draft_server.sessions.session import Session, SessionRequest
+from specwhisper_draft_server.session import Session, SessionRequest
 from tests.nightly import examples
 from tests.rpc.services import PROMPTLY_S
 from tests.rpc.speaking import LECTURE, final_text, num_empty_ends, texts_of

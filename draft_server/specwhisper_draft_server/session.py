@@ -16,8 +16,7 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.engine.draft_session import Drafted
 from specwhisper.errors import InvalidAudio, SpecWhisperError, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
-from specwhisper.observe.tracing import note_event
-from specwhisper.observe.window_spans import WindowSpans
+from specwhisper.observe.tracing import WindowSpans, note_event
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import SpeculationStatistics
