@@ -16,8 +16,8 @@ from typing import Any, Self
 
 import grpc.aio
 
+from specwhisper.audio.damage import Warn, Warnings
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.files.damage import Warn, Warnings
 from specwhisper.audio.speech import SpeechMap, placed
 from specwhisper.audio.vad_filter import find_speech, only_speech
 from specwhisper.options import DecodingOptions, options_from

@@ -11,6 +11,7 @@ from statistics import fmean
 
 from specwhisper.audio.canonical import Samples
 from specwhisper.errors import SpecWhisperError
+from specwhisper.tasks import NextItem, running
 from specwhisper.transcription.speakers import UtteranceSpeakers
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment
@@ -99,20 +100,13 @@ class LiveTranscription:
         await self._stream.finish()  # not after a cancellation: no reader is left
 
     async def _until_stopped(self) -> AsyncGenerator[bytes | Samples]:
-        stopped = asyncio.create_task(self._is_stopped.wait())
-        taking: set[asyncio.Task[bytes | Samples | None]] = set()
-        try:
+        async with running(self._is_stopped.wait()) as (stopped,):
             while not self._is_stopped.is_set():
-                taking = {asyncio.create_task(anext(self._audio, None))}
-                await asyncio.wait((*taking, stopped), return_when=asyncio.FIRST_COMPLETED)
-                piece = next((task.result() for task in taking if task.done()), None)
+                async with NextItem(self._audio) as pending:
+                    piece = pending.item if await pending.wait(stopped) else None
                 if piece is None:
                     return
                 yield piece
-        finally:
-            for task in (stopped, *taking):
-                task.cancel()
-            await asyncio.gather(stopped, *taking, return_exceptions=True)
 
 
 async def whole_utterances(updates: AsyncIterable[Update]) -> AsyncGenerator[Update]:

@@ -14,7 +14,7 @@ from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from specwhisper.errors import TargetUnavailable
-from specwhisper.observe.metrics.server import ServerMetrics
+from specwhisper.observe.metrics import ServerMetrics
 from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.metrics_server import metrics_page, serving_page, targets_page
 from specwhisper.rpc.serving import AddServicer

@@ -12,8 +12,7 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.kept import KeptAudio
 from specwhisper.engine.watchdog import Watchdog
 from specwhisper.errors import SpecWhisperError
-from specwhisper.observe.metrics.server import ServerMetrics
-from specwhisper.observe.metrics.tokens import Tally, TokenCounters
+from specwhisper.observe.metrics import ServerMetrics, Tally, TokenCounters
 from specwhisper.types import NS_PER_S, SAMPLE_RATE, Segment, VoiceEvent
 from specwhisper_draft_server.config import DraftConfig
 

@@ -9,8 +9,8 @@ from io import BytesIO
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream
 from specwhisper.audio.channels import Mixer
+from specwhisper.audio.damage import Warn, ignore
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.files.damage import Warn, ignore
 from specwhisper.errors import InvalidRequest, MessageTooLarge, UnsupportedOption, check_between
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength

@@ -9,7 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from specwhisper.errors import InvalidRequest
 from specwhisper.languages import language_name
 from specwhisper.live import LivePosition
-from specwhisper.transcription.live.transcript import LiveTranscript
+from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.resume_point import ResumePoint
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import NS_PER_S, SAMPLE_RATE, Segment, VoiceEvent, VoiceMark

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from specwhisper import __version__
-from specwhisper.audio.files.damage import Warnings
+from specwhisper.audio.damage import Warnings
 from specwhisper.audio.scan import MEL_BINS
 from specwhisper.audio.source import AudioSource
 from specwhisper.audio.turns import decoding_for

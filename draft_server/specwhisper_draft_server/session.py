@@ -20,8 +20,8 @@ from specwhisper.observe.tracing import WindowSpans, note_event
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.live.transcript import LiveTranscript
-from specwhisper.transcription.live.windows import LivePieces, LiveWindows, Piece, follow_windows
+from specwhisper.transcription.live_transcript import LiveTranscript
+from specwhisper.transcription.live_windows import LivePieces, LiveWindows, Piece, follow_windows
 from specwhisper.transcription.resume_point import ResumePoint, audio_needed_from
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import (

@@ -18,8 +18,7 @@ from specwhisper.model.backends import library_for, load_encoder, load_encoders
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.translated import TranslatedModel, open_draft
-from specwhisper.observe.metrics.engine import EngineMetrics
-from specwhisper.observe.metrics.registry import Registry
+from specwhisper.observe.metrics import EngineMetrics, Registry
 from specwhisper.types import Limits, default_num_batched_tokens
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafts.drafting import Drafting

@@ -17,6 +17,7 @@ from specwhisper.model.faults import leave_process
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport
+from specwhisper.tasks import running
 from specwhisper.transcription.hints import hint_at
 from specwhisper.types import (
     MAX_HINT_TEXT_BYTES,
@@ -120,15 +121,13 @@ class RecogniserDrafting:
             piece_s=self._piece_s,
         )
         self._sessions.add(stream)
-        running = asyncio.create_task(stream.run())
         try:
-            if self.watchdog.hangs:
-                stream.fail(self._timeout())
-            yield stream
+            async with running(stream.run()):
+                if self.watchdog.hangs:
+                    stream.fail(self._timeout())
+                yield stream
         finally:
             self._sessions.discard(stream)
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
 
     async def stop(self) -> None:
         self.watchdog.stop()

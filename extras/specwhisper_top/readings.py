@@ -17,7 +17,7 @@ from specwhisper.errors import SpecWhisperError, UnsafeBind
 from specwhisper.rpc.addresses import is_loopback, split_address
 from specwhisper.rpc.channels import Credentials
 from specwhisper.rpc.metrics_server import TARGETS_PATH
-from specwhisper_client.https import NamedConnection
+from specwhisper.rpc.tls import NamedConnection
 
 TIMEOUT_S = 2.0
 MAX_BYTES = 4 * 1024 * 1024  # a hundred times what a server exports

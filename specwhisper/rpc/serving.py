@@ -12,7 +12,7 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from specwhisper.observe.metrics.server import ServerMetrics
+from specwhisper.observe.metrics import ServerMetrics
 from specwhisper.rpc.access import Access
 from specwhisper.rpc.addresses import join_address, listen_error
 from specwhisper.rpc.calls import CallInterceptor, OpenCalls

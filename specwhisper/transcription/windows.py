@@ -1,6 +1,6 @@
 """Decide which audio is decoded next, with which prompt and temperature.
 
-There are two kinds: ``sequential_windows.py`` for recordings and ``live/windows.py`` for live audio.
+There are two kinds: ``sequential_windows.py`` for recordings and ``live_windows.py`` for live audio.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from specwhisper.audio.damage import Warnings
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.files.damage import Warnings
 from specwhisper.errors import DiarizationFailed, MissingExtra, SpecWhisperError
 from specwhisper.extras import MISSING_EXTRA_STATUS, needs_extra
 from specwhisper.live import EndpointingOptions

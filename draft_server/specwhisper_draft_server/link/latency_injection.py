@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from specwhisper.tasks import running
 from specwhisper.types import AudioChunk, Candidates, Commit, TimedHint, Timing, WindowOpened
 from specwhisper_draft_server.link.resuming import OpenOnce
 from specwhisper_draft_server.transcriber import TargetDescription, TargetStream
@@ -70,8 +71,7 @@ class DelayedTargetStream:
         self._up.put_nowait((self._due_s(), chunk))
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
-        tasks = [asyncio.create_task(self._carry_up()), asyncio.create_task(self._carry_down())]
-        try:
+        async with running(self._carry_up(), self._carry_down()) as tasks:
             while True:
                 due_s, event = await self._down.get()
                 await self._until(due_s)
@@ -81,10 +81,6 @@ class DelayedTargetStream:
             for task in tasks:
                 if task.done():
                     await task  # raises the error that ended the stream
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _carry_up(self) -> None:
         try:

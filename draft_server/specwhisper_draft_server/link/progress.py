@@ -24,7 +24,7 @@ from itertools import islice
 
 from specwhisper.errors import InvalidCandidates
 from specwhisper.live import LivePosition
-from specwhisper.transcription.live.windows import LiveWindows
+from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.transcription.resume_point import ResumePoint, audio_needed_from
 from specwhisper.transcription.transcript import OpenWindow
 from specwhisper.types import (

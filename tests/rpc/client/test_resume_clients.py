@@ -12,8 +12,7 @@ import soundfile
 from experiments.common.models.scripted import END, MULTILINGUAL
 from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.errors import InvalidRequest, PairMismatch, ServerFull, TargetUnavailable
-from specwhisper.observe.metrics.engine import EngineMetrics
-from specwhisper.observe.metrics.registry import Registry
+from specwhisper.observe.metrics import EngineMetrics, Registry
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.speculation.draft_length import DraftLength

@@ -12,7 +12,7 @@ from experiments.common.models.speech import SPOKEN
 from specwhisper.errors import TargetUnavailable
 from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.live.windows import LiveWindows
+from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.types import (
     AudioChunk,
     Candidates,
