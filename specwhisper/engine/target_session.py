@@ -300,7 +300,6 @@ class TargetSession:
             resumed.committed if resumed else (),
             prefix=window.prefix,
             opening=last.opening if last else (),
-            ending=last.ending if last else (),
             shared=self.hints,
             max_pending=self.limits.max_ahead_tokens,
         )

@@ -159,13 +159,13 @@ class ResumingTargetStream:
         """
         self._progress.propose(block)
         if self._current is not None and self._progress.is_reopened:
-            self._current.propose(block)
+            self._current.send(block)
 
     def confirm_every(self, message: ConfirmEvery) -> None:
         """Send how often text of live audio that grows is wanted, to the next target too."""
         self._confirm_every = message
         if self._current is not None:
-            self._current.confirm_every(message)
+            self._current.send(message)
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Keep audio, for every target that needs it; wait while much of it is not sent."""
@@ -189,7 +189,7 @@ class ResumingTargetStream:
                             self._failover.progressed()
                         yield fresh
                     if (block := self._progress.pop_pending_block()) is not None:
-                        self._current.propose(block)
+                        self._current.send(block)
                     self._note_progress()
                 return
             except LOST as error:
@@ -284,16 +284,16 @@ class ResumingTargetStream:
         pieces = self._audio.pieces(audio_from, lambda: stream.piece_bytes)
         self._audio.allow_unread(MAX_UNREAD_S)
         if resume not in (None, LivePosition()):
-            stream.resume(resume)
+            stream.send(resume)
         if self._confirm_every is not None:
-            stream.confirm_every(self._confirm_every)
+            stream.send(self._confirm_every)
         self._progress.migrate()
         self._failover.connected()
         self._pace.begin(monotonic())
         stream.on_answer = self._pace.observe
         self._current_tasks, self._current, self.limits = stack, stream, stream.limits
         start_sample = self._progress.needed_from
-        await stack.enter_async_context(running(self._hints.send(stream.hint, start_sample)))
+        await stack.enter_async_context(running(self._hints.send(stream.send, start_sample)))
         await stack.enter_async_context(running(self._feed(stream, audio_from, pieces)))
         await stack.enter_async_context(running(self._migrate(stream)))
 
