@@ -20,7 +20,7 @@ from specwhisper.wire import CLIENT_PROTOCOL_VERSION, check_protocol, codec, fla
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.drafts.source import DraftSource
+from specwhisper_draft_server.draft_source import DraftSource
 from specwhisper_draft_server.session import SessionRequest
 
 DEFAULTS = DecodingOptions()

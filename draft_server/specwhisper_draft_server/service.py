@@ -36,7 +36,7 @@ from specwhisper.wire.status import was_there
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.drafts.source import DraftSource
+from specwhisper_draft_server.draft_source import DraftSource
 from specwhisper_draft_server.heartbeats import Pings, with_heartbeats
 from specwhisper_draft_server.idle_timeout import WithIdleTimeout
 from specwhisper_draft_server.metrics import DraftMetrics, SessionMetrics

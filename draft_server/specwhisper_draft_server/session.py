@@ -37,7 +37,7 @@ from specwhisper.types import (
     WindowOpened,
 )
 from specwhisper.wire.pacing import PIECE_BYTES
-from specwhisper_draft_server.drafts.source import DraftSource, SessionDraft
+from specwhisper_draft_server.draft_source import DraftSource, SessionDraft
 from specwhisper_draft_server.link.hints import SessionHints
 from specwhisper_draft_server.link.progress import LiveProgress, Progress, ResumeTracker
 from specwhisper_draft_server.link.resuming import OpenOnce, ResumingTargetStream

@@ -1,7 +1,7 @@
 """Whisper models in a draft server's process: the draft, and a target beside it.
 
-A server whose draft is of another kind, or that has none, does not load this module. It loads no module of
-``drafts/`` but ``source``, which has the protocols of a draft.
+A server whose draft is of another kind, or that has none, does not load this module. Of a draft it loads only
+the protocols, in ``draft_source``.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from specwhisper.model.translated import TranslatedModel, open_draft
 from specwhisper.observe.metrics import EngineMetrics, Registry
 from specwhisper.types import Limits, default_num_batched_tokens
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.drafts.drafting import Drafting
-from specwhisper_draft_server.drafts.placement import PlaceDraft
+from specwhisper_draft_server.drafting import Drafting
 from specwhisper_draft_server.local_target import LocalTranscriber
 from specwhisper_draft_server.metrics import DraftMetrics
+from specwhisper_draft_server.placement import PlaceDraft
 from specwhisper_draft_server.transcriber import TargetDescription
 
 

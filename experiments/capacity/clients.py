@@ -20,7 +20,7 @@ from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.drafts.drafting import Drafting
+from specwhisper_draft_server.drafting import Drafting
 from specwhisper_draft_server.link.link import TargetLink
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.session import Session, SessionRequest

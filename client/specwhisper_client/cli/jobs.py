@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What applies to every file of a transcription: the command's options, and what was read of them.
+    """A command's options as they apply to every file, and what was read of them.
 
     Attributes
     ----------

@@ -21,7 +21,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES, Commit, EndUtterance, Limits, Mode, Segment
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.drafts.drafting import Drafting
+from specwhisper_draft_server.drafting import Drafting
 from specwhisper_draft_server.local_target import LocalTranscriber
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.session import Session, SessionRequest

@@ -7,7 +7,7 @@ import gc
 import threading
 
 from specwhisper.engine.target_session import TargetSession
-from specwhisper_draft_server.drafts.drafting import DraftStream
+from specwhisper_draft_server.drafting import DraftStream
 from specwhisper_draft_server.link.grpc_target_stream import Outbox
 from specwhisper_draft_server.session import Session
 from tests.nightly import examples

@@ -21,7 +21,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Mode, WindowOpened
-from specwhisper_draft_server.drafts.placement import PlaceDraft, Placement
+from specwhisper_draft_server.placement import PlaceDraft, Placement
 from specwhisper_draft_server.transcriber import TargetDescription
 
 logger = logging.getLogger(__name__)
