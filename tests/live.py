@@ -9,8 +9,8 @@ from experiments.common.models.scripted import TIME
 from experiments.common.models.speech import NUM_WORDS, SPOKEN
 from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.live.transcript import LiveTranscript
-from specwhisper.transcription.live.windows import LiveWindows
+from specwhisper.transcription.live_transcript import LiveTranscript
+from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.transcription.windows import ClosedWindow
 from specwhisper.types import (
     SAMPLE_RATE,

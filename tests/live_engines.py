@@ -16,8 +16,8 @@ from specwhisper.engine.verifier import Verifier
 from specwhisper.live import EndpointingOptions, LivePosition
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.transcription.live.transcript import LiveTranscript
-from specwhisper.transcription.live.windows import LiveWindows
+from specwhisper.transcription.live_transcript import LiveTranscript
+from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.types import (
     CONTEXT_SAMPLES,
     HOP_SAMPLES,

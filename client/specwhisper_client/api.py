@@ -16,8 +16,8 @@ from typing import Any, Self
 
 import grpc.aio
 
+from specwhisper.audio.damage import Warn, Warnings
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.files.damage import Warn, Warnings
 from specwhisper.audio.speech import SpeechMap, placed
 from specwhisper.audio.vad_filter import find_speech, only_speech
 from specwhisper.options import DecodingOptions, options_from
@@ -25,12 +25,11 @@ from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.selection import Selection, VadOptions
 from specwhisper.transcription.transcription import Transcription, losses
 from specwhisper.types import Mode, TimeOrder
-from specwhisper.wire import CLIENT_PROTOCOL_VERSION, flac
+from specwhisper.wire import CLIENT_PROTOCOL_VERSION, check_protocol, flac
 from specwhisper.wire.codec import statistics_from_proto
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
-from specwhisper.wire.versions import check_protocol
 from specwhisper_client.attempts import Attempts
 from specwhisper_client.codec import (
     config_to_proto,

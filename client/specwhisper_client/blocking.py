@@ -14,6 +14,7 @@ from threading import Thread
 from typing import Any
 
 from specwhisper.audio.canonical import Samples
+from specwhisper.tasks import running
 from specwhisper_client.live_transcription import LiveTranscription
 from specwhisper_client.servers import DEFAULT_SERVER
 from specwhisper_client.streaming import StreamingClient
@@ -48,13 +49,10 @@ def listen(
                     updates.put(update)
 
     async def run_until_left() -> None:
-        running, left = asyncio.create_task(run()), asyncio.create_task(has_left.wait())
-        await asyncio.wait((running, left), return_when=asyncio.FIRST_COMPLETED)
-        left.cancel()
-        if running.done():
-            await running
-        running.cancel()
-        await asyncio.gather(running, left, return_exceptions=True)
+        async with running(run(), has_left.wait()) as (live, left):
+            await asyncio.wait((live, left), return_when=asyncio.FIRST_COMPLETED)
+            if live.done():
+                await live
 
     def work() -> None:
         try:

@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.rpc.next_item import NextItem
+from specwhisper.tasks import NextItem
 from specwhisper.types import EndUtterance, TimedHint
 from specwhisper.wire import SILENCE_S, WELCOME_S, codec, flac
 from specwhisper.wire.pacing import PacedStream, SendWindow

@@ -11,8 +11,8 @@ from functools import partial
 
 import grpc.aio
 
+from specwhisper.audio.damage import Warnings
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.files.damage import Warnings
 from specwhisper.audio.scan import MEL_BINS
 from specwhisper.audio.source import AudioSource
 from specwhisper.audio.speech import placed

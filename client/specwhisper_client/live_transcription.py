@@ -11,6 +11,7 @@ from statistics import fmean
 
 from specwhisper.audio.canonical import Samples
 from specwhisper.errors import SpecWhisperError
+from specwhisper.tasks import NextItem, running
 from specwhisper.transcription.speakers import UtteranceSpeakers
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Segment
@@ -57,10 +58,6 @@ class LiveTranscription:
             elapsed_s=self._elapsed_s,
         )
 
-    def hint(self, text: str, start_s: float) -> None:
-        """Send a text that the audio may say; see :meth:`StreamingClient.hint`."""
-        self._stream.hint(text, start_s)
-
     def stop(self) -> None:
         """Stop reading audio; the text so far becomes final."""
         self._is_stopped.set()
@@ -103,20 +100,13 @@ class LiveTranscription:
         await self._stream.finish()  # not after a cancellation: no reader is left
 
     async def _until_stopped(self) -> AsyncGenerator[bytes | Samples]:
-        stopped = asyncio.create_task(self._is_stopped.wait())
-        taking: set[asyncio.Task[bytes | Samples | None]] = set()
-        try:
+        async with running(self._is_stopped.wait()) as (stopped,):
             while not self._is_stopped.is_set():
-                taking = {asyncio.create_task(anext(self._audio, None))}
-                await asyncio.wait((*taking, stopped), return_when=asyncio.FIRST_COMPLETED)
-                piece = next((task.result() for task in taking if task.done()), None)
+                async with NextItem(self._audio) as pending:
+                    piece = pending.item if await pending.wait(stopped) else None
                 if piece is None:
                     return
                 yield piece
-        finally:
-            for task in (stopped, *taking):
-                task.cancel()
-            await asyncio.gather(stopped, *taking, return_exceptions=True)
 
 
 async def whole_utterances(updates: AsyncIterable[Update]) -> AsyncGenerator[Update]:
@@ -170,7 +160,7 @@ class Utterances:
 
 
 def joined(pieces: list[Segment]) -> Segment:
-    """Join an utterance's pieces into one segment, with mean scores."""
+    """Join an utterance's pieces into one segment; the log-probability and the ratio are the last piece's."""
     spoken = [piece for piece in pieces if piece.text.strip()]
     probs = [piece.no_speech_prob for piece in spoken if piece.no_speech_prob is not None]
     return replace(

@@ -103,24 +103,21 @@ class Resolution:
     error : why the last look-up failed; ``None`` if it succeeded.
     """
 
-    def __init__(
-        self, name: Name, resolve: Resolve | None, *, clock: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, name: Name, resolve: Resolve | None) -> None:
         self._address = name.address
         self._resolve = resolve
-        self._clock = clock
         self.addresses: Sequence[str] = () if resolve else (name.address,)
-        self._fresh_until_s = clock()
+        self._fresh_until_s = monotonic()
         self._task: asyncio.Task[None] | None = None
         self.error: SpecWhisperError | None = None
 
     def expire(self) -> None:
         """Look the addresses up again before the next session."""
-        self._fresh_until_s = self._clock()
+        self._fresh_until_s = monotonic()
 
     async def update(self) -> None:
         """Look old addresses up again; wait for the result, but only briefly if some are known."""
-        if self._resolve is None or self._clock() < self._fresh_until_s:
+        if self._resolve is None or monotonic() < self._fresh_until_s:
             return
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._look_up(self._resolve))
@@ -135,7 +132,7 @@ class Resolution:
             self.error = TargetUnavailable(
                 f"The name in {self._address} cannot be resolved ({error.strerror}); check it."
             )
-        self._fresh_until_s = self._clock() + REFRESH_S
+        self._fresh_until_s = monotonic() + REFRESH_S
 
     async def close(self) -> None:
         """Cancel a look-up that is still running."""

@@ -124,13 +124,11 @@ class Servers:
         credentials: Credentials = OPEN,
         *,
         resolve: Callable[[Name, Credentials], Resolve | None] = resolver,
-        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._addresses = addresses
         self._credentials = credentials
-        self._clock = clock
         self._resolutions = {
-            name: Resolution(name, resolve(name, credentials), clock=clock) for name in read_names(addresses)
+            name: Resolution(name, resolve(name, credentials)) for name in read_names(addresses)
         }
         for name in self._resolutions:
             check_credentials(name.address, credentials)
@@ -174,7 +172,7 @@ class Servers:
 
     def pick(self, tried: set[Key]) -> Connection:
         """Return the best connection: untried, not avoided, preferred family, least used."""
-        now_s = self._clock()
+        now_s = monotonic()
         preferred = {key[0]: _is_ipv6(key[1]) for key in reversed(self._connections)}  # its first address's
         # A locator lists draft servers in the order in which to try them.
         order = {key: index if key[0].is_locator else 0 for index, key in enumerate(self._connections)}
@@ -211,7 +209,7 @@ class Servers:
         """Prefer other connections to one whose server is full or lost."""
         if self._connections.get(connection.key) is not connection:
             return  # it was replaced, or the name no longer has its address
-        is_full, now_s = isinstance(error, ServerFull), self._clock()
+        is_full, now_s = isinstance(error, ServerFull), monotonic()
         if not is_full:
             self._resolutions[connection.name].expire()
         is_shared = (*connection.key[:2], 1) in self._connections
@@ -227,7 +225,7 @@ class Servers:
 
     def is_ready(self, connection: Connection) -> bool:
         """Return whether the connection has a server that is not avoided."""
-        return connection.is_connected and not connection.is_avoided(self._clock())
+        return connection.is_connected and not connection.is_avoided(monotonic())
 
     async def _close_replaced(self) -> None:
         unused = {connection for connection in self._replaced if not connection.num_calls}

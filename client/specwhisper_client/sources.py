@@ -11,8 +11,8 @@ from time import monotonic
 from typing import Any
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.audio.damage import Warn, ignore
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.files.damage import Warn, ignore
 from specwhisper.audio.source import AudioSource
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.extras import needs_extra

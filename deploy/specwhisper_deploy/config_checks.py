@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from ray.serve.schema import ServeApplicationSchema, ServeDeploySchema
 
 from specwhisper.errors import InvalidRequest, SpecWhisperError
-from specwhisper.rpc.addresses import bind_error, cannot_listen
+from specwhisper.rpc.addresses import bind_error, listen_error
 from specwhisper_deploy import serve_app
 from specwhisper_deploy.placement import Flags, port_choices, with_node_host
 
@@ -90,7 +90,7 @@ def _port_error(flags: Flags) -> InvalidRequest | None:
     for prefix in ("", "metrics-"):
         host, port = str(flags.get(f"{prefix}host", "127.0.0.1")), int(str(flags.get(f"{prefix}port") or 0))
         if port and (error := bind_error(host, port)) is not None:
-            return cannot_listen(host, port, error)
+            return listen_error(host, port, error)
     return None
 
 

@@ -21,7 +21,7 @@ from specwhisper.wire.v1 import discovery_pb2_grpc
 from specwhisper_deploy import compat
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["Discovery"].full_name
-METHOD = "free_slots"  # each replica's
+METHOD = "room"  # each replica's
 ANSWER_TIMEOUT_S = 2.0  # for all draft servers together; clients wait longer
 FRESH_S = 1.0  # age at which draft servers are asked again
 STALE_S = 10.0  # age at which a client waits for new answers

@@ -21,7 +21,7 @@ import ray.util
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from specwhisper.errors import PortTaken
-from specwhisper.observe.metrics.server import ServerMetrics
+from specwhisper.observe.metrics import ServerMetrics
 from specwhisper.rpc.addresses import join_address, split_address
 from specwhisper.rpc.serving import AddServicer, OnDrain, RunningServer, start_server
 from specwhisper.rpc.serving_options import ListenerOptions, ServingOptions

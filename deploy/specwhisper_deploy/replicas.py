@@ -14,10 +14,9 @@ from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from specwhisper.errors import TargetUnavailable
-from specwhisper.observe.metrics.discovery import targets_page
-from specwhisper.observe.metrics.server import ServerMetrics
+from specwhisper.observe.metrics import ServerMetrics
 from specwhisper.rpc.leases import Leases
-from specwhisper.rpc.metrics_server import metrics_page, serving_page
+from specwhisper.rpc.metrics_server import metrics_page, serving_page, targets_page
 from specwhisper.rpc.serving import AddServicer
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.wire.v1.discovery_pb2_grpc import add_DiscoveryServicer_to_server
@@ -161,7 +160,7 @@ class DraftReplica(GrpcReplica):
         services = services_of(self._service, configs[0])
         await self._listen(services, configs, metrics=self._service.metrics)
 
-    async def free_slots(self) -> DraftServerRoom:
+    async def room(self) -> DraftServerRoom:
         return DraftServerRoom(self.address, self._service.num_free_sessions)
 
     async def check_health(self) -> None:

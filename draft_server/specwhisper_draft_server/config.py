@@ -40,7 +40,7 @@ from specwhisper.types import Mode
 from specwhisper.validated import ABOVE_0, choice, switch, text, whole
 
 if TYPE_CHECKING:
-    from specwhisper_draft_server.drafts.source import LoadDraft
+    from specwhisper_draft_server.draft_source import LoadDraft
 
 DEFAULT_PORT = 50_051
 DEFAULT_TARGET = "127.0.0.1:50052"

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
-from specwhisper.rpc.next_item import NextItem
+from specwhisper.tasks import NextItem
 from specwhisper.wire import HEARTBEAT_S
 from specwhisper.wire.v1 import transcription_pb2 as pb
 

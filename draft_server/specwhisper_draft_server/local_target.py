@@ -12,25 +12,19 @@ from typing import Any
 
 from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.errors import ServerDraining
-from specwhisper.live import LivePosition
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription
 from specwhisper.types import (
     AudioChunk,
-    Candidates,
     Commit,
-    ConfirmEvery,
     Failed,
     Finished,
     Mode,
-    Resume,
-    TimedHint,
     Timing,
-    ToTarget,
     WindowOpened,
 )
 from specwhisper.wire.pacing import PIECE_BYTES
+from specwhisper_draft_server.transcriber import ANY, Message, Requirements, TargetDescription
 
 ADDRESS = "in this process"
 
@@ -48,7 +42,7 @@ class LocalTargetStream:
         target: TargetDescription,
         engine: TargetEngine,
         events: asyncio.Queue[Any],
-        note: Callable[[ToTarget], None],
+        note: Callable[[object], None],
     ) -> None:
         self.target = target
         self._note = note
@@ -59,19 +53,9 @@ class LocalTargetStream:
         self.going_away = asyncio.Event()  # never set: both are in one process
         self.on_answer: Callable[[Timing], None] = lambda _: None
 
-    def resume(self, resume: Resume | LivePosition) -> None:
-        self._engine.thread.post(partial(self._engine.verifier.submit, self._id, resume))
-
-    def propose(self, block: Candidates) -> None:
-        self._note(block)
-        self._engine.thread.post(partial(self._engine.verifier.submit, self._id, block, perf_counter_ns()))
-
-    def hint(self, hint: TimedHint) -> None:
-        self._note(hint)
-        self._engine.thread.post(partial(self._engine.verifier.submit, self._id, hint))
-
-    def confirm_every(self, message: ConfirmEvery) -> None:
-        self._engine.thread.post(partial(self._engine.verifier.submit, self._id, message))
+    def send(self, message: Message) -> None:
+        self._note(message)
+        self._engine.thread.post(partial(self._engine.verifier.submit, self._id, message, perf_counter_ns()))
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         self._note(chunk)
@@ -102,7 +86,7 @@ class LocalTranscriber:
         self,
         checkpoint: Checkpoint,
         engine: TargetEngine,
-        note: Callable[[ToTarget], None] = lambda message: None,
+        note: Callable[[object], None] = lambda message: None,
     ) -> None:
         self._checkpoint = checkpoint
         self._engine = engine

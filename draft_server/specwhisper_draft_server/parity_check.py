@@ -18,12 +18,12 @@ from specwhisper.errors import ServerFull
 from specwhisper.observe.request_id import request_id
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import Mode
 from specwhisper.wire.pacing import PIECE_BYTES
 from specwhisper_draft_server.metrics import DraftMetrics
-from specwhisper_draft_server.sessions.session import Session, SessionRequest
+from specwhisper_draft_server.session import Session, SessionRequest
+from specwhisper_draft_server.transcriber import TargetDescription, Transcriber
 
 logger = logging.getLogger(__name__)
 

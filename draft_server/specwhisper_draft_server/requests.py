@@ -9,20 +9,19 @@ from io import BytesIO
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream
 from specwhisper.audio.channels import Mixer
+from specwhisper.audio.damage import Warn, ignore
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.files.damage import Warn, ignore
 from specwhisper.errors import InvalidRequest, MessageTooLarge, UnsupportedOption, check_between
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.hints import HintFeed
 from specwhisper.types import EndUtterance, Mode
-from specwhisper.wire import CLIENT_PROTOCOL_VERSION, codec, flac
+from specwhisper.wire import CLIENT_PROTOCOL_VERSION, check_protocol, codec, flac
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper.wire.versions import check_protocol
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.drafts.source import DraftSource
-from specwhisper_draft_server.sessions.session import SessionRequest
+from specwhisper_draft_server.draft_source import DraftSource
+from specwhisper_draft_server.session import SessionRequest
 
 DEFAULTS = DecodingOptions()
 MAX_ADDED_LATENCY_MS = 2_000

@@ -9,16 +9,16 @@ from google.protobuf.duration_pb2 import Duration
 from specwhisper.errors import InvalidRequest
 from specwhisper.languages import language_name
 from specwhisper.live import LivePosition
-from specwhisper.transcription.live.transcript import LiveTranscript
+from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.resume_point import ResumePoint
-from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import NS_PER_S, SAMPLE_RATE, Segment, VoiceEvent, VoiceMark
 from specwhisper.wire import codec
 from specwhisper.wire.codec import statistics_to_proto
 from specwhisper.wire.stability import SETTLED, STABLE, TENTATIVE, VERIFIED, is_verified
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_draft_server.sessions.session import INTERVAL_SAMPLES, Session, SessionUpdate
+from specwhisper_draft_server.session import INTERVAL_SAMPLES, Session, SessionUpdate
+from specwhisper_draft_server.transcriber import TargetDescription
 
 INTERVAL_TOKENS = 16  # between a recording's resume points; a stream that continues may decode as many again
 

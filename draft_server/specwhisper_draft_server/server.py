@@ -12,20 +12,20 @@ from specwhisper.engine.process import check_device, prepare_process
 from specwhisper.extras import offers
 from specwhisper.observe.tracing import configure_tracing
 from specwhisper.rpc.serving import AddServicer, serve
-from specwhisper.transcription.transcriber import Transcriber
 from specwhisper.types import Mode
 from specwhisper.wire.v1 import transcription_pb2_grpc
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.drafts.source import DraftSource, LoadDraft
+from specwhisper_draft_server.draft_source import DraftSource, LoadDraft
 from specwhisper_draft_server.link.link import TargetLink
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.parity_check import ParityChecker
 from specwhisper_draft_server.service import TranscriptionService
+from specwhisper_draft_server.transcriber import Transcriber
 from specwhisper_draft_server.voice_activity import load_voice_activity
 
 if TYPE_CHECKING:
     from specwhisper.model.checkpoints.checkpoint import Checkpoint
-    from specwhisper_draft_server.drafts.placement import PlaceDraft
+    from specwhisper_draft_server.placement import PlaceDraft
 
 SERVICE_NAME = "specwhisper.wire.v1.Transcription"
 

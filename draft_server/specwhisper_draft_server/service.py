@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from specwhisper import __version__
-from specwhisper.audio.files.damage import Warnings
+from specwhisper.audio.damage import Warnings
 from specwhisper.audio.scan import MEL_BINS
 from specwhisper.audio.source import AudioSource
 from specwhisper.audio.turns import decoding_for
@@ -29,7 +29,6 @@ from specwhisper.rpc.calls import admitted_by
 from specwhisper.rpc.failover import Failover
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription, Transcriber
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION, codec
 from specwhisper.wire.codec import statistics_to_proto
@@ -37,10 +36,10 @@ from specwhisper.wire.status import was_there
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.drafts.source import DraftSource
+from specwhisper_draft_server.draft_source import DraftSource
 from specwhisper_draft_server.heartbeats import Pings, with_heartbeats
 from specwhisper_draft_server.idle_timeout import WithIdleTimeout
-from specwhisper_draft_server.metrics import DraftMetrics
+from specwhisper_draft_server.metrics import DraftMetrics, SessionMetrics
 from specwhisper_draft_server.parity_check import ParityChecker
 from specwhisper_draft_server.requests import (
     canonical_stream,
@@ -60,8 +59,8 @@ from specwhisper_draft_server.responses import (
     read_resume_point,
     spoken_language,
 )
-from specwhisper_draft_server.session_metrics import SessionMetrics
-from specwhisper_draft_server.sessions.session import Session, SessionRequest
+from specwhisper_draft_server.session import Session, SessionRequest
+from specwhisper_draft_server.transcriber import ANY, Requirements, TargetDescription, Transcriber
 
 logger = logging.getLogger(__name__)
 

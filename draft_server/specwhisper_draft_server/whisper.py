@@ -1,7 +1,7 @@
 """Whisper models in a draft server's process: the draft, and perhaps a target.
 
-A server without a draft, or with one of another kind, doesn't load this module. Of ``drafts/`` it loads only
-``source``, which has the protocols of a draft.
+A server without a draft, or with one of another kind, doesn't load this module. Of a draft it loads only the
+protocols, in ``draft_source``.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from specwhisper.model.backends import library_for, load_encoder, load_encoders
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.translated import TranslatedModel, open_draft
-from specwhisper.observe.metrics.engine import EngineMetrics
-from specwhisper.observe.metrics.registry import Registry
-from specwhisper.transcription.transcriber import TargetDescription
+from specwhisper.observe.metrics import EngineMetrics, Registry
 from specwhisper.types import Limits, default_num_batched_tokens
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.drafts.drafting import Drafting
-from specwhisper_draft_server.drafts.placement import PlaceDraft
+from specwhisper_draft_server.drafting import Drafting
 from specwhisper_draft_server.local_target import LocalTranscriber
 from specwhisper_draft_server.metrics import DraftMetrics
+from specwhisper_draft_server.placement import PlaceDraft
+from specwhisper_draft_server.transcriber import TargetDescription
 
 
 def load_draft(config: DraftConfig) -> Checkpoint:

@@ -18,13 +18,13 @@ from experiments.common.replay.trace import Trace
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Mode
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.drafts.drafting import Drafting
+from specwhisper_draft_server.drafting import Drafting
 from specwhisper_draft_server.link.link import TargetLink
 from specwhisper_draft_server.metrics import DraftMetrics
-from specwhisper_draft_server.sessions.session import Session, SessionRequest
+from specwhisper_draft_server.session import Session, SessionRequest
+from specwhisper_draft_server.transcriber import TargetDescription
 
 CONNECT_TIMEOUT_S = 60.0
 

@@ -11,7 +11,7 @@ from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.language_search import Voice
-from specwhisper.transcription.live.windows import whisper_plan
+from specwhisper.transcription.live_windows import whisper_plan
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.transcription.windows import Plan, TokenLimit

@@ -20,9 +20,8 @@ from transformers.generation.logits_process import WhisperNoSpeechDetection
 from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
 from transformers.utils import logging
 
-from specwhisper.model.sampling import gumbel
+from specwhisper.model.sampling import gumbel, position_key, window_key
 from specwhisper.options import CompressionRatio, DecodingOptions, Padding
-from specwhisper.speculation.noise import position_key, window_key
 from specwhisper.transcription.fallback import text_compression_ratio
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, WINDOW_FRAMES, WINDOW_SAMPLES
 

@@ -17,7 +17,7 @@ from experiments.latency.simulation.world import Costs, simulate_session
 from experiments.latency.store import Grid, Run
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.speculation.hints import PLAIN, Hint
+from specwhisper.speculation.hints import Hint
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode
 
@@ -152,7 +152,7 @@ def realigned_of(decodings: Iterable[Decoding]) -> float:
     for decoding in decodings:
         for position, continuation in decoding.divergences.items():
             if position + 1 < len(decoding.tokens):
-                hint = Hint(continuation, PLAIN.word_of)
+                hint = Hint(continuation, str)
                 hint.follow(decoding.tokens[position])
                 judged.append(list(hint.continuation(max_tokens=1)) == [decoding.tokens[position + 1]])
     return float(np.mean(judged)) if judged else 0.0

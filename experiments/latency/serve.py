@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import runpy
 
-from specwhisper_draft_server.sessions import session
+from specwhisper_draft_server import session
 
 if __name__ == "__main__":
     session.INTERVAL_S = 0.0

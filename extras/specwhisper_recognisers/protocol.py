@@ -9,14 +9,11 @@ times. ``--draft-recogniser MODULE:FACTORY`` names a function that returns one::
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import NamedTuple, Protocol, cast
 
 from specwhisper.errors import InvalidRequest, SpecWhisperError
-
-FORMER_NAME = "specwhisper_draft_server.recognisers"  # what factories and their imports called this package
 
 
 class Recognised(NamedTuple):
@@ -90,7 +87,6 @@ def load_recogniser(factory: str, model: str) -> Recogniser:
     module_name, separator, function_name = factory.partition(":")
     if not (module_name and separator and function_name):
         raise InvalidRequest(f"--draft-recogniser is '{factory}': name it as MODULE:FACTORY.")
-    sys.modules.setdefault(FORMER_NAME, import_module("specwhisper_recognisers"))
     try:
         function = getattr(import_module(module_name), function_name)
     except (ImportError, AttributeError) as error:

@@ -17,8 +17,8 @@ from specwhisper.model.faults import leave_process
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport
+from specwhisper.tasks import running
 from specwhisper.transcription.hints import hint_at
-from specwhisper.transcription.transcriber import Requirements, TargetDescription
 from specwhisper.types import (
     MAX_HINT_TEXT_BYTES,
     SAMPLE_RATE,
@@ -28,6 +28,7 @@ from specwhisper.types import (
     TimedHint,
     WindowOpened,
 )
+from specwhisper_draft_server.transcriber import Requirements, TargetDescription
 from specwhisper_recognisers.protocol import Recognised, Recogniser, RecogniserStream
 from specwhisper_recognisers.settings import check_mode
 from specwhisper_recognisers.waiting import Piece, WaitingAudio
@@ -120,15 +121,13 @@ class RecogniserDrafting:
             piece_s=self._piece_s,
         )
         self._sessions.add(stream)
-        running = asyncio.create_task(stream.run())
         try:
-            if self.watchdog.hangs:
-                stream.fail(self._timeout())
-            yield stream
+            async with running(stream.run()):
+                if self.watchdog.hangs:
+                    stream.fail(self._timeout())
+                yield stream
         finally:
             self._sessions.discard(stream)
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
 
     async def stop(self) -> None:
         self.watchdog.stop()

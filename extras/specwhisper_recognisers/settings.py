@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from specwhisper_draft_server.config import DraftConfig
-    from specwhisper_draft_server.drafts.source import DraftSource, LoadDraft
+    from specwhisper_draft_server.draft_source import DraftSource, LoadDraft
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from specwhisper.audio.canonical import floats
 from specwhisper.errors import InvalidRequest
 from specwhisper.extras import needs_extra
 from specwhisper.onnx_metadata import metadata_of
@@ -79,7 +80,7 @@ class SherpaStream:
     def accept(self, pcm: bytes, *, is_pause: bool, is_last: bool, waiting_s: float) -> Sequence[Recognised]:
         """Take audio; return the utterance as far as it is recognised, if it has changed."""
         recognizer, stream = self._recognizer, self._stream
-        stream.accept_waveform(SAMPLE_RATE, np.frombuffer(pcm, "<i2").astype(np.float32) / 32_768)
+        stream.accept_waveform(SAMPLE_RATE, floats(pcm))
         if is_last:
             stream.accept_waveform(SAMPLE_RATE, END_PADDING)
             stream.input_finished()

@@ -23,6 +23,7 @@ import numpy as np
 import sherpa_onnx
 from numpy.typing import NDArray
 
+from specwhisper.audio.canonical import floats
 from specwhisper.types import SAMPLE_RATE
 
 MIN_SPEECH_S, MIN_PAUSE_S = 0.3, 0.5  # shortest turn, and pause within a turn: sherpa-onnx's defaults
@@ -39,19 +40,19 @@ def main() -> None:
     while header := sys.stdin.buffer.read(4):
         pcm = sys.stdin.buffer.read(int.from_bytes(header, "little"))
         turns = find(pcm)
-        print(json.dumps({"turns": turns, "voices": voices.of(turns, samples(pcm))}), flush=True)
+        print(json.dumps({"turns": turns, "voices": voices.of(turns, floats(pcm))}), flush=True)
 
 
 def in_recording(find: Any, settings: dict[str, Any], sample_sizes: Sequence[int]) -> dict[str, Any]:
     if not sample_sizes:  # the model of voices need not be loaded a second time
         return {"turns": find(sys.stdin.buffer.read()), "voices": {}, "samples": []}
     voices = VoiceEmbedder(settings)
-    known = [voices.of_parts([samples(sys.stdin.buffer.read(size))]) for size in sample_sizes]
+    known = [voices.of_parts([floats(sys.stdin.buffer.read(size))]) for size in sample_sizes]
     if None in known:
         return {"turns": [], "voices": {}, "samples": known}
     pcm = sys.stdin.buffer.read()
     turns = find(pcm)
-    return {"turns": turns, "voices": voices.of(turns, samples(pcm)), "samples": known}
+    return {"turns": turns, "voices": voices.of(turns, floats(pcm)), "samples": known}
 
 
 def load(settings: dict[str, Any]) -> Any:
@@ -75,7 +76,7 @@ def load(settings: dict[str, Any]) -> Any:
     def find(pcm: bytes) -> Turns:
         if not pcm:
             return []
-        result = diarization.process(samples(pcm))
+        result = diarization.process(floats(pcm))
         return [(turn.start, turn.end, turn.speaker) for turn in result.sort_by_start_time()]
 
     return find
@@ -111,10 +112,6 @@ def embedding_config(settings: dict[str, Any]) -> Any:
     return sherpa_onnx.SpeakerEmbeddingExtractorConfig(
         model=settings["embedding"], num_threads=settings["num_threads"]
     )
-
-
-def samples(pcm: bytes) -> NDArray[np.float32]:
-    return np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32_768)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ from time import time
 from prometheus_client.parser import text_string_to_metric_families
 
 from specwhisper.errors import SpecWhisperError, UnsafeBind
-from specwhisper.observe.metrics.discovery import TARGETS_PATH
 from specwhisper.rpc.addresses import is_loopback, split_address
 from specwhisper.rpc.channels import Credentials
-from specwhisper_client.https import NamedConnection
+from specwhisper.rpc.metrics_server import TARGETS_PATH
+from specwhisper.rpc.tls import NamedConnection
 
 TIMEOUT_S = 2.0
 MAX_BYTES = 4 * 1024 * 1024  # a hundred times what a server exports

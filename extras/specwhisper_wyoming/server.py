@@ -15,7 +15,7 @@ from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
 
 from specwhisper.errors import InvalidRequest, ServerFull
 from specwhisper.observe.tracing import configure_tracing
-from specwhisper.rpc.addresses import cannot_listen, join_address
+from specwhisper.rpc.addresses import join_address, listen_error
 from specwhisper.rpc.process import freeze_loaded, stop_signals
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_wyoming.config import WyomingConfig
@@ -67,7 +67,7 @@ class WyomingServer:
                     try:
                         server = await asyncio.start_server(self._accept, host, port, limit=MAX_HEADER_BYTES)
                     except OSError as error:
-                        raise cannot_listen(host, port, error) from error
+                        raise listen_error(host, port, error) from error
                     stack.callback(server.close)
                     bound, port = server.sockets[0].getsockname()[:2]
                     if self._config.zeroconf is not None:

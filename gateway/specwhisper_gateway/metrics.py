@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from prometheus_client import ProcessCollector
 
-from specwhisper.observe.metrics.registry import Registry
-from specwhisper.observe.metrics.tokens import COUNTED
+from specwhisper.observe.metrics import COUNTED, Registry
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import Transcription

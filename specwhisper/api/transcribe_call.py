@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from specwhisper.api.speculative_config import SpeculativeConfig
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.audio.files.damage import Warnings
+from specwhisper.audio.damage import Warnings
 from specwhisper.audio.inputs import Audio, Source, check_all, recordings_in
 from specwhisper.audio.speech import SpeechMap, placed
 from specwhisper.audio.vad_filter import find_speech, only_speech

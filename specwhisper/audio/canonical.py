@@ -21,8 +21,14 @@ MAX_SAMPLE_RATE = 768_000
 MAX_CHANNELS = 64
 MAX_AMPLITUDE = 16  # the largest float, 24 dB above full scale: larger ones are unscaled integers
 BYTES_PER_SAMPLE = 2
+SCALE = np.float32(32768)
 
 Samples = NDArray[np.float32] | NDArray[np.int16]
+
+
+def floats(pcm: bytes) -> NDArray[np.float32]:
+    """Return the samples of canonical PCM in -1..1."""
+    return np.frombuffer(pcm, "<i2").astype(np.float32) / SCALE
 
 
 class CanonicalStream:
@@ -99,7 +105,7 @@ def _is_whole(number: float, least: int, most: int) -> bool:
 def _to_floats(frames: Samples) -> NDArray[np.float32]:
     samples = frames.astype(np.float32, copy=False)
     if frames.dtype == np.int16:
-        return samples / np.float32(32768)
+        return samples / SCALE
     loudest = np.abs(samples).max(initial=0)
     if not np.isfinite(loudest):  # one would spread through the resampler
         samples = np.where(np.isfinite(samples), samples, np.float32(0))

@@ -17,8 +17,8 @@ import soundfile
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE, MIN_SAMPLE_RATE, CanonicalStream
 from specwhisper.audio.channels import Mixer, Weights
-from specwhisper.audio.files.damage import Damage, Warn, ignore
-from specwhisper.audio.files.ffmpeg import (
+from specwhisper.audio.damage import Damage, Warn, ignore
+from specwhisper.audio.ffmpeg import (
     HAS_FFMPEG,
     Block,
     check_track,
@@ -26,7 +26,7 @@ from specwhisper.audio.files.ffmpeg import (
     layout_of,
     weights_of,
 )
-from specwhisper.audio.files.links import links
+from specwhisper.audio.links import links
 from specwhisper.errors import InvalidAudio
 from specwhisper.selection import ALL_AUDIO, Selection
 from specwhisper.types import SAMPLE_RATE

@@ -12,7 +12,7 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE, floats
 from specwhisper.live import EndpointingOptions
 from specwhisper.types import SAMPLE_RATE, VoiceEvent, VoiceMark
 
@@ -220,10 +220,10 @@ class VoiceMarker:
         self._pcm += pcm
         marks = []
         while self._at + FRAME_BYTES <= len(self._pcm):
-            frame = np.frombuffer(bytes(self._pcm[self._at : self._at + FRAME_BYTES]), "<i2")
+            frame = floats(bytes(self._pcm[self._at : self._at + FRAME_BYTES]))
             self._at += FRAME_BYTES
             before = self._endpointer.boundary_sample
-            mark = self._endpointer.on_frame(self._vad(frame.astype(np.float32) / np.float32(32768)))
+            mark = self._endpointer.on_frame(self._vad(frame))
             if mark is not None:
                 marks.append(mark)
             self._follow_boundary(before)

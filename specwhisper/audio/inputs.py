@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.audio.channels import Mixer
+from specwhisper.audio.damage import Damage, Warn, Warnings
 from specwhisper.audio.decode import decode_file, no_such_file
-from specwhisper.audio.files.damage import Damage, Warn, Warnings
-from specwhisper.audio.files.ffmpeg import check_track
+from specwhisper.audio.ffmpeg import check_track
 from specwhisper.errors import InvalidAudio, within_floats
 from specwhisper.selection import ALL_AUDIO, Selection
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES

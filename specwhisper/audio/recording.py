@@ -17,7 +17,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE, floats
 from specwhisper.audio.mel import NUM_FFT, SILENCE, log_mel_power, normalise, power_spectrogram
 from specwhisper.errors import InvalidAudio, InvalidRequest
 from specwhisper.options import Padding
@@ -305,8 +305,7 @@ class Recording:
             first = self._first_sample
             held = self._pcm.read((begin - first) * BYTES_PER_SAMPLE, (end - first) * BYTES_PER_SAMPLE)
         samples = np.zeros(end - begin, np.float32)
-        samples[: len(held) // BYTES_PER_SAMPLE] = np.frombuffer(held, "<i2")
-        samples /= np.float32(32768)
+        samples[: len(held) // BYTES_PER_SAMPLE] = floats(held)
         return np.pad(samples, (mirrored_before, mirrored_after), mode="reflect")
 
     def _extent(self) -> str:

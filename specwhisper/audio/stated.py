@@ -11,7 +11,7 @@ from contextlib import suppress
 import soundfile
 
 from specwhisper.audio.decode import OPEN_ENDED_FRAMES
-from specwhisper.audio.files.ffmpeg import HAS_FFMPEG, containers
+from specwhisper.audio.ffmpeg import HAS_FFMPEG, containers
 from specwhisper.errors import InvalidAudio
 from specwhisper.types import SAMPLE_RATE
 

@@ -14,7 +14,7 @@ from itertools import groupby
 
 import numpy as np
 
-from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE, floats
 from specwhisper.audio.mel import NUM_FFT, log_mel_power, power_spectrogram
 from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, WordAlignment
 
@@ -49,7 +49,7 @@ def _levels_db(pcm: bytes) -> list[float]:
     num_positions = len(pcm) // (BYTES_PER_SAMPLE * POSITION_SAMPLES)
     if not num_positions:
         return []
-    samples = np.frombuffer(pcm, "<i2", num_positions * POSITION_SAMPLES) / np.float32(32768)
+    samples = floats(pcm[: num_positions * POSITION_SAMPLES * BYTES_PER_SAMPLE])
     frames = power_spectrogram(np.pad(samples, (NUM_FFT - HOP_SAMPLES) // 2))
     power = frames.reshape(num_positions, FRAMES_PER_TIMESTAMP, -1).mean(axis=1)
     bands = log_mel_power(power, NUM_BANDS)

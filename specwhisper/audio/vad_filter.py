@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from importlib.util import find_spec
 
-import numpy as np
-
-from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE, floats
 from specwhisper.audio.endpointing import FRAME_SAMPLES
 from specwhisper.audio.silero import PACKAGE, SileroVad
 from specwhisper.audio.speech import Span, SpeechFinder, SpeechMap
@@ -28,8 +26,7 @@ def find_speech(blocks: Iterable[bytes], options: VadOptions) -> SpeechMap:
     num_bytes, rest = 0, b""
 
     def add(pcm: bytes) -> None:
-        samples = np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768)
-        for frame in samples.reshape(-1, FRAME_SAMPLES):
+        for frame in floats(pcm).reshape(-1, FRAME_SAMPLES):
             finder.on_vad_probability(stream(frame))
 
     for block in blocks:

@@ -29,7 +29,7 @@ from specwhisper.speculation.batching import FreeSlots
 from specwhisper.speculation.belief import Belief
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport
-from specwhisper.transcription.live.windows import follow_windows
+from specwhisper.transcription.live_windows import follow_windows
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import Windows
 from specwhisper.types import AudioChunk, Commit, Failed, Window, WindowOpened

@@ -15,8 +15,8 @@ from specwhisper.live import LiveOptions
 from specwhisper.speculation.belief import Belief
 from specwhisper.speculation.hints import Hint
 from specwhisper.speculation.statistics import DraftReport
-from specwhisper.transcription.live.transcript import num_before_repeats
-from specwhisper.transcription.live.windows import LiveWindows, Piece, max_new_tokens
+from specwhisper.transcription.live_transcript import num_before_repeats
+from specwhisper.transcription.live_windows import LiveWindows, Piece, max_new_tokens
 from specwhisper.types import (
     HOP_SAMPLES,
     SAMPLE_RATE,

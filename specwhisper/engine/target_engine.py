@@ -16,7 +16,7 @@ from specwhisper.errors import TargetUnavailable
 from specwhisper.model.faults import leave_process
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.live.windows import whisper_plan
+from specwhisper.transcription.live_windows import whisper_plan
 from specwhisper.transcription.windows import TokenLimit
 from specwhisper.types import (
     DEFAULT_MAX_NUM_BATCHED_TOKENS,

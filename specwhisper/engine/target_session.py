@@ -37,7 +37,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
 from specwhisper.speculation.hints import MAX_REACH, LiveHint
 from specwhisper.speculation.ledger import CandidateSource, Ledger, Pending, SharedHints
-from specwhisper.transcription.live.windows import LiveWindows
+from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.transcription.resume_point import check_resume
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import ClosedWindow, Windows
@@ -300,7 +300,6 @@ class TargetSession:
             resumed.committed if resumed else (),
             prefix=window.prefix,
             opening=last.opening if last else (),
-            ending=last.ending if last else (),
             shared=self.hints,
             max_pending=self.limits.max_ahead_tokens,
         )

@@ -26,7 +26,7 @@ from specwhisper.options import DecodingOptions, WordTimes
 from specwhisper.speculation.acceptance import accept
 from specwhisper.speculation.batching import BatchTime, FreeSlots, Request, ResponseTime, next_batch
 from specwhisper.transcription.hints import HintBuilder
-from specwhisper.transcription.live.windows import whisper_plan
+from specwhisper.transcription.live_windows import whisper_plan
 from specwhisper.transcription.windows import Plan
 from specwhisper.types import (
     DEFAULT_MAX_NUM_BATCHED_TOKENS,

@@ -1,4 +1,4 @@
-"""OpenTelemetry traces of calls and requests.
+"""OpenTelemetry traces of calls, requests and windows.
 
 The trace context travels in metadata and headers as W3C's ``traceparent``. OpenTelemetry's own
 instrumentations are not used. That of grpc.aio wraps calls that we read and write in two tasks at once and
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from specwhisper.types import Commit, WindowOpened
 from specwhisper.wire.outcomes import FAILED, outcome_of
 
 if TYPE_CHECKING:
@@ -50,10 +51,6 @@ def start_tracing(provider: TracerProvider | None) -> None:
     """Send this process's spans to a provider from now on; ``None`` ends that."""
     global _tracer
     _tracer = provider.get_tracer("specwhisper") if provider is not None else None
-
-
-def tracer() -> Tracer | None:
-    return _tracer
 
 
 def start_call_span(method: str, address: str, metadata: Metadata) -> Callable[[Any], None] | None:
@@ -170,3 +167,47 @@ def _code_of(call: Any) -> int:
     finally:
         asking.close()
     return 0
+
+
+class WindowSpans:
+    """Traces the windows of one session: a span from each one's opening to its last commit."""
+
+    def __init__(self) -> None:
+        self._span: Span | None = None
+        self._totals: dict[str, float] = {}
+
+    @property
+    def are_traced(self) -> bool:
+        return _tracer is not None
+
+    def on_event(self, event: object) -> None:
+        if _tracer is None:
+            return
+        if isinstance(event, WindowOpened):
+            self.close()
+            window = event.window
+            facts = {"window": window.id, "start_frame": window.start_frame, "frames": window.num_frames}
+            attributes = {f"specwhisper.{key}": value for key, value in facts.items()}
+            self._span, self._totals = _tracer.start_span("window", attributes=attributes), {}
+        elif isinstance(event, Commit) and self._span is not None and event.tokens:
+            self._count(event)
+            if event.is_final:
+                self.close()
+
+    def close(self) -> None:
+        if self._span is not None:
+            self._span.set_attributes({f"specwhisper.{key}": n for key, n in self._totals.items()})
+            self._span.end()
+            self._span = None
+
+    def _count(self, commit: Commit) -> None:
+        for name, number in (
+            ("tokens", len(commit.tokens)),
+            ("forward_passes", 1),
+            ("verified_tokens", commit.num_drafted_verified),
+            ("accepted_tokens", commit.num_drafted_accepted),
+            ("queue_s", commit.timing.queue_ns / 1e9),
+            ("forward_s", commit.timing.forward_ns / 1e9),
+            ("encode_s", commit.timing.encode_ns / 1e9),
+        ):
+            self._totals[name] = self._totals.get(name, 0) + number

@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 
 from specwhisper.errors import Unauthenticated
-from specwhisper.observe.metrics.server import ServerMetrics
+from specwhisper.observe.metrics import ServerMetrics
 from specwhisper.rpc.tokens import Tokens
 from specwhisper.wire.status import ERROR_KEY
 

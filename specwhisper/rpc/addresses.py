@@ -31,7 +31,7 @@ def join_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def cannot_listen(host: str, port: int, error: OSError | None = None) -> InvalidRequest:
+def listen_error(host: str, port: int, error: OSError | None = None) -> InvalidRequest:
     """Return the error of a server that could not listen.
 
     It is :class:`PortTaken`, or an error that waiting does not solve.

@@ -27,7 +27,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from specwhisper.errors import InvalidRequest, ServerDraining
-from specwhisper.observe.metrics.server import ServerMetrics
+from specwhisper.observe.metrics import ServerMetrics
 from specwhisper.observe.request_id import received_request_id, request_id
 from specwhisper.observe.tracing import call_span
 from specwhisper.rpc.access import address

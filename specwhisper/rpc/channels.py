@@ -120,9 +120,8 @@ def open_channel(
     credentials: Credentials = OPEN,
     *,
     resolved: str | None = None,
-    max_message_bytes: int = MAX_REPLY_BYTES,
 ) -> grpc.aio.Channel:
-    """Open a channel to ``HOST:PORT``; ``max_message_bytes`` bounds what it receives.
+    """Open a channel to ``HOST:PORT``, which receives messages of up to :data:`MAX_REPLY_BYTES`.
 
     It connects on first use and again after a loss. What it sends is bounded by the server, whose refusal
     names the limit. Repeating a call is up to the caller, who knows what was committed.
@@ -134,7 +133,7 @@ def open_channel(
     host, _ = split_address(address)
     options: list[tuple[str, int | str]] = [
         *keepalive(),
-        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.max_receive_message_length", MAX_REPLY_BYTES),
         ("grpc.max_send_message_length", -1),
         ("grpc.enable_retries", 0),
         # Its pings wait for a long answer on a slow link, such as a vocabulary, and end the connection.

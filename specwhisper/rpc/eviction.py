@@ -16,13 +16,56 @@ from math import inf
 from typing import Any
 
 from specwhisper.errors import SessionExpired, SlowReader, SpecWhisperError
-from specwhisper.rpc.time_limit import TimeLimit
 from specwhisper.wire.outcomes import evictions
 from specwhisper.wire.status import refusal
 
 logger = logging.getLogger(__name__)
 
 _sending: set[asyncio.Task[None]] = set()  # keeps a status being sent until its caller reads it, or leaves
+
+
+class TimeLimit:
+    """A context manager that calls back if its body takes too long.
+
+    It may be entered again and again: one timer serves all of the short bodies, whose own would cost more
+    than most of them do.
+
+    Parameters
+    ----------
+    limit_s : most seconds in the body.
+    on_exceeded : called in the event loop if a body takes longer.
+    """
+
+    def __init__(self, limit_s: float, on_exceeded: Callable[[], object]) -> None:
+        self._limit_s = limit_s
+        self._on_exceeded = on_exceeded
+        self._loop = asyncio.get_running_loop()
+        self._entered_s: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> None:
+        if self._limit_s == inf:
+            return
+        self._entered_s = self._loop.time()
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._limit_s, self._check)
+
+    def __exit__(self, *_: object) -> None:
+        self._entered_s = None
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _check(self) -> None:
+        self._timer = None
+        if self._entered_s is None:
+            return
+        left_s = self._entered_s + self._limit_s - self._loop.time()
+        if left_s > 0:
+            self._timer = self._loop.call_later(left_s, self._check)
+        else:
+            self._on_exceeded()
 
 
 class Evictor:

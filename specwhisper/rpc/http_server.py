@@ -17,7 +17,7 @@ from typing import Any, cast
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from specwhisper.rpc.addresses import cannot_listen, join_address
+from specwhisper.rpc.addresses import join_address, listen_error
 from specwhisper.rpc.tls import ServerTls
 
 MAX_HEAD_BYTES = 16 * 1024
@@ -204,7 +204,7 @@ def _bound(host: str, port: int) -> socket.socket:
     try:
         listening = socket.create_server((host, port), family=family)
     except OSError as error:
-        raise cannot_listen(host, port, error) from error
+        raise listen_error(host, port, error) from error
     # Every connection inherits it: TCP notices a machine that has vanished, even if nothing is sent to it.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else small messages wait for 40 ms

@@ -1,8 +1,10 @@
-"""Metrics over HTTP, on a port of their own."""
+"""Metrics over HTTP, on a port of their own; of a deployment, also where those of its replicas are."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
 from typing import Any
@@ -10,13 +12,37 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from specwhisper.errors import Unauthenticated
-from specwhisper.observe.metrics.discovery import Page
+from specwhisper.errors import SpecWhisperError, Unauthenticated
 from specwhisper.rpc.http_server import HttpServer
 from specwhisper.rpc.tls import ServerTls
 from specwhisper.rpc.tokens import Tokens
 
 MAX_CONNECTIONS = 100
+TARGETS_PATH = "/targets"  # as Prometheus' HTTP discovery reads it
+
+# Answers a path and an Accept header with a status, a media type and a body, in a thread.
+Page = Callable[[str, str], tuple[HTTPStatus, str, bytes]]
+
+
+def targets_page(find: Callable[[], Sequence[str]], others: Page) -> Page:
+    """Return a page that lists replicas at ``/targets``.
+
+    Parameters
+    ----------
+    find : returns their ``HOST:PORT`` in the thread of a request; may raise ``SpecWhisperError``.
+    others : answers every other path.
+    """
+
+    def page(path: str, accept: str) -> tuple[HTTPStatus, str, bytes]:
+        if path != TARGETS_PATH:
+            return others(path, accept)
+        try:
+            body = json.dumps([{"targets": list(find())}])
+        except SpecWhisperError as error:  # Prometheus keeps the list that it has
+            return HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", f"{error}\n".encode()
+        return HTTPStatus.OK, "application/json", body.encode()
+
+    return page
 
 
 def metrics_page(registry: CollectorRegistry) -> Page:

@@ -12,9 +12,9 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from specwhisper.observe.metrics.server import ServerMetrics
+from specwhisper.observe.metrics import ServerMetrics
 from specwhisper.rpc.access import Access
-from specwhisper.rpc.addresses import cannot_listen, join_address
+from specwhisper.rpc.addresses import join_address, listen_error
 from specwhisper.rpc.calls import CallInterceptor, OpenCalls
 from specwhisper.rpc.channels import keepalive
 from specwhisper.rpc.health import CheckHealth, Health
@@ -158,7 +158,7 @@ def _listen(server: grpc.aio.Server, options: ServingOptions) -> str:
     except RuntimeError as error:
         if options.tls is not None:
             options.tls.context()  # raises if certificate or key is the cause
-        raise cannot_listen(options.host, options.port) from error
+        raise listen_error(options.host, options.port) from error
     if options.local_socket is not None:
         server.add_insecure_port(f"unix:{options.local_socket}")
     return join_address(options.host, port)

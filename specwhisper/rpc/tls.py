@@ -1,10 +1,11 @@
-"""TLS certificates of servers and clients."""
+"""TLS certificates of servers and clients, and connections that verify names as gRPC does."""
 
 from __future__ import annotations
 
 import logging
 import ssl
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 
 import grpc
@@ -149,6 +150,24 @@ class ClientTls:
     def credentials(self) -> grpc.ChannelCredentials:
         """Return the credentials of a gRPC channel."""
         return grpc.ssl_channel_credentials(*map(_read_if_any, (self.roots, self.key, self.certificate)))
+
+
+class NamedConnection(HTTPSConnection):
+    """An encrypted connection that verifies the name in the certificate.
+
+    Parameters
+    ----------
+    host : may end with a port.
+    """
+
+    def __init__(self, host: str, port: int | None = None, *, tls: ClientTls, timeout: float) -> None:
+        self._tls_context = tls.context()
+        super().__init__(host, port, timeout=timeout, context=self._tls_context)
+        self._server_name = tls.server_name or self.host
+
+    def connect(self) -> None:
+        HTTPConnection.connect(self)
+        self.sock = self._tls_context.wrap_socket(self.sock, server_hostname=self._server_name)
 
 
 def read_pem(path: Path) -> bytes:

@@ -39,7 +39,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from math import floor
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 NUM_SEARCHED = 3  # words in a row that find a lost place
 MAX_COMPARED = 8  # words, where several places have these
@@ -229,29 +229,6 @@ MAX_WAITING = 64  # committed tokens after the hint's end; then it is lost
 MAX_LIGHT = 4  # punctuation and times in a row that the committed text may leave out
 
 
-class HintTokens(Protocol):
-    """How the tokens of a hint are compared, and where they may stand."""
-
-    def word_of(self, token: int) -> str:
-        """Return a token's word without case, spaces and punctuation; empty for times."""
-
-    def fit(self, committed: Sequence[int], tokens: Sequence[int]) -> Sequence[int]:
-        """Return a hint's continuation with the timestamps that must be there."""
-
-
-class PlainTokens:
-    """Tokens that each are a word."""
-
-    def word_of(self, token: int) -> str:
-        return str(token)
-
-    def fit(self, committed: Sequence[int], tokens: Sequence[int]) -> Sequence[int]:
-        return tokens
-
-
-PLAIN = PlainTokens()
-
-
 class Rates(NamedTuple):
     """How often the tokens of a hint were right.
 
@@ -276,7 +253,7 @@ class Hint:
 
     Parameters
     ----------
-    word_of : see :meth:`HintTokens.word_of`.
+    word_of : returns a token's word without case, spaces and punctuation; empty for times.
     rate : how often its tokens are expected to be right, before any was committed.
     survival : how often each is expected to be right after one that was; by default the same.
     """

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from specwhisper.speculation.hints import MAX_REACH, PLAIN, GivenHint, Hint, HintTokens, LiveHint, ScriptHint
+from specwhisper.speculation.hints import MAX_REACH, GivenHint, Hint, LiveHint, ScriptHint
 
 OWN_RATE = 0.95  # how often the target's earlier text is right
 DRAFT_MEMORY, SENT_MEMORY = 0.98, 0.9  # share of a judgement's weight that each later one leaves
@@ -67,13 +67,15 @@ class SharedHints:
 
     Attributes
     ----------
-    texts : how the tokens of hints are compared, and where they may stand.
+    word_of : returns a token's word without case, spaces and punctuation; empty for times.
+    fit : returns a hint's continuation of committed tokens, with the timestamps that must be there.
     script, live : texts from outside, turned to the open window; they have followed the committed tokens.
     keeps_sent : whether what the draft sent before a correction becomes a hint.
     token_share : returns the time of a token of the session, over its part of a forward pass without tokens.
     """
 
-    texts: HintTokens = PLAIN
+    word_of: Callable[[int], str] = str
+    fit: Callable[[Sequence[int], Sequence[int]], Sequence[int]] = lambda committed, tokens: tokens
     script: ScriptHint | None = None
     live: LiveHint | None = None
     keeps_sent: bool = False
@@ -121,7 +123,6 @@ class Ledger:
     ----------
     prefix : committed tokens that are given, which no hint follows.
     opening : tokens of an earlier decoding by the target, with which the draft begins as well.
-    ending : tokens after them that follow only if no more speech does; the draft does not know them.
     shared : hints and rates of the session; by default this window has its own.
     max_pending : most fresh candidates.
 
@@ -136,17 +137,15 @@ class Ledger:
         *,
         prefix: Sequence[int] = (),
         opening: Sequence[int] = (),
-        ending: Sequence[int] = (),
         shared: SharedHints | None = None,
         max_pending: int = 256,
     ) -> None:
         self.committed = [*prefix, *committed]
         self.correction = -1
         self._shared = shared or SharedHints()
-        self._texts = texts = self._shared.texts
         self._fresh = [Pending(token, CandidateSource.OWN) for token in opening][:max_pending]
         self._num_own = len(self._fresh)  # the first of them are from the opening
-        self._own = Hint([*opening, *ending], texts.word_of, rate=OWN_RATE) if opening or ending else None
+        self._own = Hint(opening, self._shared.word_of, rate=OWN_RATE) if opening else None
         self._sent: SentHint | None = None
         self._max_pending = max_pending
         for token in committed:  # in a window that is resumed
@@ -202,7 +201,7 @@ class Ledger:
         return list(fresh)
 
     def _text(self, hint: Hint, num_fresh: int) -> Sequence[int]:
-        return self._texts.fit(self.committed, hint.continuation(max_tokens=num_fresh + MAX_REACH))
+        return self._shared.fit(self.committed, hint.continuation(max_tokens=num_fresh + MAX_REACH))
 
     def _hints(self) -> list[tuple[CandidateSource, Hint]]:
         hints = [(CandidateSource.SENT, self._sent.hint)] if self._sent is not None else []
@@ -299,7 +298,7 @@ class Ledger:
         if not self._shared.keeps_sent:
             return
         rates = self._shared.rates
-        hint = Hint(tokens, self._texts.word_of, rate=rates.sent, survival=rates.fresh)
+        hint = Hint(tokens, self._shared.word_of, rate=rates.sent, survival=rates.fresh)
         for token in self.committed[position:]:
             hint.follow(token)
         self._sent = SentHint(hint, position + len(tokens))

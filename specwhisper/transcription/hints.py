@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption, check_between
@@ -22,31 +23,23 @@ class Tokenize(Protocol):
         """Return the tokens of a text, by default as after a space."""
 
 
-@dataclass(frozen=True, slots=True)
-class WhisperTokens:
-    """See :class:`specwhisper.speculation.hints.HintTokens`."""
+def with_times(
+    vocabulary: Vocabulary, timestamps: bool, committed: Sequence[int], tokens: Sequence[int]
+) -> Sequence[int]:
+    """Return the continuation of a hint with the times that must be there.
 
-    vocabulary: Vocabulary
-    timestamps: bool
-
-    def word_of(self, token: int) -> str:
-        return self.vocabulary.word_of(token)
-
-    def fit(self, committed: Sequence[int], tokens: Sequence[int]) -> Sequence[int]:
-        """Return the continuation of a hint with the times that must be there.
-
-        A window begins with a time, mostly 0. One that ends a segment is mostly repeated as the next one's
-        start. A hint from outside has neither.
-        """
-        is_timestamp = self.vocabulary.is_timestamp
-        if not self.timestamps or not tokens:
-            return tokens
-        if not committed:
-            return tokens if is_timestamp(tokens[0]) else [self.vocabulary.timestamp_begin, *tokens]
-        time = committed[-1]
-        if not is_timestamp(time) or len(committed) == 1 or is_timestamp(committed[-2]):  # text follows
-            return tokens
-        return [time, *(tokens[1:] if is_timestamp(tokens[0]) else tokens)]
+    A window begins with a time, mostly 0. One that ends a segment is mostly repeated as the next one's start.
+    A hint from outside has neither.
+    """
+    is_timestamp = vocabulary.is_timestamp
+    if not timestamps or not tokens:
+        return tokens
+    if not committed:
+        return tokens if is_timestamp(tokens[0]) else [vocabulary.timestamp_begin, *tokens]
+    time = committed[-1]
+    if not is_timestamp(time) or len(committed) == 1 or is_timestamp(committed[-2]):  # text follows
+        return tokens
+    return [time, *(tokens[1:] if is_timestamp(tokens[0]) else tokens)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +53,8 @@ class HintBuilder:
         self, mode: Mode, options: DecodingOptions, token_share: Callable[[], float]
     ) -> SharedHints:
         return SharedHints(
-            WhisperTokens(self.vocabulary, options.timestamps),
+            self.vocabulary.word_of,
+            partial(with_times, self.vocabulary, options.timestamps),
             script=self.script(options.hint) if options.hint else None,
             keeps_sent=mode is Mode.FULL,
             token_share=token_share,

@@ -1,6 +1,6 @@
 """Decide which audio is decoded next, with which prompt and temperature.
 
-There are two kinds: ``sequential_windows.py`` for recordings and ``live/windows.py`` for live audio.
+There are two kinds: ``sequential_windows.py`` for recordings and ``live_windows.py`` for live audio.
 """
 
 from __future__ import annotations
@@ -56,14 +56,12 @@ class ClosedWindow:
     opening : tokens of this decoding with which the next window will likely begin.
     num_kept : tokens of the window whose audio is not decoded again.
     num_transcribed : first tokens that are part of the transcript; ``None`` for those of all ``segments``.
-    ending : tokens that follow ``opening`` if the next window holds no more speech.
     """
 
     outcome: Outcome
     segments: tuple[Segment, ...]
     opening: tuple[int, ...]
     piece: CompletePiece | None = None
-    ending: tuple[int, ...] = ()
     num_kept: int = 0
     num_transcribed: int | None = None
 

@@ -1,8 +1,27 @@
 """The contract on the wire: generated messages, conversions and statuses."""
 
+from specwhisper import __version__
+from specwhisper.errors import PairMismatch
+
 # A version is raised with every change by which peers with and without it could misunderstand each other.
 PROTOCOL_VERSION = 1  # between draft and target servers
 CLIENT_PROTOCOL_VERSION = 1  # between clients, the gateway among them, and draft servers
 HEARTBEAT_S = 5.0  # between two heartbeats: of either side of a session, and of draft servers to clients
 SILENCE_S = 15.0  # a peer that sends no message for so long is lost, even if its connection is open
 WELCOME_S = 60.0  # for the first message of a stream: a busy target opens a session between two steps
+
+
+def check_protocol(peer: str, version: int, software: str, *, here: str, own: int) -> None:
+    """Raise :class:`PairMismatch` if a peer speaks another protocol.
+
+    Parameters
+    ----------
+    peer, here : names of the peer and of this program, for the message.
+    version, own : their protocol versions.
+    software : the peer's version of specwhisper.
+    """
+    if version != own:
+        raise PairMismatch(
+            f"{peer} (specwhisper {software}) speaks protocol {version}, {here} (specwhisper {__version__}) "
+            f"speaks {own}: install the same version on both."
+        )

@@ -25,7 +25,7 @@ from specwhisper.errors import (
     SpecWhisperError,
     TargetUnavailable,
 )
-from specwhisper.observe.window_spans import WindowSpans
+from specwhisper.observe.tracing import WindowSpans
 from specwhisper.rpc.eviction import Evictor
 from specwhisper.types import Candidates, Commit, Failed, Finished, FromTarget, WindowOpened
 from specwhisper.wire import HEARTBEAT_S, SILENCE_S, codec

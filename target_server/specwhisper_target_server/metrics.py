@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.observe.metrics.engine import EngineMetrics
-from specwhisper.observe.metrics.server import ServerMetrics
+from specwhisper.observe.metrics import EngineMetrics, ServerMetrics
 
 
 class TargetMetrics(ServerMetrics):

@@ -27,21 +27,18 @@ from specwhisper.errors import (
 )
 from specwhisper.live import LivePosition
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.observe.tracing import note_event
-from specwhisper.observe.window_spans import WindowSpans
+from specwhisper.observe.tracing import WindowSpans, note_event
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.access import ANONYMOUS, caller
 from specwhisper.rpc.calls import lasting
-from specwhisper.rpc.eviction import Evictor
+from specwhisper.rpc.eviction import Evictor, TimeLimit
 from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.session_limiter import SessionLimiter
-from specwhisper.rpc.time_limit import TimeLimit
 from specwhisper.types import AudioChunk, Failed, Finished, Mode, ToTarget
-from specwhisper.wire import HEARTBEAT_S, PROTOCOL_VERSION, codec
+from specwhisper.wire import HEARTBEAT_S, PROTOCOL_VERSION, check_protocol, codec
 from specwhisper.wire.v1 import decoding_pb2, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
-from specwhisper.wire.versions import check_protocol
 from specwhisper_target_server.candidate_call import (
     CandidateCall,
     CandidateCalls,

@@ -26,10 +26,10 @@ from hypothesis.stateful import (
 from experiments.common.models.scripted import ScriptedModel
 from specwhisper.engine import verifier
 from specwhisper.model.choosing import Row, Scores
-from specwhisper.transcription.resume_point import ResumeTracker
 from specwhisper.types import Candidates, Commit, Limits
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper_draft_server.link.progress import ResumeTracker
 from tests.fuzz.running import CALL_S, Running, examples
 from tests.rpc.hostile import Session, audio, hello
 from tests.rpc.services import MAX_SESSIONS, RATE, Target, all_free, recording, target_alone, target_server

@@ -11,9 +11,9 @@ from math import inf
 import grpc.aio
 
 from specwhisper.rpc.channels import open_channel, with_true_status
-from specwhisper.rpc.next_item import NextItem
 from specwhisper.rpc.serving import RunningServer, start_server
 from specwhisper.rpc.serving_options import ServingOptions
+from specwhisper.tasks import NextItem
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2_grpc
 from tests.rpc.bad_network import BadNetwork
 

@@ -15,7 +15,7 @@ from specwhisper.audio.recording import Recording
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.transcription.live.windows import LiveWindows
+from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.types import SAMPLE_RATE, AudioChunk, Limits, Outcome, Segment
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb

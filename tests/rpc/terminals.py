@@ -7,9 +7,13 @@ import sys
 
 from rich.console import Console
 
+from specwhisper.options import DecodingOptions
 from specwhisper_client.cli.batch import transcribe_files
 from specwhisper_client.cli.jobs import Job
+from specwhisper_client.cli.output import OutputFormat
+from specwhisper_client.cli.transcribe_command import TranscribeOptions
 
+DEFAULTS = DecodingOptions()
 WAIT_S = 120.0  # for the end of a command
 
 
@@ -29,8 +33,12 @@ class Streams:
     def err(self) -> str:
         return self._err.getvalue()
 
-    async def run(self, files, address, **job) -> bool:
-        return await transcribe_files(files, Job(address, **job), self.console, self.errors)
+    async def run(self, files, address, **how) -> bool:
+        return await transcribe_files(files, job(address, **how), self.console, self.errors)
+
+
+def job(address, *, options=DEFAULTS, formats=(OutputFormat.TXT,), **wanted) -> Job:
+    return Job(TranscribeOptions(files=(), server=address, **wanted), options, formats)
 
 
 async def start_cli(*arguments) -> asyncio.subprocess.Process:

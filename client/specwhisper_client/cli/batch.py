@@ -54,24 +54,24 @@ async def transcribe_files(arguments: Sequence[Path], job: Job, console: Console
                 "--hint FILE is the text of one recording: for several, pass a folder that holds NAME.srt, "
                 "NAME.vtt or NAME.txt for each."
             )
-        if job.prints_colors and job.output_dir is not None and num_all > 1:
+        if job.wanted.print_colors and job.wanted.output_dir is not None and num_all > 1:
             raise InvalidRequest(
                 "--print-colors is for text on the terminal, where --output-dir shows a bar for several "
                 "recordings: leave one of them out."
             )
-        if job.output_dir is not None:
-            outputs = list(prepare_outputs(recordings, job.output_dir, job.formats))
+        if job.wanted.output_dir is not None:
+            outputs = list(prepare_outputs(recordings, job.wanted.output_dir, job.formats))
         work = list(zip(recordings, outputs, strict=True))
-        if job.skips_existing:
+        if job.wanted.skip_existing:
             work = [each for each in work if not all(path.exists() for path in each[1].values())]
-            if not job.quiet:
+            if not job.wanted.quiet:
                 num_done = len(recordings) - len(work)
                 errors.print(f"{num_done} of {num_all} recordings have their transcripts already.")
-        if job.hints is not None and work and not job.quiet:
+        if job.hints is not None and work and not job.wanted.quiet:
             num_hints = sum(job.hint_of(recording) is not None for recording, _ in work)
             errors.print(f"{num_hints} of {len(work)} recordings have a hint.", highlight=False)
-        async with TranscriptionClient(job.server, job.credentials) as client:
-            if job.batch_size == 1 and (num_all == 1 or job.output_dir is None):
+        async with TranscriptionClient(job.wanted.server, job.credentials) as client:
+            if job.wanted.batch_size == 1 and (num_all == 1 or job.wanted.output_dir is None):
                 failed += await _one_by_one(client, work, job, console, errors, has_others=num_all > 1)
             else:
                 failed += await _Batch(client, work, job, console, errors).run()
@@ -89,9 +89,11 @@ def _is_of_server(error: SpecWhisperError) -> bool:
 
 
 def _report_not_begun(num_recordings: int, job: Job, errors: Console) -> None:
-    if num_recordings and not job.quiet:
+    if num_recordings and not job.wanted.quiet:
         remedy = (
-            "" if job.output_dir is None else "; the same command with --skip-existing transcribes the rest"
+            ""
+            if job.wanted.output_dir is None
+            else "; the same command with --skip-existing transcribes the rest"
         )
         errors.print(f"{num_recordings} more not begun{remedy}.", highlight=False, soft_wrap=True)
 
@@ -119,7 +121,7 @@ async def _one_by_one(
     """Transcribe one after the other while showing the text; return those that failed."""
     failed = []
     for number, (recording, outputs) in enumerate(work, start=1):
-        if has_others and not job.quiet:
+        if has_others and not job.wanted.quiet:
             errors.print(Text(escaped(str(recording.path)), "bold"))
         try:
             await transcribe_with_display(client, recording, outputs, job, console, errors)
@@ -133,7 +135,7 @@ async def _one_by_one(
 
 
 class _Batch:
-    """Transcribes recordings, ``job.batch_size`` at a time.
+    """Transcribes recordings, ``--batch-size`` at a time.
 
     With an output folder, each transcript is written as soon as it is complete. Without one, transcripts are
     printed in the order of the recordings.
@@ -155,7 +157,7 @@ class _Batch:
         self._job = job
         self._console = console
         self._errors = errors
-        self._bar = BatchBar(errors, is_shown=errors.is_terminal and not job.quiet)
+        self._bar = BatchBar(errors, is_shown=errors.is_terminal and not job.wanted.quiet)
         self._failed: list[Path] = []
         self._num_begun = self._num_done = 0
         self._failover = Failover(RESUME_TIMEOUT_S)
@@ -180,13 +182,13 @@ class _Batch:
         try:
             with self._bar:
                 async with asyncio.TaskGroup() as group:
-                    for _ in range(min(self._job.batch_size, len(self._work))):
+                    for _ in range(min(self._job.wanted.batch_size, len(self._work))):
                         group.create_task(transcribe_some())
         finally:  # after Ctrl-C, an earlier text may be missing
             for number in sorted(self._texts):
                 self._print(number)
         _report_not_begun(len(self._work) - self._num_begun, self._job, self._errors)
-        if self._num_done and not self._job.quiet:
+        if self._num_done and not self._job.wanted.quiet:
             elapsed_s = time.perf_counter() - started_s
             recordings = "1 recording" if self._num_done == 1 else f"{self._num_done} recordings"
             self._errors.print(
@@ -205,7 +207,7 @@ class _Batch:
             warn(transcript, self._errors)
             for form in self._job.formats:
                 text = self._job.rendered(transcript, recording, form)
-                if self._job.output_dir is not None:
+                if self._job.wanted.output_dir is not None:
                     write(outputs[form], text)
             if no_speakers is not None:
                 raise no_speakers
@@ -219,7 +221,7 @@ class _Batch:
                 self._ended_by = error
             self._failed.append(recording.path)
             self._bar.finish(number)
-        if self._job.output_dir is None:
+        if self._job.wanted.output_dir is None:
             self._texts[number] = text
             self._print_complete()
 
@@ -266,7 +268,7 @@ class _Batch:
     def _print(self, number: int) -> None:
         """Print a text to standard output, and its recording's name to standard error."""
         text = self._texts.pop(number)
-        if text and not self._job.quiet:
+        if text and not self._job.wanted.quiet:
             self._errors.print(Text(escaped(str(self._work[number][0].path)), "bold"), soft_wrap=True)
         self._console.file.write(text)
         self._console.file.flush()

@@ -13,9 +13,8 @@ import grpc.aio
 from specwhisper.errors import TargetUnavailable
 from specwhisper.extras import needs_extra
 from specwhisper.rpc.channels import OPEN, Credentials, open_channel
-from specwhisper.rpc.tls import ClientTls
+from specwhisper.rpc.tls import ClientTls, NamedConnection
 from specwhisper.wire.status import error_from_rpc
-from specwhisper_client.https import NamedConnection
 
 GATEWAYS = ("http://", "https://")
 

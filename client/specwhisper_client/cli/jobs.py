@@ -8,25 +8,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
+from specwhisper.audio.damage import Warnings
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.files.damage import Warnings
 from specwhisper.errors import DiarizationFailed, MissingExtra, SpecWhisperError
 from specwhisper.extras import MISSING_EXTRA_STATUS, needs_extra
-from specwhisper.live import EndpointingOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.printable import escaped
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.tasks import beside
-from specwhisper.transcription.formats import Layout
 from specwhisper.transcription.hint_files import find_hint, read_hint
 from specwhisper.transcription.speakers import Turn, TurnFinder
-from specwhisper.transcription.transcription import UNSURE_BELOW, Transcription
-from specwhisper.types import Mode
+from specwhisper.transcription.transcription import Transcription
 from specwhisper_client import sources
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.cli.display import (
@@ -44,39 +41,33 @@ from specwhisper_client.live_transcription import LiveTranscription, whole_utter
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import Update
 
+if TYPE_CHECKING:
+    from specwhisper_client.cli.transcribe_command import TranscribeOptions
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The settings of a transcription that apply to every file: those of ``TranscribeOptions``, checked.
+    """A command's options as they apply to every file, and what was read of them.
 
     Attributes
     ----------
-    hints : folder of hints, each with the name of its recording.
-    as_live : endpointing of recordings that are decoded as live audio.
     diarization : held while a recording's speakers are found: that takes a core and the memory of its
         samples.
     """
 
-    server: str
-    options: DecodingOptions = field(default_factory=DecodingOptions)
-    hints: Path | None = None
-    mode: Mode | None = None
-    gamma: int | None = None
-    formats: Sequence[OutputFormat] = (OutputFormat.TXT,)
-    output_dir: Path | None = None
-    layout: Layout = field(default_factory=Layout)
-    unsure_below: float = UNSURE_BELOW
-    prints_colors: bool = False
-    quiet: bool = False
-    as_live: EndpointingOptions | None = None
-    batch_size: int = 1
-    skips_existing: bool = False
+    wanted: TranscribeOptions
+    options: DecodingOptions
+    formats: Sequence[OutputFormat]
     credentials: Credentials = OPEN
-    diarizer: TurnFinder | None = None
     diarization: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, 1))
 
+    @property
+    def hints(self) -> Path | None:
+        """Folder with a hint for each recording of its name."""
+        return path if (path := self.wanted.hint) is not None and path.is_dir() else None
+
     def rendered(self, transcript: Transcription, recording: RecordingFile, form: OutputFormat) -> str:
-        return render(transcript, recording.path, form, self.layout, self.unsure_below)
+        return render(transcript, recording.path, form, self.wanted.layout, self.wanted.unsure_below)
 
     def options_of(self, recording: RecordingFile) -> DecodingOptions:
         path = self.hint_of(recording)
@@ -104,9 +95,9 @@ async def transcribe_one(
     -------
     The transcription, and the reason if its speakers could not be found.
     """
-    if job.diarizer is None:
+    if job.wanted.diarizer is None:
         return await _transcribe(client, recording, job, show, interim_results=interim_results), None
-    async with beside(partial(_turns, job, job.diarizer, recording)) as turns:
+    async with beside(partial(_turns, job, job.wanted.diarizer, recording)) as turns:
         transcript = await _transcribe(client, recording, job, show, interim_results=interim_results)
         found = await turns
     if isinstance(found, DiarizationFailed):
@@ -121,7 +112,9 @@ async def _turns(
         try:
             return await diarizer.turns_of(partial(decode_file, recording.path, selection=job.options))
         except DiarizationFailed as error:  # the text is kept
-            remedy = "" if job.output_dir is None else ": delete it before you repeat with --skip-existing"
+            remedy = (
+                "" if job.wanted.output_dir is None else ": delete it before you repeat with --skip-existing"
+            )
             return DiarizationFailed(f"{error} The transcript has no speakers{remedy}.")
 
 
@@ -134,11 +127,11 @@ async def _transcribe(
     interim_results: bool,
 ) -> Transcription:
     options = job.options_of(recording)
-    if job.as_live is not None:
+    if job.wanted.as_live:
         stream = StreamingClient(
             options=options.for_pcm(),
-            endpointing=job.as_live,
-            mode=job.mode,
+            endpointing=job.wanted.endpointing,
+            mode=job.wanted.mode,
             interim_results=interim_results,
             servers=client.servers,
         )
@@ -150,7 +143,7 @@ async def _transcribe(
                 show(update)
             return replace(live.result, warnings=warnings.sentences)
     transcription = client.stream_file(
-        recording.path, options, mode=job.mode, gamma=job.gamma, interim_results=interim_results
+        recording.path, options, mode=job.wanted.mode, gamma=job.wanted.gamma, interim_results=interim_results
     )
     async for update in transcription:
         show(update)
@@ -179,13 +172,13 @@ async def transcribe_with_display(
         )
     warn(transcript, errors)
     for form in job.formats:
-        if job.output_dir is not None:
+        if job.wanted.output_dir is not None:
             write(outputs[form], job.rendered(transcript, recording, form))
-        elif form is OutputFormat.TXT and job.diarizer is not None:
+        elif form is OutputFormat.TXT and job.wanted.diarizer is not None:
             show_speakers(transcript, console)
         elif form is not OutputFormat.TXT:  # txt was printed during the transcription
             console.file.write(job.rendered(transcript, recording, form))
-    if not job.quiet:
+    if not job.wanted.quiet:
         errors.print(transcript_table(transcript))
     if no_speakers is not None:
         raise no_speakers
@@ -197,12 +190,16 @@ def _choose_display(job: Job, console: Console, errors: Console) -> Display:
     Text with speakers is shown once they are known.
     """
     text_goes_to_stdout = (
-        job.output_dir is None and job.formats[0] is OutputFormat.TXT and job.diarizer is None
+        job.wanted.output_dir is None and job.formats[0] is OutputFormat.TXT and job.wanted.diarizer is None
     )
-    if console.is_terminal and not job.quiet and (text_goes_to_stdout or job.output_dir is not None):
-        return LiveDisplay(console, timestamps=job.options.timestamps, colors=job.prints_colors)
+    if (
+        console.is_terminal
+        and not job.wanted.quiet
+        and (text_goes_to_stdout or job.wanted.output_dir is not None)
+    ):
+        return LiveDisplay(console, timestamps=job.options.timestamps, colors=job.wanted.print_colors)
     display = PlainDisplay(console.file) if text_goes_to_stdout else NoDisplay()
-    return WithProgress(display, errors) if errors.is_interactive and not job.quiet else display
+    return WithProgress(display, errors) if errors.is_interactive and not job.wanted.quiet else display
 
 
 def report(error: SpecWhisperError, errors: Console, file: Path | None = None) -> int:

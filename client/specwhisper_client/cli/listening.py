@@ -118,7 +118,7 @@ async def listen(
         transcription = LiveTranscription(stream, audio, keeps_segments=False)
         updates = with_speakers(transcription, speakers) if speakers else transcription
         display = LiveUtterances(console) if console.is_terminal else UtteranceLines(console)
-        with display, _stopping(transcription):
+        with display, StopsAtInterrupt(transcription):
             async for update in updates:
                 if wanted.simulate is None and not is_noted and stream.model is not None:
                     _note_limits(stream.model.target, console if console.is_terminal else errors)
@@ -233,7 +233,7 @@ async def _audio(wanted: ListenOptions) -> AsyncIterator[AsyncIterator[bytes]]:
         yield audio
 
 
-class _stopping:
+class StopsAtInterrupt:
     """Ends the audio at the first Ctrl-C, so that the last words become final."""
 
     def __init__(self, transcription: LiveTranscription) -> None:

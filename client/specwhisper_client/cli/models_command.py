@@ -35,8 +35,8 @@ def models(
     if server is not None:
         asyncio.run(show_server(server, Console(), context.obj))
         return
-    listing = imported("specwhisper.model.local.listing", "models without --server", "draft")
-    found = listing.local_models()
+    local = imported("specwhisper.model.local", "models without --server", "draft")
+    found = local.local_models()
     if json:
         print(json_module.dumps(found, indent=2))
     else:
@@ -58,6 +58,6 @@ def get(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of models: tiny.en, base.")],
 ) -> None:
     """Fetch models, so that their names work without a network from then on."""
-    fetching = imported("specwhisper.model.local.fetching", "models get", "draft")
+    local = imported("specwhisper.model.local", "models get", "draft")
     for name in names:
-        print(f"{name}: {fetching.fetch(name)}")
+        print(f"{name}: {local.fetch(name)}")

@@ -161,24 +161,7 @@ class TranscribeOptions:
             raise InvalidRequest("Several formats need a folder: add --output-dir FOLDER.")
         if self.skip_existing and self.output_dir is None:
             raise InvalidRequest("Without a folder no transcript exists: add --output-dir FOLDER.")
-        return Job(
-            self.server,
-            options,
-            hints=self.hint if self.hint is not None and self.hint.is_dir() else None,
-            mode=self.mode,
-            gamma=self.gamma,
-            formats=formats,
-            output_dir=self.output_dir,
-            layout=self.layout,
-            unsure_below=self.unsure_below,
-            prints_colors=self.print_colors,
-            quiet=self.quiet,
-            as_live=self.endpointing if self.as_live else None,
-            batch_size=self.batch_size,
-            skips_existing=self.skip_existing,
-            credentials=credentials,
-            diarizer=self.diarizer,
-        )
+        return Job(self, options, formats, credentials)
 
 
 @takes(TranscribeOptions)
@@ -194,7 +177,7 @@ def transcribe(context: typer.Context, wanted: TranscribeOptions) -> None:
     try:
         has_all = asyncio.run(transcribe_files(wanted.files, job, console, errors))
     except KeyboardInterrupt:
-        if job.output_dir is not None:
+        if wanted.output_dir is not None:
             errors.print("Interrupted: the same command with --skip-existing transcribes the rest.")
         raise typer.Exit(INTERRUPTED_STATUS) from None
     if not has_all:

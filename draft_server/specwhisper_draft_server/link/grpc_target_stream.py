@@ -18,7 +18,6 @@ import grpc.aio
 from specwhisper.errors import GONE, ServerDraining, SlowReader, TargetUnavailable
 from specwhisper.live import LivePosition
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import (
     NS_PER_S,
     AudioChunk,
@@ -37,6 +36,7 @@ from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_draft_server.link.candidate_channel import CandidateChannel, error_of_target
 from specwhisper_draft_server.metrics import DraftMetrics
+from specwhisper_draft_server.transcriber import Message, TargetDescription
 
 logger = logging.getLogger(__name__)
 
@@ -150,25 +150,21 @@ class GrpcTargetStream:
         self._tasks.append(asyncio.create_task(self._beat()))
         return first.welcome
 
-    def resume(self, resume: Resume | LivePosition) -> None:
-        """Continue an open window, or live audio. Call it before any other method."""
-        if isinstance(resume, LivePosition):
-            self._outbox.put(pb.VerifyRequest(position=codec.live_position_to_proto(resume)))
-        else:
-            self._outbox.put(pb.VerifyRequest(resume=codec.resume_to_proto(resume)))
-
-    def propose(self, block: Candidates) -> None:
-        """Queue a block, cut to the target's limit."""
-        most = self.limits.max_block_tokens
-        if len(block.tokens) > most:
-            block = replace(block, tokens=block.tokens[:most])
-        self._channel.propose(self._number, block)
-
-    def hint(self, hint: TimedHint) -> None:
-        self._outbox.put(pb.VerifyRequest(hint=codec.hint_to_proto(hint)))
-
-    def confirm_every(self, message: ConfirmEvery) -> None:
-        self._outbox.put(pb.VerifyRequest(confirm_every=codec.confirm_every_to_proto(message)))
+    def send(self, message: Message) -> None:
+        """Queue a message; candidates are cut to the target's limit."""
+        match message:
+            case Candidates():
+                if len(message.tokens) > (most := self.limits.max_block_tokens):
+                    message = replace(message, tokens=message.tokens[:most])
+                self._channel.propose(self._number, message)
+            case TimedHint():
+                self._outbox.put(pb.VerifyRequest(hint=codec.hint_to_proto(message)))
+            case ConfirmEvery():
+                self._outbox.put(pb.VerifyRequest(confirm_every=codec.confirm_every_to_proto(message)))
+            case LivePosition():
+                self._outbox.put(pb.VerifyRequest(position=codec.live_position_to_proto(message)))
+            case Resume():
+                self._outbox.put(pb.VerifyRequest(resume=codec.resume_to_proto(message)))
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Send audio once there is room for it, and wait until it is sent.

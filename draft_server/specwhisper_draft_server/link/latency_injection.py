@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from specwhisper.transcription.transcriber import TargetDescription, TargetStream
-from specwhisper.types import AudioChunk, Candidates, Commit, TimedHint, Timing, WindowOpened
+from specwhisper.tasks import running
+from specwhisper.types import AudioChunk, Commit, Timing, WindowOpened
 from specwhisper_draft_server.link.resuming import OpenOnce
+from specwhisper_draft_server.transcriber import Message, TargetDescription, TargetStream
 
 
 @asynccontextmanager
@@ -35,11 +36,10 @@ class DelayedTargetStream:
     def __init__(self, stream: TargetStream, added_latency_ms: int) -> None:
         self._stream = stream
         self.address, self.target, self.limits = stream.address, stream.target, stream.limits
-        self.going_away, self.resume, self.leave = stream.going_away, stream.resume, stream.leave
-        self.confirm_every = stream.confirm_every
+        self.going_away, self.leave = stream.going_away, stream.leave
         self._one_way_s = added_latency_ms / 2000
         self._added_ns = added_latency_ms * 1_000_000
-        self._up: asyncio.Queue[tuple[float, AudioChunk | Candidates | TimedHint]] = asyncio.Queue()
+        self._up: asyncio.Queue[tuple[float, AudioChunk | Message]] = asyncio.Queue()
         self._down: asyncio.Queue[tuple[float, WindowOpened | Commit | None]] = asyncio.Queue()
 
     @property
@@ -60,18 +60,14 @@ class DelayedTargetStream:
         measured_ns = self._stream.min_round_trip_ns
         return measured_ns + self._added_ns if measured_ns else 0
 
-    def propose(self, block: Candidates) -> None:
-        self._up.put_nowait((self._due_s(), block))
-
-    def hint(self, hint: TimedHint) -> None:
-        self._up.put_nowait((self._due_s(), hint))
+    def send(self, message: Message) -> None:
+        self._up.put_nowait((self._due_s(), message))
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         self._up.put_nowait((self._due_s(), chunk))
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
-        tasks = [asyncio.create_task(self._carry_up()), asyncio.create_task(self._carry_down())]
-        try:
+        async with running(self._carry_up(), self._carry_down()) as tasks:
             while True:
                 due_s, event = await self._down.get()
                 await self._until(due_s)
@@ -81,23 +77,16 @@ class DelayedTargetStream:
             for task in tasks:
                 if task.done():
                     await task  # raises the error that ended the stream
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _carry_up(self) -> None:
         try:
             while True:
                 due_s, message = await self._up.get()
                 await self._until(due_s)
-                match message:
-                    case AudioChunk():
-                        await self._stream.send_audio(message)
-                    case Candidates():
-                        self._stream.propose(message)
-                    case TimedHint():
-                        self._stream.hint(message)
+                if isinstance(message, AudioChunk):
+                    await self._stream.send_audio(message)
+                else:
+                    self._stream.send(message)
         finally:
             self._down.put_nowait((0.0, None))
 

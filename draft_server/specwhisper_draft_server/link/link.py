@@ -21,19 +21,18 @@ from specwhisper.errors import (
 )
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import OPEN, Credentials
-from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription, TargetStream
 from specwhisper.types import Mode
-from specwhisper.wire import PROTOCOL_VERSION, codec
+from specwhisper.wire import PROTOCOL_VERSION, check_protocol, codec
 from specwhisper.wire.status import refused_handshake
 from specwhisper.wire.v1 import decoding_pb2, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
-from specwhisper.wire.versions import check_protocol
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.link.candidate_channel import error_of_target
 from specwhisper_draft_server.link.channels import ANSWER_S, Channels, wait_connected
 from specwhisper_draft_server.link.grpc_target_stream import GrpcTargetStream
 from specwhisper_draft_server.link.targets import TargetOffer, Targets
 from specwhisper_draft_server.metrics import DraftMetrics
+from specwhisper_draft_server.transcriber import ANY, Requirements, TargetDescription, TargetStream
 
 REASON_S = 1.0  # to find out why a connection failed, which gRPC knows once it has tried
 UNKNOWN_S = 0.25  # expected answer time of a target that hasn't answered yet

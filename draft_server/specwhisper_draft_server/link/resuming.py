@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
     aclosing,
-    asynccontextmanager,
     suppress,
 )
 from math import inf
@@ -34,7 +33,7 @@ from specwhisper.errors import (
 from specwhisper.live import LivePosition
 from specwhisper.observe.tracing import note_event
 from specwhisper.rpc.failover import Failover
-from specwhisper.transcription.transcriber import TargetDescription, TargetStream
+from specwhisper.tasks import running
 from specwhisper.types import (
     AudioChunk,
     Candidates,
@@ -47,6 +46,7 @@ from specwhisper_draft_server.link.hints import SessionHints
 from specwhisper_draft_server.link.pace import Pace
 from specwhisper_draft_server.link.progress import KeptMarks, Progress
 from specwhisper_draft_server.metrics import DraftMetrics
+from specwhisper_draft_server.transcriber import TargetDescription, TargetStream
 
 logger = logging.getLogger(__name__)
 
@@ -159,13 +159,13 @@ class ResumingTargetStream:
         """
         self._progress.propose(block)
         if self._current is not None and self._progress.is_reopened:
-            self._current.propose(block)
+            self._current.send(block)
 
     def confirm_every(self, message: ConfirmEvery) -> None:
         """Set how often the target decodes a growing live piece; later targets follow it too."""
         self._confirm_every = message
         if self._current is not None:
-            self._current.confirm_every(message)
+            self._current.send(message)
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Keep audio for every target that needs it; wait while much of it is unsent."""
@@ -189,7 +189,7 @@ class ResumingTargetStream:
                             self._failover.progressed()
                         yield fresh
                     if (block := self._progress.pop_pending_block()) is not None:
-                        self._current.propose(block)
+                        self._current.send(block)
                     self._note_progress()
                 return
             except LOST as error:
@@ -284,18 +284,18 @@ class ResumingTargetStream:
         pieces = self._audio.pieces(audio_from, lambda: stream.piece_bytes)
         self._audio.allow_unread(MAX_UNREAD_S)
         if resume not in (None, LivePosition()):
-            stream.resume(resume)
+            stream.send(resume)
         if self._confirm_every is not None:
-            stream.confirm_every(self._confirm_every)
+            stream.send(self._confirm_every)
         self._progress.migrate()
         self._failover.connected()
         self._pace.begin(monotonic())
         stream.on_answer = self._pace.observe
         self._current_tasks, self._current, self.limits = stack, stream, stream.limits
         start_sample = self._progress.needed_from
-        await stack.enter_async_context(_running(self._hints.send(stream.hint, start_sample)))
-        await stack.enter_async_context(_running(self._feed(stream, audio_from, pieces)))
-        await stack.enter_async_context(_running(self._migrate(stream)))
+        await stack.enter_async_context(running(self._hints.send(stream.send, start_sample)))
+        await stack.enter_async_context(running(self._feed(stream, audio_from, pieces)))
+        await stack.enter_async_context(running(self._migrate(stream)))
 
     async def _migrate(self, stream: TargetStream) -> None:
         log = {"session": self._id, "target": stream.address}
@@ -363,13 +363,3 @@ class ResumingTargetStream:
                 await stream.send_audio(AudioChunk(sample, pcm, marks=self._marks.take(end_sample)))
                 sample = end_sample
         await stream.send_audio(AudioChunk(sample, b"", is_last=True, marks=self._marks.take(sample)))
-
-
-@asynccontextmanager
-async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
@@ -27,7 +27,6 @@ from specwhisper.types import (
     WordAlignment,
 )
 from specwhisper.wire import flac
-from specwhisper.wire.codec.checks import check_finite
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import verification_pb2 as pb
 
@@ -320,3 +319,9 @@ def _log_mel_max(message: pb.Window) -> float | None:
         return None
     check_finite("log_mel_max", [message.log_mel_max])
     return message.log_mel_max
+
+
+def check_finite(name: str, values: Iterable[float]) -> None:
+    """Raise ``InvalidRequest`` for NaN and infinities."""
+    if not all(map(math.isfinite, values)):
+        raise InvalidRequest(f"{name} holds a value that is not a finite number.")

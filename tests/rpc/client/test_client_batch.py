@@ -166,7 +166,7 @@ async def test_existing_transcripts_are_skipped_once_all_formats_are_there(folde
     streams, server = Streams(), Counting()
     formats = [OutputFormat.TXT, OutputFormat.SRT]
     async with serving(server) as address:
-        how = {"output_dir": out, "formats": formats, "skips_existing": True, "batch_size": 2}
+        how = {"output_dir": out, "formats": formats, "skip_existing": True, "batch_size": 2}
         assert await streams.run([folder], address, **how)
         assert sorted(server.lengths) == [2, 3, 4]
         assert await streams.run([folder], address, **how)

@@ -20,7 +20,6 @@ from specwhisper.types import SAMPLE_RATE
 from specwhisper_client import TranscriptionClient, sources
 from specwhisper_client.cli import listening
 from specwhisper_client.cli.batch import transcribe_files
-from specwhisper_client.cli.jobs import Job
 from specwhisper_client.cli.listening import ListenOptions
 from specwhisper_client.cli.main import app
 from specwhisper_client.cli.output import OutputFormat
@@ -29,7 +28,7 @@ from specwhisper_client.streaming import StreamingClient
 from specwhisper_speakers.command_options import LiveSpeakerOptions
 from tests.rpc.services import all_free, eventually
 from tests.rpc.speaking import pieces_of, segments_of, speaking_pair, texts_of
-from tests.rpc.terminals import end_of_cli, start_cli
+from tests.rpc.terminals import end_of_cli, job, start_cli
 from tests.screens import Screen
 from tests.speaker_models import save_models
 
@@ -148,8 +147,8 @@ async def test_listen_names_a_file_that_is_not_there(tmp_path):
 async def test_transcribe_streaming_writes_a_subtitle_per_utterance(talk_file):
     (out, printed), (errors, _) = console(), console()
     async with speaking_pair() as (target, draft):
-        job = Job(draft.address, formats=[OutputFormat.SRT], as_live=EndpointingOptions(), quiet=True)
-        assert await transcribe_files([talk_file], job, out, errors)
+        srt = job(draft.address, formats=[OutputFormat.SRT], as_live=True, quiet=True)
+        assert await transcribe_files([talk_file], srt, out, errors)
         await all_free(target, draft)
     cues = printed.getvalue().strip().split("\n\n")
     assert [" ".join(cue.splitlines()[2:]) for cue in cues] == lines_of(talk())
@@ -163,8 +162,8 @@ async def test_a_recording_as_live_has_the_text_of_listen_with_its_options(talk_
     async with speaking_pair() as (_, draft):
         live = wanted(draft.address, simulate=talk_file, endpointing=options, quiet=True)
         await listening.listen(live, listened, errors)
-        job = Job(draft.address, as_live=options, quiet=True)
-        assert await transcribe_files([talk_file], job, transcribed, errors)
+        alike = job(draft.address, as_live=True, endpointing=options, quiet=True)
+        assert await transcribe_files([talk_file], alike, transcribed, errors)
     assert printed.getvalue() == written.getvalue()
     assert len(printed.getvalue().splitlines()) < len(lines_of(talk()))
 

@@ -12,8 +12,7 @@ import soundfile
 from experiments.common.models.scripted import END, MULTILINGUAL
 from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.errors import InvalidRequest, PairMismatch, ServerFull, TargetUnavailable
-from specwhisper.observe.metrics.engine import EngineMetrics
-from specwhisper.observe.metrics.registry import Registry
+from specwhisper.observe.metrics import EngineMetrics, Registry
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.speculation.draft_length import DraftLength
@@ -26,7 +25,7 @@ from specwhisper_client.codec import config_to_proto
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.local_target import LocalTranscriber
 from specwhisper_draft_server.metrics import DraftMetrics
-from specwhisper_draft_server.sessions.session import Session, SessionRequest
+from specwhisper_draft_server.session import Session, SessionRequest
 from tests.nightly import NIGHTLY, mostly_nightly
 from tests.rpc.draft.test_options import OPTIONS, PCM, speaker
 from tests.rpc.draft.test_resume import MODES, target_only, written
@@ -87,7 +86,7 @@ async def check_cut(tmp_path, options: DecodingOptions, mode: Mode, cuts: list[i
 @pytest.fixture
 def reports_every_commit(monkeypatch):
     """Make draft servers report every commit, with a resume point."""
-    monkeypatch.setattr("specwhisper_draft_server.sessions.session.INTERVAL_S", 0.0)
+    monkeypatch.setattr("specwhisper_draft_server.session.INTERVAL_S", 0.0)
     monkeypatch.setattr("specwhisper_draft_server.responses.INTERVAL_TOKENS", 1)
 
 

@@ -8,9 +8,8 @@ import json
 from typer.testing import CliRunner
 
 from specwhisper.errors import TargetUnavailable
-from specwhisper.observe.metrics.discovery import targets_page
-from specwhisper.observe.metrics.server import ServerMetrics
-from specwhisper.rpc.metrics_server import metrics_page, serving_page
+from specwhisper.observe.metrics import ServerMetrics
+from specwhisper.rpc.metrics_server import metrics_page, serving_page, targets_page
 from specwhisper_client.cli.main import app
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import running_gateway

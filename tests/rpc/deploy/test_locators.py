@@ -16,10 +16,10 @@ from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper.transcription.transcriber import Requirements
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_draft_server.link.link import TargetLink
+from specwhisper_draft_server.transcriber import Requirements
 from tests.rpc.services import (
     Draft,
     Target,

@@ -18,7 +18,7 @@ from ray.exceptions import ActorDiedError, RayTaskError
 from experiments.common.models.scripted import ScriptedModel
 from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable, Unauthenticated
-from specwhisper.observe.metrics.server import ServerMetrics
+from specwhisper.observe.metrics import ServerMetrics
 from specwhisper.rpc.channels import OPEN, Credentials, open_channel
 from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.serving import start_server

@@ -195,7 +195,7 @@ async def test_heartbeats_keep_a_call_that_has_nothing_to_say(monkeypatch):
 async def test_many_blocks_that_wait_are_sent_in_messages_that_fit():
     async with opened() as session:
         for _ in range(3 * candidate_channel.MAX_BLOCKS):
-            session.propose(Candidates(0, 0, 0, tuple(range(64)), 1))
+            session.send(Candidates(0, 0, 0, tuple(range(64)), 1))
         await session.send_audio(AudioChunk(0, recording(8.0), is_last=True))
         tokens = [event.tokens async for event in session.events() if isinstance(event, Commit)]
         assert sum(tokens, ()) == sum(target_alone(8.0).window_tokens, ())

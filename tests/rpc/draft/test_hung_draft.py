@@ -15,12 +15,12 @@ from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
 from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.engine import target_engine
 from specwhisper.testing.failpoints import Failpoint, Failpoints, Fault
-from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Limits
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.server import SERVICE_NAME as TRANSCRIPTION
+from specwhisper_draft_server.transcriber import TargetDescription
 from specwhisper_draft_server.whisper import place_and_warm_up
 from tests.nightly import mostly_nightly
 from tests.rpc.gated import Gated
@@ -236,7 +236,7 @@ async def test_a_draft_model_that_cannot_be_placed_costs_no_session(mode, caplog
 
 
 async def test_a_draft_model_that_could_not_be_placed_is_used_once_it_can(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.drafts.placement.RETRY_PLACE_S", 0.0)
+    monkeypatch.setattr("specwhisper_draft_server.placement.RETRY_PLACE_S", 0.0)
     place = Placing(None, RuntimeError("no memory"), RuntimeError("still none"))
     async with target_server() as target, draft_server(target.address, place=place) as draft:
         assert any(map(runs_target_only, await stream(draft, recording(1.0), mode="MODE_SYNC")))

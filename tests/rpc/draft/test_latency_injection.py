@@ -10,20 +10,17 @@ import pytest
 from experiments.common.models.speech import SPOKEN, spoken_utterances, talk
 from specwhisper.errors import InvalidRequest, TargetUnavailable
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import (
     LIVE_MODES,
     AudioChunk,
     Candidates,
-    ConfirmEvery,
     Limits,
-    Resume,
-    TimedHint,
     WindowOpened,
 )
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.link.latency_injection import DelayedTargetStream
 from specwhisper_draft_server.requests import MAX_ADDED_LATENCY_MS
+from specwhisper_draft_server.transcriber import Message, TargetDescription
 from tests.rpc.services import all_free, audio_requests, error_of, is_one_sentence
 from tests.rpc.speaking import Listener, config, live_client, speaking_pair
 
@@ -93,23 +90,14 @@ class Near:
     def __init__(self, script: list[WindowOpened | Exception], fails_at: Exception | None = None) -> None:
         self._script = script
         self._fails_at = fails_at
-        self.received: list[AudioChunk | Candidates] = []
+        self.received: list[AudioChunk | Message] = []
         self.going_away = asyncio.Event()
-
-    def resume(self, resume: Resume) -> None:
-        pass
 
     def leave(self) -> None:
         pass
 
-    def confirm_every(self, message: ConfirmEvery) -> None:
-        pass
-
-    def hint(self, hint: TimedHint) -> None:
-        pass
-
-    def propose(self, block: Candidates) -> None:
-        self.received.append(block)
+    def send(self, message: Message) -> None:
+        self.received.append(message)
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         if self._fails_at is not None:
@@ -143,7 +131,7 @@ async def test_messages_arrive_in_order_and_later():
         if isinstance(message, AudioChunk):
             await delayed.send_audio(message)
         else:
-            delayed.propose(message)
+            delayed.send(message)
     assert near.received == [], "messages are delayed"
     assert [event async for event in delayed.events()] == []
     assert arrived.is_set() and near.received == sent

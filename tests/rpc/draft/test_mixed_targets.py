@@ -20,12 +20,12 @@ from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.errors import PairMismatch, ServerFull, TargetUnavailable
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription
 from specwhisper.types import SAMPLE_RATE, Limits
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import decoding_pb2, resume_point_pb2, verification_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
+from specwhisper_draft_server.transcriber import ANY, Requirements, TargetDescription
 from tests.rpc.network import cut_clients
 from tests.rpc.services import (
     Draft,
@@ -180,7 +180,7 @@ async def test_a_recording_waits_for_its_weights_and_then_fails(unused_tcp_port)
 
 async def test_a_recording_whose_draft_server_is_lost_continues_with_its_weights(tmp_path, monkeypatch):
     """The next draft server looks for these weights only."""
-    monkeypatch.setattr("specwhisper_draft_server.sessions.session.INTERVAL_S", 0.0)
+    monkeypatch.setattr("specwhisper_draft_server.session.INTERVAL_S", 0.0)
     monkeypatch.setattr("specwhisper_draft_server.responses.INTERVAL_TOKENS", 1)
     path = tmp_path / "audio.wav"
     soundfile.write(path, np.frombuffer(recording(LENGTH_S), "<i2"), SAMPLE_RATE, subtype="PCM_16")
@@ -201,7 +201,7 @@ async def test_a_recording_whose_draft_server_is_lost_continues_with_its_weights
 
 
 async def test_live_audio_whose_draft_server_is_lost_continues_with_its_weights(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.sessions.session.INTERVAL_S", 0.0)
+    monkeypatch.setattr("specwhisper_draft_server.session.INTERVAL_S", 0.0)
     async with speaking_target(digest="old", limits=Limits(max_sessions=2)) as old:
         async with speaking_target(digest="new", limits=Limits(max_sessions=64)) as new:
             targets = f"{old.address},{new.address}"

@@ -73,7 +73,7 @@ async def test_one_recording_in_n_is_decoded_again_with_the_same_text(caplog):
     opened = {
         r.session
         for r in caplog.records
-        if r.message == "session opened" and r.name == "specwhisper_draft_server.sessions.session"
+        if r.message == "session opened" and r.name == "specwhisper_draft_server.session"
     }
     checked = {record.session for record in caplog.records if record.message == "parity checked"}
     assert len(checked) == 2

@@ -173,7 +173,7 @@ async def test_recognize_a_whole_recording(is_container, length_s):
 
 
 async def test_interim_results_have_verified_text_before_tentative_text(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.sessions.session.INTERVAL_S", 0.0)
+    monkeypatch.setattr("specwhisper_draft_server.session.INTERVAL_S", 0.0)
     async with (
         target_server(slowed(ScriptedModel(MAX_SESSIONS))) as target,
         draft_server(target.address) as draft,

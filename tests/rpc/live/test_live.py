@@ -96,7 +96,7 @@ async def test_speech_events_report_where_utterances_begin_and_end():
 @pytest.mark.parametrize("confirm_every_ms", [None, 300])
 async def test_interim_results_are_all_open_text_the_most_stable_first(confirm_every_ms, monkeypatch):
     """Each follows the final text before it; only a word that the end of the audio cuts off may be wrong."""
-    monkeypatch.setattr("specwhisper_draft_server.sessions.session.INTERVAL_S", 0.0)
+    monkeypatch.setattr("specwhisper_draft_server.session.INTERVAL_S", 0.0)
     pcm, live = talk(), {"step_ms": 300} | ({"confirm_every_ms": 300} if confirm_every_ms else {})
     async with speaking_pair(error_rate=0.0) as (target, draft):
         call = with_true_status(draft.stub.StreamingRecognize())
@@ -139,7 +139,7 @@ async def test_a_speech_event_has_all_open_text():
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_only_interim_text_is_debounced(mode, monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.sessions.session.INTERVAL_S", 3_600.0)
+    monkeypatch.setattr("specwhisper_draft_server.session.INTERVAL_S", 3_600.0)
     async with speaking_pair() as (target, draft):
         responses = await listen(draft, talk(), mode=mode, interim=True)
         await all_free(target, draft)

@@ -18,7 +18,7 @@ from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import SAMPLE_RATE, AudioChunk, Mode
 from specwhisper.wire import codec
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.drafts.source import LoadDraft
+from specwhisper_draft_server.draft_source import LoadDraft
 from specwhisper_draft_server.server import SERVICE_NAME as TRANSCRIPTION
 from specwhisper_recognisers.protocol import Recognised, Recogniser, load_recogniser
 from specwhisper_recognisers.recognising import RecogniserDrafting

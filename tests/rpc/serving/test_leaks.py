@@ -7,9 +7,9 @@ import gc
 import threading
 
 from specwhisper.engine.target_session import TargetSession
-from specwhisper_draft_server.drafts.stream import DraftStream
+from specwhisper_draft_server.drafting import DraftStream
 from specwhisper_draft_server.link.grpc_target_stream import Outbox
-from specwhisper_draft_server.sessions.session import Session
+from specwhisper_draft_server.session import Session
 from tests.nightly import examples
 from tests.rpc.services import (
     MODES,

@@ -16,7 +16,7 @@ from experiments.common.models.speech import LENGTH_S as LIVE_LENGTH_S
 from experiments.common.models.speech import SPANS, EnergyVad, talk
 from specwhisper import __version__
 from specwhisper.errors import InvalidRequest, PortTaken, ServerFull, SessionExpired
-from specwhisper.observe.metrics.server import ServerMetrics
+from specwhisper.observe.metrics import ServerMetrics
 from specwhisper.rpc import failover, http_server, metrics_server
 from specwhisper.rpc.channels import Credentials, open_channel, with_true_status
 from specwhisper.rpc.serving import start_server

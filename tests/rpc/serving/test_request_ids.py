@@ -48,7 +48,7 @@ async def test_a_callers_request_id_is_in_the_logs_of_both_servers(log):
             pass
     of_draft, of_target = sorted(log("session opened"), key=lambda line: line["logger"])
     assert (of_draft["logger"], of_target["logger"]) == (
-        "specwhisper_draft_server.sessions.session",
+        "specwhisper_draft_server.session",
         "specwhisper_target_server.service",
     )
     assert of_draft["request"] == of_target["request"] == "from-the-gateway"

@@ -24,7 +24,7 @@ from specwhisper.errors import (
     SpecWhisperError,
     TargetUnavailable,
 )
-from specwhisper.observe.metrics.server import ServerMetrics
+from specwhisper.observe.metrics import ServerMetrics
 from specwhisper.rpc.channels import open_channel
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions

@@ -10,9 +10,9 @@ import soundfile
 
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.audio.channels import Mixer
+from specwhisper.audio.damage import Damage, Warnings, ignore
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.files.damage import Damage, Warnings, ignore
-from specwhisper.audio.files.ffmpeg import decode_with_ffmpeg, weights_of
+from specwhisper.audio.ffmpeg import decode_with_ffmpeg, weights_of
 from specwhisper.audio.inputs import recordings_in
 from specwhisper.errors import InvalidAudio
 from specwhisper.selection import ALL_AUDIO, Selection

@@ -6,9 +6,9 @@ import av
 import numpy as np
 import pytest
 
+from specwhisper.audio.damage import Damage, Warnings, ignore
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.files.damage import Damage, Warnings, ignore
-from specwhisper.audio.files.ffmpeg import Timeline
+from specwhisper.audio.ffmpeg import Timeline
 from specwhisper.errors import InvalidAudio
 from specwhisper.selection import Selection
 from tests.unit.audio.test_audio_decode import muxed

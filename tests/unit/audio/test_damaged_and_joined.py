@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from specwhisper.audio.damage import Warnings
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.files.damage import Warnings
 from specwhisper.audio.inputs import decoder_of, recordings_in
 from specwhisper.audio.stated import check_stated_length
 from specwhisper.errors import InvalidAudio

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from specwhisper.audio.damage import Warnings
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.files.damage import Warnings
 from specwhisper.errors import InvalidAudio
 from specwhisper.selection import Selection
 

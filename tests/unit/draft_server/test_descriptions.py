@@ -8,10 +8,10 @@ import pytest
 
 from experiments.common.models.speech import SPOKEN
 from specwhisper.errors import PairMismatch, TargetUnavailable
-from specwhisper.transcription.transcriber import ANY, Requirements, TargetDescription
 from specwhisper.types import Limits
 from specwhisper.wire.status import error_from_rpc
 from specwhisper_draft_server.service import Descriptions
+from specwhisper_draft_server.transcriber import ANY, Requirements, TargetDescription
 
 pytestmark = pytest.mark.usefixtures("short_delays")
 

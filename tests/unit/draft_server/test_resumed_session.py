@@ -10,19 +10,14 @@ import pytest
 
 from experiments.common.models.speech import SPOKEN
 from specwhisper.errors import TargetUnavailable
-from specwhisper.live import LiveOptions, LivePosition
+from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.live.windows import LiveWindows
-from specwhisper.transcription.resume_point import ResumeTracker
-from specwhisper.transcription.transcriber import TargetDescription
+from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.types import (
     AudioChunk,
-    Candidates,
     Commit,
     CompletePiece,
     Limits,
-    Resume,
-    TimedHint,
     VoiceEvent,
     VoiceMark,
     Window,
@@ -30,9 +25,10 @@ from specwhisper.types import (
 )
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.link.hints import SessionHints
-from specwhisper_draft_server.link.progress import KeptMarks, LiveProgress
+from specwhisper_draft_server.link.progress import KeptMarks, LiveProgress, ResumeTracker
 from specwhisper_draft_server.link.resuming import ResumingTargetStream
 from specwhisper_draft_server.metrics import DraftMetrics
+from specwhisper_draft_server.transcriber import Message, TargetDescription
 from tests.clock import Clock
 
 pytestmark = pytest.mark.usefixtures("short_delays")
@@ -69,16 +65,10 @@ class Flapping:
         self._clock.now_s += self._taking_s
         yield self
 
-    def resume(self, resume: Resume | LivePosition) -> None:
-        pass
-
     def leave(self) -> None:
         pass
 
-    def hint(self, hint: TimedHint) -> None:
-        pass
-
-    def propose(self, block: Candidates) -> None:
+    def send(self, message: Message) -> None:
         pass
 
     async def send_audio(self, chunk: AudioChunk) -> None:

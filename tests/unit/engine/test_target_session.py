@@ -16,7 +16,7 @@ from specwhisper.engine.verifier import Verifier
 from specwhisper.live import LiveOptions
 from specwhisper.model.choosing import ProbeResult
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.live.windows import LiveWindows
+from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.types import SAMPLE_RATE, AudioChunk, Limits, Mode, VoiceMark
 from tests.interference import Interference
 from tests.live import BEGIN, END, mark

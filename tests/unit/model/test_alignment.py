@@ -9,8 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.models.whisper.generation_whisper import _dynamic_time_warping, _median_filter
 
-from specwhisper.model.word_times import _medians, _medians_on_device, begin_alignment
-from specwhisper.transcription.alignment import dynamic_time_warping, token_positions
+from specwhisper.model.word_times import (
+    _medians,
+    _medians_on_device,
+    begin_alignment,
+    dynamic_time_warping,
+    token_positions,
+)
 from tests.unit.model.libraries import LIBRARIES, OfLibrary
 
 

@@ -11,9 +11,18 @@ from scipy.stats import chisquare, kstest
 from transformers import TopKLogitsWarper, TopPLogitsWarper
 
 from specwhisper.model.choosing import Row, choose
-from specwhisper.model.sampling import Sampling, filter_top_k_top_p, gumbel, random_bits
+from specwhisper.model.sampling import (
+    GOLDEN,
+    MASK,
+    Sampling,
+    filter_top_k_top_p,
+    gumbel,
+    mix,
+    position_key,
+    random_bits,
+    window_key,
+)
 from specwhisper.options import MAX_TEMPERATURE, MIN_TEMPERATURE
-from specwhisper.speculation.noise import GOLDEN, MASK, mix, position_key, window_key
 from tests.nightly import examples
 from tests.unit.model.libraries import LIBRARIES, TORCH
 

@@ -47,11 +47,6 @@ def test_an_utterance_grows_and_the_next_one_begins_after_it(tmp_path):
     )
 
 
-def test_the_former_name_of_the_package_is_known(tmp_path):
-    former = FACTORY.replace("specwhisper_recognisers", "specwhisper_draft_server.recognisers")
-    assert load_recogniser(former, str(write_model(tmp_path / "tiny"))).name == "tiny"
-
-
 def test_a_stream_of_another_session_is_its_own(tmp_path):
     recogniser = load_recogniser(FACTORY, str(write_model(tmp_path)))
     first, second = recogniser.open("en", 0.0, is_live=True), recogniser.open("en", 0.0, is_live=True)

@@ -15,10 +15,7 @@ from specwhisper.errors import (
     SpecWhisperError,
     TargetUnavailable,
 )
-from specwhisper.observe.metrics.engine import EngineMetrics
-from specwhisper.observe.metrics.registry import Registry
-from specwhisper.observe.metrics.server import ServerMetrics
-from specwhisper.observe.metrics.tokens import Tally, TokenCounters
+from specwhisper.observe.metrics import EngineMetrics, Registry, ServerMetrics, Tally, TokenCounters
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Candidates, Commit, Mode, Timing
 from specwhisper.wire.outcomes import outcome_of

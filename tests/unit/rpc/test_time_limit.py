@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from specwhisper.rpc.time_limit import TimeLimit
+from specwhisper.rpc.eviction import TimeLimit
 
 
 class Timer:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from specwhisper.errors import PairMismatch
-from specwhisper.wire import PROTOCOL_VERSION
+from specwhisper.wire import PROTOCOL_VERSION, check_protocol
 from specwhisper.wire.codec.resume_points import resume_point_from_proto
 from specwhisper.wire.v1.resume_point_pb2 import ResumePointState
 from specwhisper.wire.v1.transcription_pb2 import ResumePoint
-from specwhisper.wire.versions import check_protocol
 
 
 def test_only_the_own_protocol_is_spoken():

@@ -18,7 +18,6 @@ from specwhisper.speculation.hints import (
     MAX_WAITING,
     MIN_CHANCE,
     NUM_SEARCHED,
-    PLAIN,
     Hint,
     num_worthwhile,
 )
@@ -78,7 +77,7 @@ def test_a_hint_goes_on_after_what_was_committed(hint, committed, continuation):
 
 
 def test_a_hint_that_has_nothing_in_common_is_lost():
-    hint = Hint(range(1000), PLAIN.word_of)
+    hint = Hint(range(1000), str)
     for token in range(5000, 5000 + MAX_REALIGNING):
         hint.follow(token)
     assert hint.position is None and hint.continuation() == ()
@@ -86,7 +85,7 @@ def test_a_hint_that_has_nothing_in_common_is_lost():
 
 @pytest.mark.parametrize("skipped", [MAX_DELETED + 1, 500])
 def test_a_lost_hint_is_found_again(skipped):
-    hint = Hint(range(1000), PLAIN.word_of)
+    hint = Hint(range(1000), str)
     committed = list(range(skipped, 900))
     for token in committed[: MAX_REALIGNING + NUM_SEARCHED]:
         hint.follow(token)
@@ -95,7 +94,7 @@ def test_a_lost_hint_is_found_again(skipped):
 
 def test_of_several_places_the_nearest_one_is_found():
     verse = list(range(10, 20))
-    hint = Hint([*verse, *range(100, 160), *verse, *range(200, 260), *verse], PLAIN.word_of)
+    hint = Hint([*verse, *range(100, 160), *verse, *range(200, 260), *verse], str)
     for position, nearest in ((69, 70), (72, 70), (100, 70), (30, 0), (139, 140), (38, 70), (37, 0)):
         hint.seek(position)
         hint.seek(None)
@@ -106,7 +105,7 @@ def test_of_several_places_the_nearest_one_is_found():
 
 def test_of_several_places_that_with_most_of_the_words_before_is_found():
     common = [1, 2, 3]
-    hint = Hint([*common, *range(10, 40), 50, 51, *common, *range(60, 90), 91, *common], PLAIN.word_of)
+    hint = Hint([*common, *range(10, 40), 50, 51, *common, *range(60, 90), 91, *common], str)
     hint.seek(None)
     for token in (7, 50, 51, *common):
         hint.follow(token)
@@ -114,7 +113,7 @@ def test_of_several_places_that_with_most_of_the_words_before_is_found():
 
 
 def test_a_hint_that_was_sought_goes_on_there():
-    hint = Hint(range(10), PLAIN.word_of)
+    hint = Hint(range(10), str)
     hint.follow(0)
     hint.seek(7)
     assert hint.continuation() == [7, 8, 9]
@@ -142,7 +141,7 @@ def test_single_errors_cost_few_candidates(errors):
                 text.insert(at, 900 + at)
             case "less":
                 del text[at]
-    hint, num_wrong = Hint(text, PLAIN.word_of), 0
+    hint, num_wrong = Hint(text, str), 0
     for token in truth:
         num_wrong += list(hint.continuation(max_tokens=1)) != [token]
         hint.follow(token)
@@ -225,7 +224,7 @@ def test_no_text_of_few_words_makes_following_slow(text, committed, changes):
 def test_a_hint_that_grows_after_its_end_continues_where_the_text_is(num_wrong):
     """The blocks that were on their way at a correction often arrive later than the tokens of the target."""
     text = list(range(40))
-    hint = Hint(text[:10], PLAIN.word_of)
+    hint = Hint(text[:10], str)
     for token in [*range(100, 100 + num_wrong), *text[num_wrong:20]]:
         hint.follow(token)
     assert list(hint.continuation()) == []
@@ -236,7 +235,7 @@ def test_a_hint_that_grows_after_its_end_continues_where_the_text_is(num_wrong):
 
 
 def test_a_hint_that_grows_after_its_end_with_another_text_is_aligned():
-    hint = Hint(range(10), PLAIN.word_of)
+    hint = Hint(range(10), str)
     for token in range(16):
         hint.follow(token)
     hint.extend([10, 99, 12, 13, 14, 15, 16, 17])
@@ -244,7 +243,7 @@ def test_a_hint_that_grows_after_its_end_with_another_text_is_aligned():
 
 
 def test_a_hint_waits_a_while_for_what_comes_after_its_end():
-    hint = Hint(range(4), PLAIN.word_of)
+    hint = Hint(range(4), str)
     for token in range(4 + MAX_WAITING):
         hint.follow(token)
     assert hint.position == 4 and not hint.is_following
@@ -280,7 +279,7 @@ def test_a_change_at_the_end_of_a_long_hint_that_is_lost_indexes_only_the_change
             self.num_read += 1
             return super().__getitem__(index)
 
-    hint = Hint(range(20_000), PLAIN.word_of)
+    hint = Hint(range(20_000), str)
     hint.seek(None)
     for token in (-1, -2, -3):
         hint.follow(token)

@@ -8,13 +8,13 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.speculation.hints import FIRST_RATE, PLAIN, GivenHint, Rates
+from specwhisper.speculation.hints import FIRST_RATE, GivenHint, Rates
 from specwhisper.speculation.ledger import CandidateSource, DraftRates, Ledger, SharedHints
 
 
 def script(tokens: Iterable[int], rate: float = FIRST_RATE) -> GivenHint:
     """Return a text from outside that is right as often."""
-    hint = GivenHint(PLAIN.word_of)
+    hint = GivenHint(str)
     hint.extend(tokens)
     hint.rates = Rates(rate, rate, rate)
     return hint
@@ -148,12 +148,6 @@ class TestHints:
         ledger.extend_committed([1, 4])
         assert tokens(ledger) == [5]
 
-    def test_an_ending_follows_where_the_draft_has_nothing(self):
-        ledger = Ledger(opening=[1, 2], ending=[8, 9])
-        assert (tokens(ledger), ledger.held) == ([1, 2, 8, 9], 2)  # the draft does not know the ending
-        assert ledger.add_candidates(2, 0, [8])
-        assert (tokens(ledger), ledger.held) == ([1, 2, 8, 9], 3)
-
     def test_a_text_from_outside_follows(self):
         ledger = Ledger([1], shared=SharedHints(script=script([1, 2, 3, 4])))
         assert (tokens(ledger), ledger.held, set(sources(ledger))) == ([2, 3, 4], 1, {CandidateSource.GIVEN})
@@ -246,7 +240,6 @@ class TestHints:
         text = st.lists(token, max_size=8)
         ledger = Ledger(
             opening=data.draw(text),
-            ending=data.draw(text),
             shared=SharedHints(script=script(data.draw(text)), keeps_sent=data.draw(st.booleans())),
             max_pending=8,
         )

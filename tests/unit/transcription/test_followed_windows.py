@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from experiments.common.models.speech import SPOKEN
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.live.windows import follow_windows
+from specwhisper.transcription.live_windows import follow_windows
 from specwhisper.types import SAMPLE_RATE, WINDOW_FRAMES, AudioChunk, Commit, CompletePiece, Window
 from tests.live import BEGIN, END, mark
 

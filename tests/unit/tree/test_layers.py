@@ -203,18 +203,19 @@ def test_the_architecture_page_has_the_same_rules():
     assert layers_of_page() | package == LAYERS
 
 
-def test_rooms_of_the_draft_server_import_lower_rooms_only():
+def test_the_draft_server_imports_downwards_only():
     """From a target's stream up to the sessions."""
-    rooms = ("link", "drafts", "sessions")
+    steps = (("link",), ("draft_source", "drafting", "placement"), ("session",))
     found = []
     for module, path in modules():
-        parts = module.split(".")
-        if parts[0] == "specwhisper_draft_server" and parts[1:2] and parts[1] in rooms:
-            above = rooms[rooms.index(parts[1]) + 1 :]
+        package, *parts = module.split(".")
+        step = next((i for i, names in enumerate(steps) if parts and parts[0] in names), None)
+        if package == "specwhisper_draft_server" and step is not None:
+            above = [name for names in steps[step + 1 :] for name in names]
             found += [
                 f"{module} imports {name}"
                 for name in imports_of(path, module, path.name == "__init__.py")
-                if name.startswith(tuple(f"specwhisper_draft_server.{room}." for room in above))
+                if name.startswith("specwhisper_draft_server.") and name.split(".")[1] in above
             ]
     assert found == []
 

@@ -16,7 +16,7 @@ from experiments.common.models.checkpoints import Shape, save_checkpoint
 from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.names import OPENAI_MODELS, fetched_folder, resolve
-from specwhisper.model.local.fetching import SOURCES, Source, fetch
+from specwhisper.model.local import SOURCES, Source, fetch
 
 WEIGHTS = b"the weights of a model"
 FILES = {"config.json": b"{}", "tokenizer.json": b"{}", "vocabulary.txt": b"a", "README": b"not needed"}
@@ -97,7 +97,7 @@ def test_what_has_changed_is_fetched_again(file: str, home: Path, capsys):
 
 def test_processes_may_fetch_a_model_at_the_same_time(home: Path):
     program = (
-        "from specwhisper.model.local.fetching import SOURCES, Source, fetch\n"
+        "from specwhisper.model.local import SOURCES, Source, fetch\n"
         f"SOURCES['base'] = {SOURCES['base']!r}\n"
         "fetch('base')\n"
     )

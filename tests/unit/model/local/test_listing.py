@@ -11,7 +11,7 @@ import pytest
 
 from experiments.common.models.checkpoints import Shape, save_checkpoint
 from experiments.peers.formats import save_openai
-from specwhisper.model.local.listing import local_models
+from specwhisper.model.local import local_models
 
 COMMIT = "a" * 40
 SMALL = Shape(words="gpt2", english_only=True, d_model=8, heads=1, ffn_factor=4)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from experiments.common.models.scripted import END, VOCABULARY
-from specwhisper.transcription.live.transcript import LiveTranscript
+from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.vocabulary import BYTE_OF_CHARACTER, Vocabulary
 from specwhisper.types import Candidates, Commit, CompletePiece, Window, WindowOpened

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.common.models.speech import SPOKEN, SPOKEN_MULTILINGUAL
 from specwhisper.live import LiveOptions, LivePosition
-from specwhisper.transcription.live.transcript import NUM_STABLE, LiveTranscript
+from specwhisper.transcription.live_transcript import NUM_STABLE, LiveTranscript
 from specwhisper.types import (
     SAMPLE_RATE,
     Candidates,

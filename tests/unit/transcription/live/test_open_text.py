@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.transcription.live.transcript import (
+from specwhisper.transcription.live_transcript import (
     NUM_STABLE,
     OpenText,
     continuation,

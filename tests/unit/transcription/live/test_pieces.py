@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.live import PIECE_SAMPLES, LivePosition
-from specwhisper.transcription.live.windows import (
+from specwhisper.transcription.live_windows import (
     MAX_PIECE_SAMPLES,
     LivePieces,
     Piece,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.common.models.speech import SPOKEN
-from specwhisper.transcription.live.transcript import MAX_PERIOD, MAX_TIMES, num_before_repeats
+from specwhisper.transcription.live_transcript import MAX_PERIOD, MAX_TIMES, num_before_repeats
 from tests.live import letters, token_ids
 
 

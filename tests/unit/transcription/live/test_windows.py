@@ -14,7 +14,7 @@ from experiments.common.models.speech import SPOKEN, SPOKEN_MULTILINGUAL
 from specwhisper.errors import InvalidRequest
 from specwhisper.live import FinalPiece, LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.live.windows import LiveWindows, max_new_tokens
+from specwhisper.transcription.live_windows import LiveWindows, max_new_tokens
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.transcription.windows import MaxLength
 from specwhisper.types import SAMPLE_RATE, CompletePiece, Outcome, VoiceEvent, VoiceMark, Window

@@ -86,6 +86,9 @@ class Requirements:
 ANY = Requirements()
 
 
+Message = Resume | LivePosition | Candidates | TimedHint | ConfirmEvery
+
+
 class TargetStream(Protocol):
     """A session on one target: audio and candidates in, windows and commits out.
 
@@ -110,17 +113,11 @@ class TargetStream(Protocol):
     def piece_bytes(self) -> int:
         """The most audio in a message now."""
 
-    def resume(self, resume: Resume | LivePosition) -> None:
-        """Send where to continue, before anything else; without it the session begins at the start."""
+    def send(self, message: Message) -> None:
+        """Send a message, which overtakes audio.
 
-    def propose(self, block: Candidates) -> None:
-        """Send candidates; they overtake audio."""
-
-    def hint(self, hint: TimedHint) -> None:
-        """Send a hint; a target that takes none is sent none."""
-
-    def confirm_every(self, message: ConfirmEvery) -> None:
-        """Send how often text of live audio that grows is wanted."""
+        Where to continue is sent before anything else; without it the session begins at the start.
+        """
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Send audio, and wait until the stream accepts more (back-pressure)."""

@@ -11,7 +11,7 @@ from specwhisper.errors import DeviceFault, PairMismatch
 from specwhisper.model.faults import is_device_fault, leave_process
 from specwhisper.model.model import Model
 from specwhisper.tasks import retrieve_error
-from specwhisper.transcription.transcriber import Requirements, TargetDescription
+from specwhisper_draft_server.transcriber import Requirements, TargetDescription
 
 logger = logging.getLogger(__name__)
 

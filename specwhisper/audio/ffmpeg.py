@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specwhisper.audio.channels import Weights
-from specwhisper.audio.files.damage import Damage
+from specwhisper.audio.damage import Damage
 from specwhisper.errors import InvalidAudio
 from specwhisper.selection import Selection
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from specwhisper.transcription.resume_point import ResumeTracker
 from specwhisper.types import Candidates, Commit, Window, WindowOpened
+from specwhisper_draft_server.link.progress import ResumeTracker
 
 OPENED = WindowOpened(Window(1, 0, 3_000, prompt=(1, 2), max_new_tokens=50))
 NEXT = WindowOpened(Window(2, 2_800, 3_000, prompt=(1, 2), max_new_tokens=50))

@@ -1,24 +1,108 @@
-"""Fetch models, so that their names work without a network from then on."""
+"""List the models on this machine, and fetch some, which need no network from then on."""
 
 from __future__ import annotations
 
+import math
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zipfile import ZipFile
 
-from specwhisper.errors import CheckpointError
-from specwhisper.model.checkpoints.files import CONFIG, MODEL_BIN, digest_of
-from specwhisper.model.checkpoints.names import fetched_folder
+from specwhisper.errors import CheckpointError, MissingExtra
+from specwhisper.model.checkpoints.files import CONFIG, MODEL_BIN, ModelFiles, digest_of
+from specwhisper.model.checkpoints.formats import format_of, open_model
+from specwhisper.model.checkpoints.names import DEMO_MODELS, fetched_folder, resolve
+from specwhisper.model.checkpoints.sizes import ModelSizes
+from specwhisper.model.checkpoints.weights import PROJECTION, weight_shapes
 
+ENGLISH_TOKENS = 51_864  # in published English-only models; multilingual ones have one or two more
+SHAPE = ("parameters", "encoder_layers", "decoder_layers", "width", "tokens", "english_only")
 FILES = (CONFIG, "tokenizer.json")  # beside the weights
 VOCABULARY = "vocabulary."  # .json or .txt: other programs need it in a folder of this format
 STANDARD_ERROR = 2  # progress is shown there, and a command's output stays as it is
+
+
+def local_models() -> list[dict[str, Any]]:
+    """Return facts of the models on this machine, as plain values.
+
+    ``drafts_for`` names the models that a model may help. Any model can draft for any other.
+    """
+    models = list(filter(None, (_facts(name, place) for name, place in _places())))
+    for model in models:
+        model["drafts_for"] = [each["name"] for each in models if _may_help(model, each)]
+    return models
+
+
+def _may_help(draft: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
+    """Return whether a draft is smaller and has about as many tokens.
+
+    One that has far fewer lacks most of the target's words.
+    """
+    if draft["parameters"] is None or target["parameters"] is None:
+        return False
+    fewest, most = sorted((draft["tokens"], target["tokens"]))
+    return bool(draft["parameters"] < target["parameters"] and most < 2 * fewest)
+
+
+def _places() -> Iterator[tuple[str, str]]:
+    for name in DEMO_MODELS:
+        with suppress(CheckpointError):  # an installed package has none
+            yield name, resolve(name)
+    yield from ((name, str(folder)) for name in SOURCES if (folder := fetched_folder(name)).is_dir())
+    yield from _cached()
+    cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "whisper"  # openai-whisper's
+    yield from ((str(path), str(path)) for path in sorted(cache.glob("*.pt")))
+
+
+def _cached() -> Iterator[tuple[str, str]]:
+    from huggingface_hub import scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
+    with suppress(CacheNotFound):
+        for repository in sorted(scan_cache_dir().repos, key=lambda each: each.repo_id):
+            if repository.repo_type == "model" and (revision := repository.refs.get("main")) is not None:
+                yield repository.repo_id, str(revision.snapshot_path)
+
+
+def _facts(name: str, place: str) -> dict[str, Any] | None:
+    sizes, is_quantised = None, False
+    try:
+        files = ModelFiles(place)
+        with files.errors_reported():
+            model = open_model(files)
+            sizes, is_quantised = model.sizes, model.is_quantised
+            _, paths = model.weights()
+    except MissingExtra:  # a file of PyTorch without torch
+        paths = [Path(place)]
+    except CheckpointError:
+        return None
+    return {
+        "name": name,
+        "path": place,
+        "format": str(format_of(paths[0]) or "ONNX"),
+        "quantised": is_quantised,
+        "bytes": sum(path.stat().st_size for path in paths),
+        **dict.fromkeys(SHAPE),
+        **({} if sizes is None else _shape(sizes)),
+    }
+
+
+def _shape(sizes: ModelSizes) -> dict[str, int]:
+    weights = (math.prod(shape) for name, shape in weight_shapes(sizes).items() if name != PROJECTION)
+    return {
+        "parameters": sum(weights),
+        "encoder_layers": sizes.encoder_layers,
+        "decoder_layers": sizes.decoder_layers,
+        "width": sizes.d_model,
+        "tokens": sizes.vocab_size,
+        "english_only": sizes.vocab_size == ENGLISH_TOKENS,
+    }
 
 
 class Source(NamedTuple):

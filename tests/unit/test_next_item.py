@@ -9,7 +9,7 @@ from contextlib import aclosing
 
 import pytest
 
-from specwhisper.rpc.next_item import NextItem
+from specwhisper.tasks import NextItem
 
 
 async def numbers(proceed: asyncio.Event):

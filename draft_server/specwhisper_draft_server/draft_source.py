@@ -15,8 +15,8 @@ from specwhisper.engine.watchdog import Watchdog
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport
-from specwhisper.transcription.transcriber import Requirements, TargetDescription
 from specwhisper.types import AudioChunk, Commit, Mode, WindowOpened
+from specwhisper_draft_server.transcriber import Requirements, TargetDescription
 
 
 class SessionDraft(Protocol):

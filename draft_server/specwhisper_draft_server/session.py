@@ -16,15 +16,13 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.engine.draft_session import Drafted
 from specwhisper.errors import InvalidAudio, SpecWhisperError, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
-from specwhisper.observe.tracing import note_event
-from specwhisper.observe.window_spans import WindowSpans
+from specwhisper.observe.tracing import WindowSpans, note_event
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.live.transcript import LiveTranscript
-from specwhisper.transcription.live.windows import LivePieces, LiveWindows, Piece, follow_windows
-from specwhisper.transcription.resume_point import ResumePoint, ResumeTracker, audio_needed_from
-from specwhisper.transcription.transcriber import TargetDescription, TargetStream, Transcriber
+from specwhisper.transcription.live_transcript import LiveTranscript
+from specwhisper.transcription.live_windows import LivePieces, LiveWindows, Piece, follow_windows
+from specwhisper.transcription.resume_point import ResumePoint, audio_needed_from
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import (
     SAMPLE_RATE,
@@ -39,11 +37,12 @@ from specwhisper.types import (
     WindowOpened,
 )
 from specwhisper.wire.pacing import PIECE_BYTES
-from specwhisper_draft_server.drafts.source import DraftSource, SessionDraft
+from specwhisper_draft_server.draft_source import DraftSource, SessionDraft
 from specwhisper_draft_server.link.hints import SessionHints
-from specwhisper_draft_server.link.progress import LiveProgress, Progress
+from specwhisper_draft_server.link.progress import LiveProgress, Progress, ResumeTracker
 from specwhisper_draft_server.link.resuming import OpenOnce, ResumingTargetStream
 from specwhisper_draft_server.metrics import DraftMetrics
+from specwhisper_draft_server.transcriber import TargetDescription, TargetStream, Transcriber
 from specwhisper_draft_server.voice_activity import VoiceActivity
 
 logger = logging.getLogger(__name__)

@@ -1,1 +1,0 @@
-"""The draft model: its placement, its thread, and one stream a session."""

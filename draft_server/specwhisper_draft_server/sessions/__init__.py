@@ -1,1 +1,0 @@
-"""One client's transcription, recorded or live, on one target after another."""

@@ -1,1 +1,0 @@
-"""Files: their links, their damage, and FFmpeg's formats."""

@@ -1,1 +1,0 @@
-"""Live audio: its pieces, their windows, and what a client sees."""
