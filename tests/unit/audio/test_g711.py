@@ -18,3 +18,7 @@ def test_what_was_encoded_is_decoded(law):
     assert len(decoded) == len(samples)
     assert np.abs(decoded.astype(int) - samples).max() < 1_024  # half a step of the loudest samples
     assert decode_g711(b"", law) == b""
+
+
+def test_silence_is_silence():
+    assert decode_g711(b"\xff" * 3, G711.MULAW) == bytes(6)
