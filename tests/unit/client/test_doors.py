@@ -21,7 +21,6 @@ NOT_ON_THE_COMMAND_LINE = {
     "live",  # --as-live, and the options of listen
     "vad_parameters",  # --vad-threshold and the like
 }
-OTHER_PROGRAMS = {"beam_size", "greedy", "temperature_increment_on_fallback"}  # read by options_from
 # docs/migrating.md lists these with the reason.
 OPENAIS_FIELDS = {"prompt": "initial_prompt", "keywords": "hotwords", "languages": "language"}
 NO_OPTIONS = {  # of the gateway: they choose a reply, or are about it
