@@ -13,3 +13,9 @@ def test_a_token_is_passed_in_the_environment_and_not_on_the_command_line():
     assert pair.environment == {"SPECWHISPER_TARGET_TOKEN": token}
     assert not any(token in word for word in pair.command)
     assert pair.command[-3:] == ["--target-use-ssl", "--target-server-name", "target"]
+
+
+def test_a_target_without_credentials_needs_no_options():
+    pair = Pair("127.0.0.1:50052", "tiny")
+    assert pair.environment == {}
+    assert "--target-use-ssl" not in pair.command
