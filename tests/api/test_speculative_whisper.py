@@ -165,7 +165,6 @@ def test_the_config_applies_to_every_call(folder, samples):
     [
         ({"langauge": "en"}, InvalidRequest, "There is no option 'langauge'"),
         ({"language": "xx"}, UnsupportedOption, "Language 'xx' is unknown"),
-        ({"max_new_tokens": 0}, InvalidRequest, "max_new_tokens is 0"),
         ({"initial_prompt": "<|en|>"}, UnsupportedOption, "special tokens such as"),
         ({"batch_size": 0}, InvalidRequest, "batch_size is 0"),
         ({"batch_size": -1}, InvalidRequest, "batch_size is -1"),
@@ -174,7 +173,6 @@ def test_the_config_applies_to_every_call(folder, samples):
         ({"gamma": 0}, InvalidRequest, "gamma is 0"),
         ({"chunk_length_s": "15"}, InvalidRequest, "chunk_length_s is '15'"),
         ({"beam_size": 5}, UnsupportedOption, "Beam search is not offered"),
-        ({"language": 5}, InvalidRequest, "language is 5: it must be text"),
         ({"stride_length_s": 2.0}, InvalidRequest, "set chunk_length_s too"),
         ({"chunk_length_s": 5.0, "word_timestamps": True}, UnsupportedOption, "leave chunk_length_s or word"),
     ],
@@ -212,7 +210,6 @@ def test_a_recording_that_lacks_something_has_warnings(pair, samples):
         (np.full(16_000, np.nan, np.float32), "no samples that are finite numbers"),
         (np.zeros((2, 16_000), np.float32), "is not a recording"),
         (np.zeros(0, np.float32), "is empty"),
-        (np.zeros(16_000, np.int64), "int64 are not supported: pass floats"),
         ("nowhere.wav", "does not exist"),
         ([0.0, 0.1], "of type float cannot be read: pass a file name"),
         (None, "of type NoneType cannot be read: pass a file name"),

@@ -9,7 +9,7 @@ from transformers import WhisperFeatureExtractor, pipeline
 from experiments.common.models.checkpoints import Shape, build_model, build_tokenizer, save_checkpoint
 from experiments.exactness.prepared import recording
 from specwhisper import SpeculativeWhisper
-from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
+from specwhisper.errors import InvalidAudio, InvalidRequest
 from specwhisper.types import SAMPLE_RATE
 from tests.nightly import mostly_nightly
 
@@ -90,8 +90,3 @@ def test_an_empty_recording_is_refused(pair):
 def test_invalid_chunks_are_refused(pair, chunk_length_s, stride_length_s):
     with pytest.raises(InvalidRequest, match="at most 30 s long"):
         pair.transcribe(samples(1.0), chunk_length_s=chunk_length_s, stride_length_s=stride_length_s)
-
-
-def test_chunks_have_no_word_times(pair):
-    with pytest.raises(UnsupportedOption, match="leave chunk_length_s"):
-        pair.transcribe(samples(1.0), chunk_length_s=15.0, word_timestamps=True)

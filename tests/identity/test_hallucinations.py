@@ -13,8 +13,7 @@ from experiments.exactness.cases import Case
 from experiments.exactness.prepared import Prepared
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcription import Transcription
-from specwhisper.types import Mode
-from tests.interference import Interference
+from tests.identity.test_options import RUNS, split
 from tests.nightly import mostly_nightly
 
 WORDS = DecodingOptions.greedy(language="en", max_new_tokens=40, word_timestamps=True)
@@ -43,20 +42,9 @@ OPTIONS = {"words": WORDS, "with previous text and fallback": CONDITIONED}
 
 
 @pytest.mark.parametrize("name", mostly_nightly(OPTIONS))
-@pytest.mark.parametrize(
-    ("mode", "gamma", "draft", "kind"),
-    mostly_nightly(
-        [
-            (Mode.FULL, 4, "noisy", "normal"),
-            (Mode.SYNC, 3, "stranger", "garbage"),
-            (Mode.ONE_PROCESS, 7, "older", "normal"),
-            (Mode.PIPELINED, 3, "shorter", "shuffled"),
-        ],
-    ),
-)
+@pytest.mark.parametrize(("mode", "gamma", "draft", "kind"), mostly_nightly(RUNS))
 def test_every_mode_leaves_out_the_same(name, mode, gamma, draft, kind):
-    edit = Interference(kind, gamma, vocabulary_size=len(made().tokens))
-    engine = InlinePair(made().target(2), made().draft(draft, 2), mode=mode, gamma=gamma, edit_block=edit)
+    engine = split(made(), mode, gamma, draft, kind, made().target(2))
     texts = engine.transcribe(made().pcms, options_of(OPTIONS[name]))
     for text, expected in zip(texts, alone(name), strict=True):
         assert text.window_tokens == expected.window_tokens

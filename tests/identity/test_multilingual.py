@@ -13,8 +13,7 @@ from experiments.exactness.cases import Case
 from experiments.exactness.oracle import transcribe_window
 from experiments.exactness.prepared import Prepared
 from specwhisper.options import DecodingOptions
-from specwhisper.types import Mode
-from tests.interference import Interference
+from tests.identity.test_options import RUNS, split
 from tests.nightly import mostly_nightly
 
 MAX_TOKENS = 20
@@ -47,21 +46,11 @@ def test_each_window_has_the_language_and_text_that_transformers_finds_in_it(see
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(
-    ("mode", "gamma", "draft", "kind"),
-    [
-        (Mode.FULL, 4, "noisy", "normal"),
-        (Mode.ONE_PROCESS, 7, "older", "normal"),
-        (Mode.PIPELINED, 3, "shorter", "shuffled"),
-        (Mode.SYNC, 3, "stranger", "garbage"),
-    ],
-)
-def test_every_mode_writes_the_targets_own_text(seed, mode, gamma, draft, kind):
+@pytest.mark.parametrize("run", RUNS)
+def test_every_mode_writes_the_targets_own_text(seed, run):
     made = made_with(seed)
     alone = InlinePair(made.target(2)).transcribe(made.pcms, options_of(made))
-    edit = Interference(kind, gamma, vocabulary_size=len(made.tokens))
-    engine = InlinePair(made.target(2), made.draft(draft, 2), mode=mode, gamma=gamma, edit_block=edit)
-    texts = engine.transcribe(made.pcms, options_of(made))
+    texts = split(made, *run, made.target(2)).transcribe(made.pcms, options_of(made))
     assert [text.window_tokens for text in texts] == [text.window_tokens for text in alone]
     assert [[s.language for s in text.segments] for text in texts] == [
         [s.language for s in text.segments] for text in alone

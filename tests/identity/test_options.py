@@ -14,6 +14,7 @@ from experiments.exactness import oracle
 from experiments.exactness.cases import DISTIL, EN40, OPTIONS, Case
 from experiments.exactness.comparison import assert_equal
 from experiments.exactness.prepared import Prepared, prepared
+from specwhisper.model.model import Model
 from specwhisper.types import Mode
 from tests.interference import Interference
 
@@ -41,9 +42,11 @@ def by_day_if_chosen(names: Iterable[str], chosen: Container[str] = BY_DAY) -> l
     return [pytest.param(name, marks=() if name in chosen else pytest.mark.nightly) for name in names]
 
 
-def split(made: Prepared, mode: Mode, gamma: int, draft: str, kind: str) -> InlinePair:
+def split(
+    made: Prepared, mode: Mode, gamma: int, draft: str, kind: str, target: Model | None = None
+) -> InlinePair:
     return InlinePair(
-        made.steered(2),
+        target or made.steered(2),
         made.draft(draft, 2),
         mode=mode,
         gamma=gamma,

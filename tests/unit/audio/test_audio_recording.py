@@ -234,36 +234,24 @@ def test_repeated_audio_is_ignored():
     np.testing.assert_array_equal(twice.window_features(500, 80), once.window_features(500, 80))
 
 
-def test_a_gap_is_refused():
+@pytest.mark.parametrize(
+    ("chunks", "sentence"),
+    [
+        ([(0, bytes(20)), (11, bytes(2))], "samples 10 to 11 are missing"),
+        ([(0, bytes(3))], "3 bytes"),
+        ([(0, bytes(20), True), (10, bytes(2))], "after the end of the recording at sample 10"),
+        ([(0, bytes(20)), (9, b"", True)], "ends at sample 9, but 10 samples came before"),
+        ([(0, b"", True)], "holds no audio samples"),
+    ],
+)
+def test_chunks_that_do_not_fit_are_refused(chunks, sentence):
     recording = Recording()
-    recording.append(AudioChunk(0, bytes(20)))
-    with pytest.raises(InvalidAudio, match="samples 10 to 11 are missing"):
-        recording.append(AudioChunk(11, bytes(2)))
-    assert recording.received_samples == 10
-
-
-def test_half_a_sample_is_refused():
-    with pytest.raises(InvalidAudio, match="3 bytes"):
-        Recording().append(AudioChunk(0, bytes(3)))
-
-
-def test_audio_after_the_end_is_refused():
-    recording = Recording()
-    recording.append(AudioChunk(0, bytes(20), is_last=True))
-    with pytest.raises(InvalidAudio, match="after the end of the recording at sample 10"):
-        recording.append(AudioChunk(10, bytes(2)))
-
-
-def test_an_end_before_received_audio_is_refused():
-    recording = Recording()
-    recording.append(AudioChunk(0, bytes(20)))
-    with pytest.raises(InvalidAudio, match="ends at sample 9, but 10 samples came before"):
-        recording.append(AudioChunk(9, b"", is_last=True))
-
-
-def test_an_empty_recording_is_refused():
-    with pytest.raises(InvalidAudio, match="holds no audio samples"):
-        Recording().append(AudioChunk(0, b"", is_last=True))
+    for chunk in chunks[:-1]:
+        recording.append(AudioChunk(*chunk))
+    received = recording.received_samples
+    with pytest.raises(InvalidAudio, match=sentence):
+        recording.append(AudioChunk(*chunks[-1]))
+    assert recording.received_samples == received
 
 
 @pytest.mark.parametrize("maximum", [float("nan"), float("inf")])

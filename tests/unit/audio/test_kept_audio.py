@@ -80,17 +80,6 @@ async def ends_of(audio: KeptAudio, sample: int, until: int | None = None) -> li
     return ends
 
 
-async def test_forgotten_audio_is_skipped_and_no_audio_is_read_twice():
-    audio = KeptAudio()
-    await audio.put(samples(0, 9_000))
-    audio.finish()
-    await read(audio, 0)
-    audio.forget_before(5_000)
-    assert audio.num_samples == 4_000
-    assert await read(audio, 0) == samples(5_000, 9_000)
-    assert await read(audio, 6_000) == samples(6_000, 9_000)
-
-
 async def test_audio_that_a_reader_needs_is_kept_before_it_begins():
     audio = KeptAudio()
     await audio.put(samples(0, 100))
@@ -130,18 +119,6 @@ async def test_a_writer_waits_while_too_much_audio_is_unread(ends):
         assert not putting.done(), "a hundred unread samples too many are left"
         await anext(pieces)
     await putting
-
-
-async def test_forgetting_stops_at_the_newest_sample():
-    audio = KeptAudio()
-    await audio.put(samples(0, 100))
-    await anext(audio.pieces(0))
-    audio.forget_before(10_000)
-    audio.forget_before(0)
-    assert audio.num_samples == 0
-    await audio.put(samples(100, 150))
-    audio.finish()
-    assert await read(audio, 100) == samples(100, 150)
 
 
 STEPS = st.lists(

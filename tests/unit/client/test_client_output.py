@@ -43,11 +43,6 @@ def transcript(*texts: str, duration_s: float = 10.0) -> Transcription:
     )
 
 
-def test_text_output_has_one_line_per_segment():
-    text = render(transcript(" Grüße,\n aus  Köln.", "", " Ja."), Path("a.wav"), OutputFormat.TXT)
-    assert text == "Grüße, aus Köln.\nJa.\n"
-
-
 def test_json_output_has_all_fields():
     text = render(transcript(" Grüße.", " Ja."), Path("in/a.wav"), OutputFormat.JSON)
     assert "Grüße" in text, "letters are not escaped"

@@ -19,16 +19,6 @@ def piece(text: str, utterance: int = 1, at_s: float = 0.0, *, is_last: bool = F
     return replace(segment, utterance=utterance, is_utterance_end=is_last, **more)
 
 
-def test_an_utterance_is_complete_with_its_last_piece():
-    utterances = Utterances()
-    assert utterances.add([piece(" Hello")]) == []
-    assert [each.text for each in utterances.pieces] == [" Hello"]
-    (whole,) = utterances.add([piece(" there", at_s=1.0), piece(".", at_s=2.0, is_last=True)])
-    assert (whole.text, whole.start_s, whole.end_s, whole.utterance) == (" Hello there.", 0.0, 3.0, 1)
-    assert whole.is_utterance_end
-    assert utterances.pieces == utterances.finish() == []
-
-
 def test_a_new_utterance_ends_the_one_before_it_whose_end_was_lost():
     utterances = Utterances()
     whole = utterances.add([piece(" a"), piece(" b", 2), piece(" c", 2, is_last=True), piece(" d", 3)])

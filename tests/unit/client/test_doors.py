@@ -10,7 +10,7 @@ import pytest
 from specwhisper import SpeculativeConfig, SpeculativeWhisper
 from specwhisper.options import OTHER_NAMES, DecodingOptions, Padding, options_from
 from specwhisper.settings.setting import Part
-from specwhisper_client import StreamingClient, TranscriptionClient, listen
+from specwhisper_client import StreamingClient, TranscriptionClient
 from specwhisper_client.cli.transcribe_command import TranscribeOptions
 from specwhisper_gateway.audio.fields import TranslationFields
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
@@ -21,7 +21,6 @@ NOT_ON_THE_COMMAND_LINE = {
     "live",  # --as-live, and the options of listen
     "vad_parameters",  # --vad-threshold and the like
 }
-OTHER_PROGRAMS = {"beam_size", "greedy", "temperature_increment_on_fallback"}  # read by options_from
 # docs/migrating.md lists these with the reason.
 OPENAIS_FIELDS = {"prompt": "initial_prompt", "keywords": "hotwords", "languages": "language"}
 NO_OPTIONS = {  # of the gateway: they choose a reply, or are about it
@@ -44,10 +43,6 @@ def test_a_call_has_mode_and_draft_length_and_takes_all_decoding_options_by_name
     assert ("gamma" in parameters) == (call is not StreamingClient.__init__), "live audio has none"
     assert list(parameters.values())[-1].kind is inspect.Parameter.VAR_KEYWORD
     assert not NAMES & parameters.keys() - {"live"}, "they are in DecodingOptions only"
-
-
-def test_listen_takes_the_options_of_a_stream():
-    assert list(inspect.signature(listen).parameters) == ["audio", "server", "options"]
 
 
 def test_the_command_line_has_every_decoding_option_with_its_default():

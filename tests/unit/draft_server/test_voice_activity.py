@@ -69,13 +69,6 @@ async def test_pieces_of_any_length_have_the_same_marks(options, pieces):
     assert (await marks_of(options, pieces))[0] == (await marks_of(options, [len(pcm())]))[0]
 
 
-async def test_in_silence_the_boundary_moves_on():
-    marks, boundaries = await marks_of(EndpointingOptions(), [3_200])
-    last_end, begin = [mark.sample for mark in marks[-3:-1]]
-    between = {boundary for boundary, _ in boundaries if last_end < boundary <= begin}
-    assert between == {last_end + 4 * SAMPLE_RATE, last_end + 8 * SAMPLE_RATE}
-
-
 async def test_noise_is_no_speech_however_often_the_model_starts_anew():
     voice = VoiceActivity(EndpointingOptions(min_speech_ms=0))
     times = np.arange(30 * SAMPLE_RATE) / SAMPLE_RATE

@@ -97,13 +97,6 @@ def test_a_good_hint_saves_forward_passes_without_a_draft(timestamps, share, mos
     assert hinted.stats.num_hinted_accepted > 0
 
 
-def test_a_hint_of_another_text_costs_little():
-    expected = own_text()
-    hinted = transcribe(Mode.FULL, corrupted(words_of(expected), 1.0))
-    assert hinted.window_tokens == expected.window_tokens
-    assert hinted.stats.num_hinted < 2 * expected.stats.num_committed
-
-
 def test_a_hint_that_the_target_cannot_tokenize_is_ignored(monkeypatch):
     def refuse(model: ScriptedModel, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         if text:

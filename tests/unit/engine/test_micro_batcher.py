@@ -42,20 +42,6 @@ def run_during_work(work: Work, items: list[int], max_items: int) -> list[Future
     return futures
 
 
-def test_a_single_call_runs_alone():
-    work = Work()
-    work.may_continue.set()
-    MicroBatcher[int](work, 8).run(3)
-    assert work.batches == [[3]]
-
-
-def test_calls_during_work_are_the_next_batch_in_order():
-    work = Work()
-    for future in run_during_work(work, [5, 3, 4], 8):
-        future.result(0)
-    assert work.batches == [[0], [5, 3, 4]]
-
-
 def test_a_batch_has_at_most_max_items():
     work = Work()
     for future in run_during_work(work, [*range(1, 8)], 3):

@@ -225,12 +225,6 @@ def test_the_engine_thread_ends_with_the_pair():
     assert not thread.is_alive()
 
 
-def test_a_pair_works_in_a_process_that_was_forked_later():
-    pair = SharedPair(ScriptedModel(2), ScriptedModel(2))
-    assert transcribe(pair, PCMS[:2]) == alone(PCMS[:2])
-    assert in_fork(lambda: transcribe(pair, PCMS[2:4])) == alone(PCMS[2:4])
-
-
 class Encoding(ScriptedModel):
     """A model that encodes in batches; in the parent only if the test allows it."""
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
-from specwhisper.model.arrays import to_device
 from specwhisper.model.choosing import Row, choose
 from specwhisper.model.model import WhisperModel
 from tests.unit.model.libraries import LIBRARIES
@@ -64,10 +62,3 @@ def test_results_belong_to_their_rows(of):
     assert first.log_probs + second.log_probs == pytest.approx(expected, abs=1e-5)
     margins = (best.values[:, 0] - best.values[:, 1]).tolist()
     assert first.margins + second.margins == pytest.approx(margins, abs=1e-5)
-
-
-def test_integers_are_copied_exactly():
-    for place, integer in ((torch.device("cpu"), torch.int64), (None, np.int64)):
-        numbers = to_device([(1, 2), (3, 4)], place)
-        assert numbers.tolist() == [[1, 2], [3, 4]]
-        assert numbers.dtype == integer

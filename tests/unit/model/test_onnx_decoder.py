@@ -79,26 +79,12 @@ def fresh(*, is_int8: bool = False) -> SlotDecoder:
     return decoder
 
 
-@pytest.mark.parametrize("slot", range(NUM_SLOTS))
-def test_logits_equal_transformers_on_windows_of_any_length(slot):
-    tokens = text(slot, 40)
-    logits = fresh().append([slot], [tokens], [40])
-    np.testing.assert_allclose(logits, expected(slot, tokens), **CLOSE)
-
-
 @pytest.mark.skipif(not sums_bytes_exactly(), reason="this processor's sums of bytes overflow")
 def test_int8_is_near_float32_and_not_equal():
     tokens = text(7, 20)
     exact = fresh().append([0], [tokens], [20])
     rounded = fresh(is_int8=True).append([0], [tokens], [20])
     assert 0 < np.abs(rounded - exact).max() < 0.05 * np.abs(exact).max()
-
-
-def test_only_the_last_tokens_and_probes_are_scored():
-    tokens, other = text(2, 9), text(3, 5)
-    logits = fresh().append([0, 1], [tokens, other], [3, 1], [(1, 2)])
-    whole = [expected(0, tokens)[-3:], expected(1, other)[-1:], expected(1, other)[2:3]]
-    np.testing.assert_allclose(logits, np.concatenate(whole), **CLOSE)
 
 
 def test_a_slot_can_be_filled_to_its_last_position_beside_a_longer_row():

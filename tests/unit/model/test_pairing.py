@@ -16,14 +16,6 @@ def test_equal_vocabularies_map_to_themselves():
     assert draft_ids(OLD, OLD) == list(range(len(OLD)))
 
 
-def test_an_older_draft_lacks_only_the_new_language_and_later_ids_shift():
-    ids, yue = draft_ids(OLD, NEW), NEW.languages["yue"]
-    assert ids[:yue] == list(range(yue))
-    assert ids[yue] is None
-    assert ids[yue + 1 :] == list(range(yue, len(OLD)))
-    assert ids[NEW.timestamp_begin] == OLD.timestamp_begin == NEW.timestamp_begin - 1
-
-
 def test_a_newer_draft_has_every_token_of_an_older_target():
     ids = draft_ids(NEW, OLD)
     assert None not in ids

@@ -12,7 +12,6 @@ import pytest
 from specwhisper.errors import InvalidRequest, UnsafeBind
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.testing.failpoints import (
-    DRAFT_POINTS,
     TARGET_POINTS,
     Failpoint,
     FailpointReached,
@@ -124,7 +123,3 @@ def test_a_server_that_other_hosts_reach_refuses_failpoints():
     with pytest.raises(UnsafeBind, match=VARIABLE):
         ServingOptions(host="0.0.0.0", insecure=True, failpoints=Failpoints({}))
     assert ServingOptions(failpoints=Failpoints({})).failpoints is not None
-
-
-def test_each_server_has_its_own_failpoints():
-    assert not set(TARGET_POINTS) & set(DRAFT_POINTS)

@@ -25,11 +25,33 @@ def restored_logging():
         logger.setLevel(level)
 
 
-def test_json_lines_hold_event_and_facts(restored_logging):
-    stream = io.StringIO()
-    configure_logging(LogFormat.JSON, stream=stream)
-    restored_logging.info("opened", extra={"session": "s1", "slot": 3})
-    line = json.loads(stream.getvalue())
+@pytest.fixture
+def written(restored_logging):
+    """Return what a program writes that logs in a format."""
+
+    def written(form, log) -> str:
+        stream = io.StringIO()
+        configure_logging(form, stream=stream)
+        log(restored_logging)
+        return stream.getvalue()
+
+    return written
+
+
+def failing(message: str):
+    def log(logger) -> None:
+        try:
+            raise ValueError(message)
+        except ValueError:
+            logger.exception("failed", extra={"object": object})
+
+    return log
+
+
+def test_json_lines_hold_event_and_facts(written):
+    line = json.loads(
+        written(LogFormat.JSON, lambda log: log.info("opened", extra={"session": "s1", "slot": 3}))
+    )
     assert line.pop("time").endswith("+00:00")
     assert line == {
         "level": "info",
@@ -40,51 +62,38 @@ def test_json_lines_hold_event_and_facts(restored_logging):
     }
 
 
-def test_an_exception_stays_on_its_json_line(restored_logging):
-    stream = io.StringIO()
-    configure_logging(LogFormat.JSON, stream=stream)
-    try:
-        raise ValueError("two\nlines")
-    except ValueError:
-        restored_logging.exception("failed", extra={"object": object})
-    (line,) = stream.getvalue().splitlines()
+def test_an_exception_stays_on_its_json_line(written):
+    (line,) = written(LogFormat.JSON, failing("two\nlines")).splitlines()
     assert "ValueError: two\nlines" in json.loads(line)["exception"]
 
 
-def test_text_is_for_people(restored_logging):
-    stream = io.StringIO()
-    configure_logging(LogFormat.TEXT, stream=stream)
-    restored_logging.warning("slow %s", "disk", extra={"seconds": 2})
-    assert stream.getvalue().endswith(" warning specwhisper.test: slow disk seconds=2\n")
+FORGED = "é\n12:00:00 error all is lost\x1b[31m\x9b31m\u2028\u202e"
+SHOWN = r"é\n12:00:00 error all is lost\x1b[31m\x9b31m\u2028\u202e"
 
 
-def test_a_peer_cannot_forge_a_line(restored_logging):
-    stream = io.StringIO()
-    configure_logging(LogFormat.TEXT, stream=stream)
-    forged = "é\n12:00:00 error all is lost\x1b[31m\x9b31m\u2028\u202e"
-    written = r"é\n12:00:00 error all is lost\x1b[31m\x9b31m\u2028\u202e"
-    restored_logging.warning("of %s", forged, extra={"caller": forged})
-    assert stream.getvalue().endswith(f": of {written} caller={written}\n")
+@pytest.mark.parametrize(
+    ("message", "facts", "line"),
+    [
+        ("slow disk", {"seconds": 2}, " warning specwhisper.test: slow disk seconds=2\n"),
+        (FORGED, {"caller": FORGED}, f": {SHOWN} caller={SHOWN}\n"),
+    ],
+    ids=["for people", "a peer cannot forge a line"],
+)
+def test_text(written, message, facts, line):
+    assert written(LogFormat.TEXT, lambda log: log.warning("%s", message, extra=facts)).endswith(line)
 
 
-def test_text_quoted_by_an_exception_cannot_control_a_terminal(restored_logging):
-    stream = io.StringIO()
-    configure_logging(LogFormat.TEXT, stream=stream)
-    try:
-        raise ValueError("red: \x1b[31m \x9b31m \u202e")
-    except ValueError:
-        restored_logging.exception("failed")
-    lines = stream.getvalue().split("\n")
-    assert lines[0].endswith("failed") and lines[1].startswith("Traceback")
+def test_text_quoted_by_an_exception_cannot_control_a_terminal(written):
+    lines = written(LogFormat.TEXT, failing("red: \x1b[31m \x9b31m \u202e")).split("\n")
+    assert "failed" in lines[0] and lines[1].startswith("Traceback")
     assert lines[-2:] == [r"ValueError: red: \x1b[31m \x9b31m \u202e", ""]
 
 
-def test_json_is_ascii(restored_logging):
-    stream = io.StringIO()
-    configure_logging(LogFormat.JSON, stream=stream)
-    restored_logging.warning("opened", extra={"caller": "é\x9b\u2028\u202e\ud800"})
-    assert stream.getvalue().isascii()
-    assert json.loads(stream.getvalue())["caller"] == "é\x9b\u2028\u202e\ud800"
+def test_json_is_ascii(written):
+    caller = "é\x9b\u2028\u202e\ud800"
+    line = written(LogFormat.JSON, lambda log: log.warning("opened", extra={"caller": caller}))
+    assert line.isascii()
+    assert json.loads(line)["caller"] == caller
 
 
 @pytest.mark.parametrize("name", HTTP_LIBRARIES)

@@ -37,20 +37,6 @@ def test_a_predicted_commit_keeps_the_belief():
     assert (belief.blocks_in_flight, belief.credit) == (0, 7)
 
 
-def test_a_contradiction_removes_all_after_it():
-    belief = new_belief([1, 2, 3, 4], sent=4)
-    assert belief.apply_commit(0, [1, 9], held=2, blocks_answered=1, credit=100).agreed == 1
-    assert (belief.tokens, belief.num_committed, belief.num_sent) == ([1, 9], 2, 2)
-
-
-def test_dropped_tokens_are_sent_again():
-    belief = new_belief([1, 2, 3, 4], sent=4)
-    belief.apply_commit(0, [1], held=2, blocks_answered=1, credit=100)
-    assert belief.num_sent == 2
-    block = belief.cut_block(5)
-    assert (block.base, block.tokens) == (2, (3, 4))
-
-
 def test_no_token_is_sent_again_while_a_block_is_in_flight():
     belief = new_belief([1, 2, 3], sent=2)
     belief.cut_block(1)
@@ -98,14 +84,6 @@ def test_blocks_of_an_earlier_belief_are_not_counted_again():
     belief.cut_block(2)
     belief.apply_commit(0, [], held=0, blocks_answered=3, credit=100)  # of the earlier one
     assert (belief.num_blocks, belief.blocks_in_flight, belief.num_sent) == (4, 1, 2)
-
-
-def test_a_repeated_commit_changes_nothing():
-    belief = new_belief([1, 2, 3], sent=3)
-    belief.apply_commit(0, [1, 9], held=2, blocks_answered=1, credit=50)
-    before = (list(belief.tokens), belief.num_committed, belief.num_sent, belief.blocks_in_flight)
-    assert belief.apply_commit(0, [1, 9], held=2, blocks_answered=1, credit=50).agreed == 2
-    assert before == (belief.tokens, belief.num_committed, belief.num_sent, belief.blocks_in_flight)
 
 
 def test_answers_may_overtake_each_other():

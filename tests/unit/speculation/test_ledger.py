@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,79 +21,59 @@ def script(tokens: Iterable[int], rate: float = FIRST_RATE) -> GivenHint:
     return hint
 
 
+# Committed tokens; what happens then, which is a commit's tokens, or a block: base, known_committed, tokens,
+# and whether it is taken; the candidates after that.
+EVENTS = {
+    "candidates follow the committed tokens": ([1, 2], [(2, 2, [3, 4], True)], [3, 4]),
+    "blocks follow each other": ([], [(0, 0, [1, 2], True), (2, 0, [3], True)], [1, 2, 3]),
+    "a gap is dropped": ([1], [(2, 1, [3], False)], []),
+    "overlap that agrees is cut off": ([1, 2], [(0, 0, [1, 2, 3], True)], [3]),
+    "a block of committed tokens is late": ([1, 2, 3], [(0, 0, [1, 2], False), (3, 3, [], False)], []),
+    "overlap that disagrees is dropped with what was drafted on it": (
+        [1, 2],
+        [(1, 1, [7, 8], False), (3, 1, [9], False), (2, 1, [8], False)],
+        [],
+    ),
+    "a block that was drafted after the correction is taken": (
+        [1, 2],
+        [(1, 1, [7, 8], False), (2, 2, [3], True)],
+        [3],
+    ),
+    "blocks drafted before a correction are stale": (
+        [],
+        [(0, 0, [1, 2, 3], True), [1, 5], (2, 0, [4], False), (2, 1, [4], False), (2, 2, [6], True)],
+        [6],
+    ),
+    "an old block that contains the correction is taken": (
+        [],
+        [(0, 0, [1, 2], True), [1, 5], (0, 0, [1, 5, 6], True)],
+        [6],
+    ),
+    "predicted commits void nothing": (
+        [],
+        [(0, 0, [1, 2, 3, 4], True), [1, 2], (4, 0, [5], True)],
+        [3, 4, 5],
+    ),
+    "a repeated block changes nothing": (
+        [],
+        [(0, 0, [1, 2], True), (2, 0, [3], True), (0, 0, [1, 2], True)],
+        [1, 2, 3],
+    ),
+    "a draft may replace pending candidates": ([], [(0, 0, [1, 2, 3], True), (1, 0, [7], True)], [1, 7]),
+}
+
+
 class TestLedger:
-    def test_candidates_follow_the_committed_tokens(self):
-        ledger = Ledger([1, 2])
-        assert ledger.add_candidates(2, 2, [3, 4])
-        assert (tokens(ledger), ledger.held) == ([3, 4], 4)
-
-    def test_blocks_follow_each_other(self):
-        ledger = Ledger()
-        assert ledger.add_candidates(0, 0, [1, 2])
-        assert ledger.add_candidates(2, 0, [3])
-        assert tokens(ledger) == [1, 2, 3]
-
-    def test_a_gap_is_dropped(self):
-        ledger = Ledger([1])
-        assert not ledger.add_candidates(2, 1, [3])
-        assert tokens(ledger) == []
-
-    def test_overlap_that_agrees_is_cut_off(self):
-        ledger = Ledger([1, 2])
-        assert ledger.add_candidates(0, 0, [1, 2, 3])
-        assert tokens(ledger) == [3]
-
-    def test_a_block_of_committed_tokens_is_late(self):
-        ledger = Ledger([1, 2, 3])
-        assert not ledger.add_candidates(0, 0, [1, 2])
-        assert not ledger.add_candidates(3, 3, [])
-        assert tokens(ledger) == []
-
-    def test_overlap_that_disagrees_is_dropped_with_all_that_was_drafted_on_it(self):
-        ledger = Ledger([1, 2])  # committed before the draft's blocks arrived
-        assert not ledger.add_candidates(1, 1, [7, 8])
-        assert not ledger.add_candidates(3, 1, [9])
-        assert not ledger.add_candidates(2, 1, [8])  # drafted after the 7
-        assert tokens(ledger) == []
-        assert ledger.add_candidates(2, 2, [3])  # drafted after the 2 was applied
-
-    def test_blocks_drafted_before_a_correction_are_stale(self):
-        ledger = Ledger()
-        ledger.add_candidates(0, 0, [1, 2, 3])
-        ledger.extend_committed([1, 5])  # 5 contradicts the 2
-        assert tokens(ledger) == []
-        assert not ledger.add_candidates(2, 0, [4])
-        assert not ledger.add_candidates(2, 1, [4])
-        assert ledger.add_candidates(2, 2, [6])
-        assert tokens(ledger) == [6]
-
-    def test_an_old_block_that_contains_the_correction_is_taken(self):
-        ledger = Ledger()
-        ledger.add_candidates(0, 0, [1, 2])
-        ledger.extend_committed([1, 5])
-        assert ledger.add_candidates(0, 0, [1, 5, 6])
-        assert tokens(ledger) == [6]
-
-    def test_predicted_commits_void_nothing(self):
-        ledger = Ledger()
-        ledger.add_candidates(0, 0, [1, 2, 3, 4])
-        ledger.extend_committed([1, 2])
-        assert (ledger.committed, tokens(ledger)) == ([1, 2], [3, 4])
-        assert ledger.add_candidates(4, 0, [5])
-        assert tokens(ledger) == [3, 4, 5]
-
-    def test_a_repeated_block_changes_nothing(self):
-        ledger = Ledger()
-        ledger.add_candidates(0, 0, [1, 2])
-        ledger.add_candidates(2, 0, [3])
-        assert ledger.add_candidates(0, 0, [1, 2])
-        assert tokens(ledger) == [1, 2, 3]
-
-    def test_a_draft_may_replace_pending_candidates(self):
-        ledger = Ledger()
-        ledger.add_candidates(0, 0, [1, 2, 3])
-        assert ledger.add_candidates(1, 0, [7])
-        assert tokens(ledger) == [1, 7]
+    @pytest.mark.parametrize("case", EVENTS)
+    def test_blocks_are_taken_or_dropped(self, case):
+        committed, events, expected = EVENTS[case]
+        ledger = Ledger(committed)
+        for event in events:
+            if isinstance(event, list):
+                ledger.extend_committed(event)
+            else:
+                assert ledger.add_candidates(*event[:3]) is event[3]
+        assert tokens(ledger) == expected
 
     def test_the_number_of_pending_candidates_is_limited(self):
         ledger = Ledger(max_pending=3)

@@ -104,17 +104,6 @@ class TestText:
         assert VOCABULARY.decode(pair[:1]) == "\N{REPLACEMENT CHARACTER}"
         assert VOCABULARY.token_bytes(pair[:1]) == b"\xc3"
 
-    def test_every_byte_has_one_character(self):
-        assert sorted(BYTE_OF_CHARACTER.values()) == list(range(256))
-
-    def test_times(self):
-        begin = VOCABULARY.timestamp_begin
-        assert [VOCABULARY.is_timestamp(i) for i in (begin - 1, begin, len(VOCABULARY) - 1)] == [
-            False,
-            True,
-            True,
-        ]
-
 
 class TestDigest:
     def test_equal_vocabularies_have_equal_digests(self):

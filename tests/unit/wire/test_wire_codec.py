@@ -309,8 +309,3 @@ def test_every_option_is_a_field_of_its_name():
 
 def test_an_unset_task_means_transcribe():
     assert codec.decoding_options_from_proto(OptionsProto()).task is Task.TRANSCRIBE
-
-
-def test_a_window_keeps_its_temperature_both_ways():
-    window = Window(1, 0, 100, (), 448, temperature=0.2)
-    assert codec.window_from_proto(codec.window_to_proto(window)).temperature == 0.2

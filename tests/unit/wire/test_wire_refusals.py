@@ -116,13 +116,6 @@ def test_candidates_at_the_sessions_limits_pass():
     assert codec.candidates_from_proto(message, vocabulary_size=8, max_tokens=2).tokens == (6, 7)
 
 
-@pytest.mark.parametrize("where", [{"committed": [8]}, {"window": some_window(prompt=[8])}])
-def test_resume_with_a_token_out_of_range_is_refused(where):
-    message = pb.Resume(**({"window": some_window()} | where))
-    with pytest.raises(InvalidRequest, match="out of range"):
-        codec.resume_from_proto(message, vocabulary_size=8)
-
-
 TOKENS = [3, 4]
 BAD_TOKENS = [[5], [2**31], [2**32 - 1], [0, 5]]
 WITH_TOKENS = {

@@ -12,15 +12,12 @@ from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.replay.model import ReplayDraft, ReplayTarget
 from experiments.common.replay.record import record_models
 from experiments.common.replay.trace import Decoding, Trace
-from specwhisper.audio.recording import Recording
 from specwhisper.audio.scan import log_mel_max
-from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
-from specwhisper.model.choosing import Row
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
-from specwhisper.types import AudioChunk, Mode
+from specwhisper.types import Mode
 from tests.nightly import NIGHTLY, mostly_nightly
 
 TIMED = DecodingOptions.greedy(language="en")
@@ -29,7 +26,6 @@ PROMPTED = DecodingOptions.greedy(
     language="en", condition_on_previous_text=True, temperatures=(0.0, 0.4), logprob_threshold=-0.05, seed=3
 )
 EVERY_OPTION = (TIMED, UNTIMED, PROMPTED)
-COUNTS = ("num_committed", "num_windows", "num_forwards", "num_drafted", "num_verified", "num_accepted")
 
 
 class Pair:
@@ -179,31 +175,3 @@ def test_a_draft_has_its_recorded_log_probs():
         sure.draft_after(written)[1] for written in ((), (1,), (1, 2), (1, 2, 5), (1, 2, 5, 6), (1, 2, 3))
     ]
     assert log_probs == [-0.1, -0.2, -0.9, -1.5, -1.5, -0.3]
-
-
-@pytest.mark.nightly
-def test_windows_and_options_that_were_not_recorded_are_refused(samples, trace, demo, replayed):
-    other = Sample("other", bytes(32_000), {})
-    with pytest.raises(InvalidRequest, match="does not have the window"):
-        replayed.transcribe(other, TIMED, Mode.TARGET_ONLY)
-    with pytest.raises(InvalidRequest, match="no decoding of this window after"):
-        replayed.transcribe(samples[0], replace(TIMED, language="de"), Mode.TARGET_ONLY)
-    with pytest.raises(UnsupportedOption, match="neither prompt nor hint"):
-        replayed.transcribe(samples[0], replace(TIMED, initial_prompt="cats"), Mode.TARGET_ONLY)
-    with pytest.raises(InvalidRequest, match="other token ids"):
-        ReplayTarget(replace(trace, vocabulary_digest=""), demo.target.vocabulary, None)
-    with pytest.raises(InvalidRequest, match="choose another shape"):
-        ReplayTarget(trace, demo.target.vocabulary, random_model(max_target_positions=64))
-
-
-@pytest.mark.nightly
-def test_a_draft_may_predict_a_window_that_is_not_recorded(trace, demo):
-    recording = Recording()
-    recording.append(AudioChunk(0, bytes(32_000), is_last=True))
-    draft = ReplayDraft(trace, demo.target.vocabulary, None)
-    draft.encode(0, recording, 0)
-    prompt = trace.decodings[0].prompt
-    for written in ((), (0,), (0, 0)):  # it drafts wrong tokens
-        fed = [*prompt, *written][draft.length(0) :]
-        (scores,) = draft.score([Row(0, fed, 0, written, timestamps=True)])
-        assert scores.tokens == [0]

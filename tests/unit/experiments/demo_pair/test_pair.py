@@ -9,9 +9,8 @@ import pytest
 
 from experiments.common.audio.samples import BUNDLED
 from experiments.common.models.checkpoints import Shape, build_checkpoint, perturbed
-from experiments.demo_pair.measure import find_bars
-from experiments.demo_pair.pair import DraftErrors, Pair, SetErrors, folder_recordings, step_milliseconds
-from experiments.demo_pair.realignment import Agreement, agreement, realigned_run
+from experiments.demo_pair.pair import Pair, folder_recordings, step_milliseconds
+from experiments.demo_pair.realignment import agreement, realigned_run
 
 
 @pytest.mark.parametrize(
@@ -43,38 +42,6 @@ def test_agreement_counts_accepted_tokens_and_runs():
     assert found.acceptance == pytest.approx(15 / 18)
     assert (found.num_corrections, found.runs) == (2, (4,))
     assert (found.realigns, found.mean_run) == (0.5, 4.0)
-
-
-@pytest.mark.parametrize(
-    ("changed", "failing"),
-    [
-        ({}, None),
-        ({"noisy": 0.09}, "WER of the target on full noisy windows"),
-        ({"clean": 0.04}, "WER of the target on full clean windows"),
-        ({"draft": 0.21}, "WER of draft-tiny alone on full noisy windows"),
-        ({"accepted": 84}, "tokens of draft-tiny that the target refuses"),
-        ({"accepted": 93}, "tokens of draft-tiny that the target accepts"),
-        ({"step": 0.21}, "a step of draft-tiny over the target's"),
-        ({"num_bytes": 31e6}, "all models on disk, MB"),
-    ],
-)
-def test_each_bar_fails_where_its_figure_is_worse(changed, failing):
-    good = {
-        "noisy": 0.07,
-        "clean": 0.02,
-        "draft": 0.15,
-        "accepted": 90,
-        "step": 0.19,
-        "num_bytes": 29_000_000,
-    }
-    figures = good | changed
-    errors = DraftErrors(figures["draft"], 0.0, Agreement(100, figures["accepted"], 0, ()))
-    results = {
-        "noisy": SetErrors(1, figures["noisy"], {"a/draft-tiny": errors}),
-        "clean": SetErrors(1, figures["clean"], {}),
-    }
-    bars = find_bars(results, {"a/draft-tiny": figures["step"]}, figures["num_bytes"])
-    assert [bar.name for bar in bars if not bar.holds] == ([failing] if failing else [])
 
 
 def test_a_draft_equal_to_its_target_makes_no_errors_and_a_noisy_one_does():

@@ -17,7 +17,6 @@ from specwhisper.speculation.ledger import Ledger
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode
-from tests.error_process import ErrorProcess
 from tests.nightly import mostly_nightly
 
 STEP_S = 0.05
@@ -33,6 +32,34 @@ VOCABULARY = Vocabulary(
 )
 
 
+def other(token: int, known: list[int], random: Random) -> int:
+    while (wrong := random.choice(known)) == token:
+        pass
+    return wrong
+
+
+def with_errors(
+    decoding: Decoding, known: list[int], acceptance: float, realigns: float, random: Random
+) -> Decoding:
+    """Return a window in which a draft errs.
+
+    It is right with the probability ``acceptance`` after the target's own text. What it writes after an error
+    is the target's text again with the probability ``realigns``, up to its own next error.
+    """
+    tokens = decoding.tokens
+    divergences: dict[int, tuple[int, ...]] = {}
+    is_wrong = [random.random() > acceptance for _ in tokens]
+    for position in (place for place in reversed(range(len(tokens))) if is_wrong[place]):
+        written, does_realign = [other(tokens[position], known, random)], random.random() < realigns
+        for later in range(position + 1, len(tokens)):
+            if does_realign and is_wrong[later]:
+                written += divergences[later]
+                break
+            written.append(tokens[later] if does_realign else other(tokens[later], known, random))
+        divergences[position] = tuple(written)
+    return replace(decoding, divergences=divergences)
+
+
 def windows(acceptance: float, realigns: float, num_windows: int = 4) -> tuple[Decoding, ...]:
     """Return windows of random words with a draft's errors."""
     random, made = Random(0), []
@@ -40,7 +67,8 @@ def windows(acceptance: float, realigns: float, num_windows: int = 4) -> tuple[D
         tokens = (*(random.randrange(NUM_WORDS) for _ in range(200)), VOCABULARY.end_of_text)
         zeros = (0.0,) * len(tokens)
         made.append(Decoding("", 0, str(number), (number,), 0.0, tokens, zeros, zeros))
-    return ErrorProcess(acceptance, realigns).applied(made, seed=1)
+    known, errors = sorted({token for each in made for token in each.tokens}), Random(1)
+    return tuple(with_errors(each, known, acceptance, realigns, errors) for each in made)
 
 
 def time_per_step(

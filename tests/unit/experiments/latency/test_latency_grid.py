@@ -7,12 +7,10 @@ import json
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from experiments.capacity.laws import SHARED, laws
 from experiments.common.audio.conditions import Condition
 from experiments.common.servers.timed_client import TimedTokens
-from experiments.latency.__main__ import app
 from experiments.latency.cells import (
     CHOSEN,
     TARGET_ONLY,
@@ -20,14 +18,10 @@ from experiments.latency.cells import (
     Cell,
     cells_of,
     in_order,
-    parse_gammas,
-    parse_modes,
-    parse_round_trips,
 )
 from experiments.latency.page import FOLDER
-from experiments.latency.store import Grid, Run, Store
+from experiments.latency.store import Grid, Run
 from experiments.latency.summary import WHOLE, Summary
-from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode
 
@@ -55,13 +49,6 @@ def summary_of(*runs: Run) -> Summary:
     return Summary(Grid(HEADER, runs))
 
 
-def test_only_drafts_have_a_length_and_target_only_is_always_there():
-    cells = cells_of([CLEAN], [0.0, 5.0], [Mode.FULL], [4, CHOSEN], hints=True)
-    assert [str(cell.arm) for cell in cells if not cell.rtt_ms] == [
-        *("target-only", "full, gamma 4", "full", "target-only with a given hint", "full with a given hint"),
-    ]
-
-
 def test_every_repeat_has_each_cell_once_grouped_by_round_trip():
     modes = [Mode.SYNC, Mode.ONE_PROCESS]
     cells = cells_of(list(Condition), [0.0, 5.0, 50.0], modes, [1, CHOSEN], hints=False)
@@ -71,31 +58,6 @@ def test_every_repeat_has_each_cell_once_grouped_by_round_trip():
         assert sorted(here) == sorted(cells)
         assert len(list(itertools.groupby(here, lambda cell: cell.rtt_ms))) == 3
     assert list(in_order(cells, 4, seed=0)) == taken != list(in_order(cells, 4, seed=1))
-
-
-def test_comma_separated_options_are_parsed():
-    assert parse_modes("full, sync,full") == [Mode.FULL, Mode.SYNC]
-    assert parse_gammas("1, 16,chosen,1") == [1, 16, CHOSEN]
-    assert parse_round_trips("0,0.5") == [0, 0.5]
-    for words in ("-1", "x", "nan", "1,inf", ""):
-        with pytest.raises(InvalidRequest, match=f"--rtt-ms is '{words}'"):
-            parse_round_trips(words)
-
-
-def test_the_program_refuses_invalid_options_in_one_sentence(tmp_path):
-    result = CliRunner().invoke(app, ["sweep", "--out", str(tmp_path / "grid"), "--gamma", "0,4"])
-    assert isinstance(result.exception, SystemExit) and result.exit_code != 0
-    assert len(result.output.strip().splitlines()[-1].split(". ")) == 1
-
-
-def test_a_later_call_adds_to_the_file_and_another_pair_is_refused(tmp_path):
-    store = Store(tmp_path / "a.grid")
-    store.begin(HEADER)
-    store.append(a_run(FULL, 0.1))
-    assert store.begin(HEADER).runs == store.load().runs == (a_run(FULL, 0.1),)
-    assert store.load().done == {(0, Cell(CLEAN, 0.0, FULL), "one")}
-    with pytest.raises(InvalidRequest, match="a grid with other pair"):
-        store.begin(HEADER | {"pair": {"target": "a", "draft": "c"}})
 
 
 class TestSummary:
@@ -117,18 +79,6 @@ class TestSummary:
         summary = summary_of(*near, *far)
         assert summary.waits(Cell(CLEAN, 100.0, FULL)) == pytest.approx(2.5)
         assert summary.waits(Cell(CLEAN, 0.0, FULL)) is None
-
-    def test_a_differing_text_and_a_slow_draft_miss_their_bars(self):
-        runs = [
-            a_run(arm, seconds, sample=sample, repeat=repeat, is_same=sample == "one" or arm == TARGET_ONLY)
-            for repeat in range(2)
-            for sample in ("one", "two")
-            for arm, seconds in ((TARGET_ONLY, 1.0), (FULL, 1.1))
-        ]
-        assert {bar.name: bar.holds for bar in summary_of(*runs).bars()} == {
-            "texts that differ from the target's": False,
-            "full over target-only, decoding, clean, 0 ms": False,
-        }
 
     def test_decoding_begins_with_the_first_forward_pass_and_leaves_out_later_encodings(self):
         counts = SpeculationStatistics(

@@ -9,14 +9,10 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from experiments.common.models.checkpoints import Shape, save_checkpoint
+from experiments.common.models.checkpoints import Shape
 
+SHAPE = Shape(d_model=16, heads=1, decoder_layers=1, seed=4)
 WEIGHTS = "model.safetensors"
-
-
-def copy_of(shape: Shape, parent: Path) -> Path:
-    """Save a random checkpoint."""
-    return save_checkpoint(shape, parent / "saved")
 
 
 def rewrite_weights(

@@ -12,20 +12,12 @@ import pytest
 from huggingface_hub import get_hf_file_metadata
 from transformers.utils.hub import cached_file
 
-from experiments.common.models.checkpoints import Shape, save_checkpoint
 from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.files import CONFIG, WEIGHTS, WEIGHTS_INDEX, ModelFiles
 from specwhisper.transcription.windows import MaxLength
 
 COMMIT, OLDER = "a" * 40, "b" * 40
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory) -> Path:
-    return save_checkpoint(
-        Shape(d_model=16, heads=1, decoder_layers=1, seed=4), tmp_path_factory.mktemp("saved")
-    )
 
 
 @pytest.fixture

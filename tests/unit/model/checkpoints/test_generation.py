@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 from transformers import GenerationConfig, WhisperForConditionalGeneration
 
-from experiments.common.models.checkpoints import Shape
 from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.generation import CALLER_OPTIONS, FROM_CONFIG, Generation, read_generation
 from specwhisper.transcription.windows import MaxLength
-from tests.unit.model.checkpoints.folders import change_json, copy_of
+from tests.unit.model.checkpoints.folders import change_json
 
-SHAPE = Shape(d_model=16, heads=1, decoder_layers=1, seed=4)
 # What is read of a generation config.
 KEYS = (
     *FROM_CONFIG,
@@ -24,11 +22,6 @@ KEYS = (
     *("lang_to_id", "task_to_id", "language", "no_timestamps_token_id", "prev_sot_token_id"),
     *("max_initial_timestamp_index", "alignment_heads"),
 )
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return copy_of(SHAPE, tmp_path)
 
 
 def ours_and_theirs(folder: Path) -> tuple[Generation, GenerationConfig, Any]:

@@ -7,15 +7,13 @@ from pathlib import Path
 import pytest
 from transformers import GenerationConfig
 
-from experiments.common.models.checkpoints import Shape
 from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.generation import CALLER_OPTIONS, FROM_CONFIG
 from specwhisper.model.checkpoints.refused import REFUSED, refuse
 from specwhisper_text.model import REFUSED_IN_TEXT
-from tests.unit.model.checkpoints.folders import change_json, copy_of
+from tests.unit.model.checkpoints.folders import change_json
 
-SHAPE = Shape(d_model=16, heads=1, decoder_layers=1, seed=4)
 OF_EFFECT = {
     "repetition_penalty": 1.2,
     "no_repeat_ngram_size": 3,
@@ -61,11 +59,6 @@ WITHOUT_EFFECT = set(
     "max_new_tokens temperature top_k top_p "
     "encoder_repetition_penalty encoder_no_repeat_ngram_size".split()
 )
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return copy_of(SHAPE, tmp_path)
 
 
 @pytest.mark.parametrize("refused", [REFUSED, REFUSED_IN_TEXT])

@@ -28,14 +28,13 @@ from specwhisper.model.checkpoints.weights import (
     weights_in_files,
 )
 from specwhisper.model.pytorch.checkpoint import load_encoder, read_tensor
-from tests.unit.model.checkpoints.folders import WEIGHTS, copy_of, rewrite_weights
+from tests.unit.model.checkpoints.folders import SHAPE, WEIGHTS, rewrite_weights
 
-SHAPE = Shape(d_model=16, heads=1, decoder_layers=1, seed=4)
 MODEL, CHECKPOINT = build_checkpoint(SHAPE)
 TYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
-def saved(path: Path, **tensors: torch.Tensor) -> Weights:
+def written(path: Path, **tensors: torch.Tensor) -> Weights:
     save_file(tensors, path)
     return weights_in_files([path])
 
@@ -45,15 +44,14 @@ def test_numbers_of_every_type_become_float32(type_: torch.dtype, tmp_path: Path
     """Infinities, NaN and numbers too small for float16 are among them."""
     numbers = torch.tensor([[0.1, -2.5, 3e-8], [torch.inf, torch.nan, -0.0]]).to(type_)
     numbers = torch.cat([numbers, torch.randn(7, 3).to(type_)])
-    read = saved(tmp_path / "weights", numbers=numbers)["numbers"]
+    read = written(tmp_path / "weights", numbers=numbers)["numbers"]
     assert (read.dtype, read.shape) == (np.float32, (9, 3))
     np.testing.assert_array_equal(read.view(np.uint32), numbers.float().numpy().view(np.uint32))
 
 
 @pytest.mark.parametrize("stored", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("computed", ["float32", "float16", "bfloat16"])
-def test_tensors_are_those_of_transformers_in_any_precision(stored: str, computed: str, tmp_path: Path):
-    folder = copy_of(SHAPE, tmp_path)
+def test_tensors_are_those_of_transformers_in_any_precision(stored: str, computed: str, folder: Path):
     rewrite_weights(folder, lambda name, weight: weight.to(getattr(torch, stored)))
     theirs = WhisperForConditionalGeneration.from_pretrained(folder, dtype=getattr(torch, computed))
     checkpoint = load_checkpoint(str(folder), dtype=computed)
@@ -63,7 +61,7 @@ def test_tensors_are_those_of_transformers_in_any_precision(stored: str, compute
 
 
 def test_arrays_begin_at_cache_lines_and_may_be_changed(tmp_path: Path):
-    weights = saved(tmp_path / "weights", a=torch.ones(3), b=torch.ones(5), c=torch.ones(7))
+    weights = written(tmp_path / "weights", a=torch.ones(3), b=torch.ones(5), c=torch.ones(7))
     for array in weights.values():
         assert array.ctypes.data % CACHE_LINE == 0
         array[:] = 2
@@ -72,22 +70,22 @@ def test_arrays_begin_at_cache_lines_and_may_be_changed(tmp_path: Path):
 
 def test_weights_are_those_that_were_opened(tmp_path: Path):
     path = tmp_path / "weights"
-    weights = saved(path, a=torch.ones(3))
+    weights = written(path, a=torch.ones(3))
     path.unlink()
-    saved(path, a=torch.zeros(3))
+    written(path, a=torch.zeros(3))
     assert weights["a"].tolist() == [1, 1, 1]
 
 
 def test_a_file_that_shrinks_is_reported(tmp_path: Path):
     path = tmp_path / "weights"
-    weights = saved(path, a=torch.ones(3_000))
+    weights = written(path, a=torch.ones(3_000))
     path.write_bytes(path.read_bytes()[:1_000])
     with pytest.raises(CheckpointError, match="weights was cut off while it was read: fetch or"):
         weights["a"]
 
 
 def test_closed_weights_are_gone(tmp_path: Path):
-    weights = saved(tmp_path / "weights", a=torch.ones(3))
+    weights = written(tmp_path / "weights", a=torch.ones(3))
     weights.close()
     assert list(weights) == []
 
@@ -121,7 +119,7 @@ def test_a_damaged_file_is_refused(content: bytes, tmp_path: Path):
 
 
 def test_numbers_of_another_type_are_refused_when_they_are_needed(tmp_path: Path):
-    weights = saved(tmp_path / "weights", ids=torch.ones(3, dtype=torch.int64), a=torch.ones(1))
+    weights = written(tmp_path / "weights", ids=torch.ones(3, dtype=torch.int64), a=torch.ones(1))
     assert weights["a"] == 1
     with pytest.raises(CheckpointError, match="has weights of type I64: save it again as float32, float16"):
         weights["ids"]
@@ -175,8 +173,7 @@ class TestNames:
 
 
 @pytest.mark.parametrize("change", ["base model", "tied", "untied"])
-def test_every_form_loads_as_transformers_loads_it(change: str, tmp_path: Path):
-    folder = copy_of(SHAPE, tmp_path)
+def test_every_form_loads_as_transformers_loads_it(change: str, folder: Path):
     if change == "base model":
         rewrite_weights(folder, lambda name, weight: weight, rename=lambda name: name.removeprefix("model."))
     elif change == "untied":
@@ -188,9 +185,9 @@ def test_every_form_loads_as_transformers_loads_it(change: str, tmp_path: Path):
     assert ours.is_same(EMBEDDING, PROJECTION) == (change != "untied")
 
 
-def test_the_encoder_is_that_of_transformers(tmp_path: Path):
+def test_the_encoder_is_that_of_transformers(folder: Path):
     model, _ = build_model(SHAPE)
-    encoder = load_encoder(load_checkpoint(str(copy_of(SHAPE, tmp_path))))
+    encoder = load_encoder(load_checkpoint(str(folder)))
     features = torch.randn(2, 80, 3000, generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         expected = model.model.encoder(features).last_hidden_state
@@ -200,7 +197,7 @@ def test_the_encoder_is_that_of_transformers(tmp_path: Path):
 def test_one_array_at_a_time_is_in_memory(tmp_path: Path):
     """Reading all of 64 MB takes the memory of one array of 4 MB, and its conversion."""
     tensors = {str(i): torch.ones(1024, 1024, dtype=torch.float16) for i in range(16)}
-    weights = saved(tmp_path / WEIGHTS, **tensors)
+    weights = written(tmp_path / WEIGHTS, **tensors)
     tracemalloc.start()
     total = sum(float(array[0, 0]) for array in weights.values())
     _, peak = tracemalloc.get_traced_memory()

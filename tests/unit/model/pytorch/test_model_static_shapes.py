@@ -12,18 +12,14 @@ import torch
 
 from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import Shape, build_checkpoint
-from specwhisper.audio.decode import decode_file
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import UnsupportedOption
-from specwhisper.model.checkpoints.checkpoint import load_checkpoint
-from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.model.choosing import Row
 from specwhisper.model.micro_batcher import MicroBatcher
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.pytorch.backend import TorchEncoder
 from specwhisper.model.pytorch.packed import buckets_up_to
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import AudioChunk, Mode
 from tests.nightly import mostly_nightly
 
@@ -59,22 +55,6 @@ def test_static_shapes_change_no_text(options):
     )
     assert [text.window_tokens for text in static] == [text.window_tokens for text in plain]
     assert [text.language for text in static] == [text.language for text in plain]
-
-
-@pytest.mark.parametrize("mode", mostly_nightly([Mode.FULL, Mode.ONE_PROCESS]))
-def test_the_demo_pair_writes_its_text_with_static_shapes(mode):
-    """On a CPU, the step that a GPU captures chooses the tokens that the servers choose there."""
-    recording = b"".join(decode_file(DEMO_FOLDER / "samples" / "01_phone_call.flac"))[: 2 * 16_000 * 8]
-    target, draft = (load_checkpoint(name) for name in ("demo-target", "demo-draft-tiny"))
-
-    def transcribed(**shapes) -> Transcription:
-        models = (WhisperModel(each, 2, **shapes) for each in (target, draft))
-        pair = InlinePair(*models, mode=mode, max_new_tokens=target.max_new_tokens)
-        return pair.transcribe([recording], DecodingOptions.greedy(language="en"))[0]
-
-    static, plain = transcribed(has_static_shapes=True), transcribed()
-    assert static.window_tokens == plain.window_tokens
-    assert len(static.text) > 20
 
 
 def test_windows_are_encoded_at_once():

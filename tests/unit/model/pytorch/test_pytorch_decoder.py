@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 from transformers.modeling_outputs import BaseModelOutput
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
-from experiments.common.models.in_memory import weights_in_memory
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest
-from specwhisper.model.checkpoints.weights import PROJECTION
 from specwhisper.model.choosing import Row
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.pytorch.checkpoint import DecoderWeights
@@ -243,14 +241,3 @@ class TestPlacement:
         assert translated.tokens == [to_target[i] for i in expected.tokens]
         assert translated.log_probs == pytest.approx(expected.log_probs, abs=5e-4)
         assert translated.margins == pytest.approx(expected.margins, abs=5e-4)
-
-    def test_of_equal_logits_the_lowest_id_is_chosen(self):
-        twins = CHECKPOINT.weights[PROJECTION].copy()
-        model = WhisperModel(CHECKPOINT, 1)
-        best = self.scores(model, [3], 0).tokens[0]
-        lower, higher = 4, SIZE - 1
-        twins[[lower, higher]] = 2 * twins[best]
-        weights = weights_in_memory({**CHECKPOINT.weights, PROJECTION: twins})
-        tied = WhisperModel(replace(CHECKPOINT, weights=weights), 1)
-        scores = self.scores(tied, [3], 0)
-        assert (scores.tokens, scores.margins) == ([lower], [0.0])
