@@ -69,9 +69,7 @@ async def check_talk(servers: str) -> int:
     """Send all of a talk; return the number of reconnects."""
     async with live_client(servers) as client:
         listener = Listener(client)
-        await client.send(talk())
-        await client.finish()
-        await listener.whole()
+        await listener.end(talk())
     listener.check(spoken_utterances(talk()))
     return client.num_reconnects
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from pathlib import Path
 
-import numpy as np
 import pytest
-import soundfile
 
 from experiments.common.models.scripted import END, MULTILINGUAL
 from specwhisper.engine.target_engine import TargetEngine
@@ -40,16 +37,13 @@ from tests.rpc.services import (
     error_of,
     eventually,
     recording,
+    refusal,
     scripted_checkpoint,
     slowed,
     target_alone,
     target_server,
+    wav,
 )
-
-
-def wav(path: Path, pcm: bytes) -> Path:
-    soundfile.write(path, np.frombuffer(pcm, "<i2"), 16_000, subtype="PCM_16")
-    return path
 
 
 def pair():
@@ -256,7 +250,7 @@ async def test_invalid_resume_points_are_refused():
             call = with_true_status(draft.stub.StreamingRecognize(iter(requests)))
             assert type(await error_of(call)) is kind
         wrong_rate = opening(resume_point=pb.ResumePoint(state=state), sample_rate_hertz=44_100)
-        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter([wrong_rate]))))
+        error = await refusal(draft, wrong_rate)
         assert "16000 Hz" in str(error)
         await all_free(target, draft)
         await eventually(lambda: draft.server.calls.num_open == 0)

@@ -18,12 +18,19 @@ from specwhisper_client import exchange
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_draft_server import heartbeats
 from tests.rpc.client.test_reconnecting import proxy_to
-from tests.rpc.client.test_resume_clients import wav
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.network import CutClients
 from tests.rpc.outages import breaking_pair
 from tests.rpc.riva_clients import live_config
-from tests.rpc.services import all_free, audio_requests, draft_server, eventually, recording, target_server
+from tests.rpc.services import (
+    all_free,
+    audio_requests,
+    draft_server,
+    eventually,
+    recording,
+    target_server,
+    wav,
+)
 from tests.rpc.services import target_alone as alone
 from tests.rpc.speaking import (
     Listener,
@@ -117,9 +124,7 @@ async def test_live_audio_continues_at_another_server(caplog, choose_first):
             await client.send(talk()[:BEGUN])
             await listener.received(8)
             proxy.freeze()
-            await client.send(talk()[BEGUN:])
-            await client.finish()
-            await listener.whole()
+            await listener.end(talk()[BEGUN:])
             assert client.num_reconnects == 1
             check_silent(caplog, "connection lost")
         listener.check(spoken_utterances(talk()))
@@ -137,9 +142,7 @@ async def test_live_audio_continues_at_the_same_server_once_it_answers():
             proxy.freeze()
             await eventually(lambda: client.num_reconnects == 1)
             proxy.unfreeze()
-            await client.send(talk()[BEGUN:])
-            await client.finish()
-            await listener.whole()
+            await listener.end(talk()[BEGUN:])
         listener.check(spoken_utterances(talk()))
         await all_free(target, draft)
 
@@ -170,9 +173,7 @@ async def test_a_server_without_text_is_not_lost():
         await listener.received(8)
         before = between.num_heartbeats
         await eventually(lambda: between.num_heartbeats >= before + LONG, within_s=30.0)
-        await client.send(talk()[BEGUN:])
-        await client.finish()
-        await listener.whole()
+        await listener.end(talk()[BEGUN:])
         assert client.num_reconnects == 0
         # Heartbeats are not passed on.
         assert all(update.statistics or update.speech for update in listener.updates)

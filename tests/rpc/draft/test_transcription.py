@@ -33,6 +33,7 @@ from tests.rpc.services import (
     all_free,
     audio_requests,
     check_statistics,
+    check_text,
     draft_server,
     error_of,
     expected_finals,
@@ -178,8 +179,7 @@ async def test_interim_results_have_verified_text_before_tentative_text(monkeypa
         target_server(slowed(ScriptedModel(MAX_SESSIONS))) as target,
         draft_server(target.address) as draft,
     ):
-        responses = await stream(draft, recording(65.0), interim=True)
-    assert finals(responses) == expected_finals(target_alone(65.0))
+        responses = await check_text(draft, 65.0, interim=True)
     stabilities = set()
     window, verified = None, ""
     for response in responses[1:]:
@@ -215,8 +215,7 @@ async def test_timestamps_off_and_a_limit_on_tokens():
 async def test_any_gamma(gamma):
     async with running_pair() as (_, draft):
         for mode in MODES[1:]:
-            responses = await stream(draft, recording(3.0), mode=mode, gamma=gamma)
-            assert finals(responses) == expected_finals(target_alone(3.0))
+            responses = await check_text(draft, 3.0, mode=mode, gamma=gamma)
             assert responses[0].model.gamma == gamma
 
 
@@ -284,7 +283,6 @@ async def test_a_server_without_a_draft_writes_the_same_text():
         target_server() as target,
         draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as draft,
     ):
-        responses = await stream(draft, recording(3.0))
-        assert finals(responses) == expected_finals(target_alone(3.0))
+        responses = await check_text(draft, 3.0)
         assert responses[0].model.draft == ""
         assert list((await draft.stub.GetModel(pb.GetModelRequest())).log_mel_max_bins) == [80, 128]

@@ -38,6 +38,7 @@ from tests.rpc.services import (
     finals,
     is_one_sentence,
     recording,
+    refusal,
     running_pair,
     stream,
     streaming_config,
@@ -139,7 +140,7 @@ async def check_served(target, draft) -> None:
 async def test_an_invalid_stream(case):
     requests, error_type, words = STREAMS[case]
     async with running_pair() as (target, draft):
-        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter(requests))))
+        error = await refusal(draft, *requests)
         await check_served(target, draft)
     check_error(error, error_type, words)
 
@@ -190,7 +191,7 @@ async def test_a_full_draft_server_and_a_full_target():
         for call in calls:
             await call.write(streaming_config())
         await eventually(lambda: draft.service.num_sessions == 2)
-        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter(config()))))
+        error = await refusal(draft, *config())
         check_error(error, ServerFull, "draft server holds its 2 sessions")
         error = await error_of(
             draft.stub.Recognize(pb.RecognizeRequest(config=pb.RecognitionConfig(**LINEAR), audio=SECOND))

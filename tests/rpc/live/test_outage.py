@@ -19,22 +19,8 @@ from tests.rpc.outages import (
     shown_unverified,
     unverified_client,
 )
-from tests.rpc.services import (
-    MAX_SESSIONS,
-    all_free,
-    audio_requests,
-    eventually,
-)
-from tests.rpc.speaking import (
-    CUT_OFTEN,
-    LECTURE,
-    Listener,
-    config,
-    final_text,
-    follow,
-    live_client,
-    texts_of,
-)
+from tests.rpc.services import MAX_SESSIONS, all_free, audio_requests, eventually
+from tests.rpc.speaking import CUT_OFTEN, LECTURE, Listener, config, final_text, follow, live_client, texts_of
 
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
@@ -95,8 +81,7 @@ async def test_two_outages():
             await client.send(pcm[number * third : (number + 1) * third])
             await shown_unverified(listener, since)
             await targets.start()
-        await client.finish()
-        await listener.whole()
+        await listener.end()
     listener.check(spoken_utterances(pcm))
     check_unverified(listener)
 
@@ -113,8 +98,7 @@ async def test_minutes_of_speech_and_of_silence_in_an_outage():
         (audio,) = draft.service.metrics.kept_audio
         await eventually(lambda: audio.num_samples > len(pcm) // 2 - 30 * SAMPLE_RATE)
         target = await targets.start()
-        await client.finish()
-        await listener.whole(within_s=60)
+        await listener.end(within_s=60)
         await all_free(target, draft)
         assert client.num_reconnects == 0
     listener.check(final_text(pcm))
@@ -148,9 +132,7 @@ async def test_a_target_that_is_lost_at_once_loses_no_word():
         for _ in range(3):
             await targets.stop()
             await targets.start()
-        await client.send(talk())
-        await client.finish()
-        await listener.whole()
+        await listener.end(talk())
     listener.check(spoken_utterances(talk()))
 
 
@@ -223,8 +205,7 @@ async def test_without_a_draft_the_session_waits_for_a_target():
             await targets.stop()
             await client.send(pcm[len(pcm) // 2 :])
             await targets.start()
-            await client.finish()
-            await listener.whole()
+            await listener.end()
         assert client.num_reconnects == 0
     listener.check(spoken_utterances(pcm))
 
@@ -260,8 +241,7 @@ async def test_audio_is_kept_only_while_there_is_no_target(mode, monkeypatch):
         (audio,) = draft.service.metrics.kept_audio
         await eventually(lambda: audio.num_samples > 20 * SAMPLE_RATE)
         await targets.start()
-        await client.finish()
-        await listener.whole()
+        await listener.end()
     listener.check(final_text(pcm))
 
 
@@ -276,7 +256,5 @@ async def test_where_a_draft_has_failed_the_target_shows_text():
         await eventually(lambda: any(update.verified_text for update in listener.updates))
         assert client.model.mode is Mode.TARGET_ONLY
         assert not listener.segments
-        await client.send(pcm[4 * SAMPLE_RATE * 2 :])
-        await client.finish()
-        await listener.whole()
+        await listener.end(pcm[4 * SAMPLE_RATE * 2 :])
     listener.check(final_text(pcm))

@@ -7,16 +7,10 @@ import asyncio
 import grpc.aio
 import pytest
 
-from experiments.common.models.speech import (
-    spoken_utterances,
-    talk,
-)
+from experiments.common.models.speech import spoken_utterances, talk
 from specwhisper.errors import InvalidRequest, PairMismatch, TargetUnavailable
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.types import (
-    SAMPLE_RATE,
-    Mode,
-)
+from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire.status import error_from_rpc
 from specwhisper_draft_server.link import resuming
 from tests.rpc.outages import BEGUN, breaking_pair, shown_unverified, unverified_client
@@ -95,8 +89,7 @@ async def test_kept_audio_is_bounded(monkeypatch):
         assert audio.num_samples <= 8 * SAMPLE_RATE
         await targets.start()
         await sending
-        await client.finish()
-        await listener.whole()
+        await listener.end()
     listener.check(spoken_utterances(talk()))
 
 

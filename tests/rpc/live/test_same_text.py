@@ -205,9 +205,7 @@ async def test_over_targets_that_are_lost_at_any_time(audio, mode):
             await target.server.stop(drain_timeout_s=0)
             target = await stack.enter_async_context(speaking_target(port=port))
             at = lost
-        await client.send(pcm[at * 2 :])
-        await client.finish()
-        await listener.whole(within_s=60)
+        await listener.end(pcm[at * 2 :], within_s=60)
         assert client.num_reconnects == 0, "the client does not notice"
     check_whole(listener.segments, audio)
     assert listener.segments == whole
@@ -229,9 +227,7 @@ async def test_over_draft_servers_that_are_lost_at_any_time(audio):
             await all_free(target)
             draft = await stack.enter_async_context(speaking_draft(target.address, port=port))
             at = lost
-        await client.send(pcm[at * 2 :])
-        await client.finish()
-        await listener.whole(within_s=60)
+        await listener.end(pcm[at * 2 :], within_s=60)
         assert client.num_reconnects == len(LOST_AT[audio])
     check_whole(listener.segments, audio)
     assert listener.segments == whole
@@ -259,7 +255,5 @@ async def test_with_a_client_that_ends_utterances():
         await draft.server.stop(drain_timeout_s=0)
         await all_free(target)
         await stack.enter_async_context(speaking_draft(target.address, port=port))
-        await client.send(pcm[20 * SAMPLE_RATE * 2 :])
-        await client.finish()
-        await listener.whole(within_s=60)
+        await listener.end(pcm[20 * SAMPLE_RATE * 2 :], within_s=60)
     assert texts_of(listener.segments) == expected

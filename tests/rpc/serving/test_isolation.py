@@ -58,7 +58,7 @@ async def test_a_lease_is_valid_for_its_caller_only():
     async with two_callers(leases=Leases()) as (anna, ben):
         hers = (await anna.stub.Locate(pb.LocateRequest())).lease
         his = (await ben.stub.Locate(pb.LocateRequest())).lease
-        for caller, stolen in ((ben, hers), (anna, his)):
+        for caller, stolen in ((ben, hers), (anna, his), (anna, "")):
             error = await error_of(with_true_status(caller.stub.Verify(iter([hello(lease=stolen)]))))
             assert type(error) is LeaseRefused
             assert "has granted you no such lease" in str(error)

@@ -38,6 +38,7 @@ from tests.rpc.services import (
     finals,
     is_one_sentence,
     recording,
+    refusal,
     running_pair,
     stream,
     streaming_config,
@@ -101,7 +102,7 @@ async def test_by_default_no_address_takes_all_sessions_of_a_draft_server(tmp_pa
         call = draft.stub.StreamingRecognize()
         await call.write(streaming_config())
         await eventually(lambda: draft.service.num_sessions == 1)
-        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter([streaming_config()]))))
+        error = await refusal(draft, streaming_config())
         assert type(error) is ServerFull and "1 sessions of '127.0.0.1'" in str(error)
         assert finals(await stream(other, SECOND))
         call.cancel()
