@@ -6,9 +6,11 @@ import signal
 import sys
 
 from rich.console import Console
+from typer.testing import CliRunner
 
 from specwhisper_client.cli.batch import transcribe_files
 from specwhisper_client.cli.jobs import Job
+from specwhisper_client.cli.main import app
 
 WAIT_S = 120.0  # for the end of a command
 
@@ -52,5 +54,13 @@ async def end_of_cli(process) -> tuple[int, str, str]:
     return process.returncode, out.decode(), err.decode()
 
 
-async def run_cli(*arguments) -> tuple[int, str, str]:
+async def run_process(*arguments) -> tuple[int, str, str]:
     return await end_of_cli(await start_cli(*arguments))
+
+
+async def run_cli(*arguments) -> tuple[int, str, str]:
+    """Run a command in a thread, because the servers run in this event loop."""
+    done = await asyncio.to_thread(CliRunner().invoke, app, [*map(str, arguments)])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.stdout, done.stderr
