@@ -196,6 +196,8 @@ def resumed(position: dict, **changes) -> pb.StreamingRecognizeRequest:
         ([config()], InvalidAudio, "recording is empty"),
         ([config(live={"step_ms": 50}), AUDIO], InvalidRequest, "step_ms is 50"),
         ([config(live={"confirm_every_ms": 50}), AUDIO], InvalidRequest, "confirm_every_ms is 50"),
+        ([config(endpointing={"threshold": 0.99}), AUDIO], InvalidRequest, "threshold is 0.99"),
+        ([config(endpointing={"max_piece_ms": 1_999}), AUDIO], InvalidRequest, "max_piece_ms is 1999"),
         (
             [resumed({"next_sample": 320, "pieces": [{"tokens": [1, END]}]}), AUDIO],
             InvalidRequest,
@@ -234,16 +236,6 @@ async def test_settings_of_live_audio_are_refused_for_recordings(field):
         assert isinstance(error, InvalidRequest) and "set decoding.live" in str(error)
         error = await error_of(draft.stub.Recognize(pb.RecognizeRequest(config=whole, audio=b"RIFF")))
         assert isinstance(error, InvalidRequest) and "is not live" in str(error)
-        await all_free(target, draft)
-
-
-@pytest.mark.parametrize("endpointing", [{"threshold": 0.99}, {"max_piece_ms": 1_999}])
-async def test_endpointing_out_of_bounds_is_refused(endpointing):
-    request = config()
-    request.streaming_config.endpointing.CopyFrom(pb.Endpointing(**endpointing))
-    async with speaking_pair() as (target, draft):
-        error = await refusal(draft, request, AUDIO)
-        assert isinstance(error, InvalidRequest) and is_one_sentence(error)
         await all_free(target, draft)
 
 
