@@ -159,13 +159,6 @@ async def test_a_client_that_knows_several_servers_uses_the_next(tmp_path, choos
             assert (await client.transcribe_file(path)).segments
 
 
-async def test_a_server_that_never_answers_is_reported_at_once(tmp_path, unused_tcp_port):
-    path = wav(tmp_path / "audio.wav", recording(5.0))
-    async with TranscriptionClient(f"127.0.0.1:{unused_tcp_port}") as client:
-        with pytest.raises(TargetUnavailable, match="is it running"):
-            await client.transcribe_file(path)
-
-
 async def test_a_full_target_is_reported_at_once(tmp_path):
     """So it is if the draft server has room and has described its models."""
     path = wav(tmp_path / "audio.wav", recording(5.0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import grpc.aio
 import pytest
 from riva.client.proto import riva_asr_pb2 as riva_pb
 from riva.client.proto.riva_asr_pb2_grpc import RivaSpeechRecognitionStub
@@ -28,6 +27,7 @@ from tests.rpc.services import (
     draft_server,
     eventually,
     recording,
+    rest_of,
     target_server,
     wav,
 )
@@ -79,13 +79,6 @@ def check_silent(caplog, message: str) -> None:
     """Check that the server was lost by its silence, before gRPC's keepalive."""
     [lost] = [record for record in caplog.records if record.message == message]
     assert "nothing has come for 1 s" in lost.error
-
-
-async def rest_of(call) -> list:
-    answers = []
-    while (answer := await call.read()) is not grpc.aio.EOF:
-        answers.append(answer)
-    return answers
 
 
 async def test_a_recording_continues_at_another_server(tmp_path, caplog, choose_first):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import grpc
-import pytest
 
 from specwhisper.rpc import compat
 from specwhisper.rpc.channels import open_channel
@@ -21,22 +20,3 @@ async def test_a_call_has_the_core_object_that_is_wrapped():
         compat.filter_internal_errors(call, lambda _: False)
         call.cancel()
         assert callable(call._cython_call._core.set_internal_error)
-
-
-class CoreCall:
-    """A call that is its own core object, and records internal errors."""
-
-    def __init__(self) -> None:
-        self._cython_call = self
-        self.internal_errors: list[str] = []
-
-    def set_internal_error(self, details: str) -> None:
-        self.internal_errors.append(details)
-
-
-@pytest.mark.parametrize("is_reported", [True, False])
-def test_internal_errors_are_filtered(is_reported):
-    call = CoreCall()
-    compat.filter_internal_errors(call, lambda _: is_reported)
-    call._cython_call.set_internal_error("details")
-    assert call.internal_errors == ["details"] * is_reported
