@@ -210,6 +210,26 @@ def streaming_config(*, interim: bool = False, decoding=None, **config) -> pb.St
     )
 
 
+def opening(*, sample_rate_hertz: int = RATE, **settings) -> pb.StreamingRecognizeRequest:
+    """Return the first message of a recording in English, with settings of the stream."""
+    request = streaming_config(
+        sample_rate_hertz=sample_rate_hertz, decoding={"languages": ["en"], "greedy": True}
+    )
+    request.streaming_config.MergeFrom(pb.StreamingRecognitionConfig(**settings))
+    return request
+
+
+async def resume_point_of(draft: Draft) -> pb.ResumePoint:
+    """Return the resume point after the first text of a recording."""
+    requests = [opening(with_resume_points=True), *audio_requests(recording(40.0))]
+    call = draft.stub.StreamingRecognize(iter(requests))
+    async for response in call:
+        if response.HasField("resume_point"):
+            call.cancel()
+            return response.resume_point
+    raise AssertionError("no resume point was sent")
+
+
 def audio_requests(pcm: bytes, piece_bytes: int = 32_000) -> list[pb.StreamingRecognizeRequest]:
     return [
         pb.StreamingRecognizeRequest(audio_content=pcm[start : start + piece_bytes])

@@ -19,7 +19,6 @@ from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.v1 import resume_point_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_client.codec import config_to_proto
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.local_target import LocalTranscriber
 from specwhisper_draft_server.metrics import DraftMetrics
@@ -36,8 +35,10 @@ from tests.rpc.services import (
     draft_server,
     error_of,
     eventually,
+    opening,
     recording,
     refusal,
+    resume_point_of,
     scripted_checkpoint,
     slowed,
     target_alone,
@@ -189,26 +190,6 @@ async def test_retries_end_after_the_time_limit(tmp_path):
         await all_free(target, draft)
 
 
-async def last_resume_point(draft) -> bytes:
-    """Return the resume point after the first text of a recording."""
-    call = draft.stub.StreamingRecognize(
-        iter([opening(with_resume_points=True), *audio_requests(recording(40.0))])
-    )
-    async for response in call:
-        if response.HasField("resume_point"):
-            call.cancel()
-            return response.resume_point.state
-    raise AssertionError("no resume point was sent")
-
-
-def opening(**settings) -> pb.StreamingRecognizeRequest:
-    config = config_to_proto(DecodingOptions.greedy(language="en"), None, None, is_container=False)
-    config.sample_rate_hertz = settings.pop("sample_rate_hertz", 16_000)
-    return pb.StreamingRecognizeRequest(
-        streaming_config=pb.StreamingRecognitionConfig(config=config, **settings)
-    )
-
-
 def changed(state: bytes, **changes) -> bytes:
     message = resume_point_pb2.ResumePointState.FromString(state)
     for name, new in changes.items():
@@ -225,7 +206,7 @@ def with_tokens(state: bytes, *tokens: int) -> bytes:
 
 async def test_invalid_resume_points_are_refused():
     async with target_server() as target, draft_server(target.address) as draft:
-        state = await last_resume_point(draft)
+        state = (await resume_point_of(draft)).state
         bad = {
             b"\xff": InvalidRequest,
             changed(state, protocol_version=PROTOCOL_VERSION + 1): PairMismatch,
