@@ -17,6 +17,7 @@ from specwhisper.wire import status
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_draft_server.link import link, pace, resuming
+from specwhisper_draft_server.link.link import TargetLink
 from tests.nightly import mostly_nightly
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -311,3 +312,19 @@ async def test_sessions_stay_where_all_targets_are_slow(soon, caplog, monkeypatc
             await check_text(draft, LENGTH_S)
     assert len(asked) > 1
     assert "slow target left" not in caplog.messages
+
+
+async def test_sessions_of_a_lost_target_continue_at_the_standby():
+    async with target_server(standby=True) as standby:
+        num_slots = standby.num_free_slots
+        async with target_server() as active, draft_server(f"{active.address},{standby.address}") as draft:
+            client = HalfSent(draft)
+            await client.begin()
+            assert active.service.num_sessions == 1
+            assert standby.num_free_slots == num_slots
+            await active.server.stop(0.0)
+            await eventually(lambda: standby.service.num_sessions == 1)
+            assert finals(await client.end()) == expected_finals(target_alone(65.0))
+            asked = TargetLink(active.address, standby.address)
+            assert (await asked.find_room())._offer.address == standby.address
+            await asked.close()
