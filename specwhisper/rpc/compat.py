@@ -1,6 +1,6 @@
 """The private API of grpcio that this package uses.
 
-``tests/rpc/serving/test_compat.py`` fails where a release of grpcio no longer has it.
+``tests/rpc/target/test_streams.py`` fails where a release of grpcio no longer has it.
 """
 
 from __future__ import annotations

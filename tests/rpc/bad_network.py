@@ -6,18 +6,17 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
-from functools import partial
 from typing import Any
 
 import grpc.aio
 
 from specwhisper.rpc.channels import open_channel, with_true_status
-from specwhisper.rpc.serving import RunningServer, start_server
-from specwhisper.rpc.serving_options import ServingOptions
+from specwhisper.rpc.serving import RunningServer
 from specwhisper.types import Candidates
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
+from tests.rpc.services import as_target
 
 EditBlock = Callable[[Candidates], Sequence[Candidates]]
 
@@ -119,11 +118,8 @@ def _has_failed(sending: asyncio.Task[None]) -> bool:
 async def bad_network(
     target: str, edit_block: Callable[[], EditBlock] | None = None, *, hold_commits: int = 0
 ) -> AsyncIterator[RunningServer]:
-    async with open_channel(target) as channel:
-        servicer = BadNetwork(channel, edit_block, hold_commits)
-        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, servicer)
-        server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
-        try:
-            yield server
-        finally:
-            await server.stop(drain_timeout_s=0)
+    async with (
+        open_channel(target) as channel,
+        as_target(BadNetwork(channel, edit_block, hold_commits)) as server,
+    ):
+        yield server

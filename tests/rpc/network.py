@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from functools import partial
 from math import inf
 
 import grpc.aio
 
 from specwhisper.rpc.channels import open_channel, with_true_status
-from specwhisper.rpc.serving import RunningServer, start_server
-from specwhisper.rpc.serving_options import ServingOptions
+from specwhisper.rpc.serving import RunningServer
 from specwhisper.tasks import NextItem
-from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2_grpc
+from specwhisper.wire.v1 import transcription_pb2_grpc
 from tests.rpc.bad_network import BadNetwork
+from tests.rpc.services import as_draft_server, as_target
 
 
 class CutNetwork(BadNetwork):
@@ -115,12 +114,8 @@ async def cut_network(
     """Run a server that forwards to ``target``; yield it and its network."""
     async with open_channel(target) as channel:
         servicer = CutNetwork(channel, cuts, cuts_of_shared, stalls=stalls)
-        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, servicer)
-        server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
-        try:
+        async with as_target(servicer) as server:
             yield server, servicer
-        finally:
-            await server.stop(drain_timeout_s=0)
 
 
 class CutClients(transcription_pb2_grpc.TranscriptionServicer):
@@ -172,9 +167,5 @@ async def cut_clients(draft: str, cuts: Sequence[int]) -> AsyncIterator[tuple[Ru
     """Run a server that forwards to a draft server; yield it and its proxy."""
     async with open_channel(draft) as channel:
         servicer = CutClients(channel, cuts)
-        add = partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, servicer)
-        server = await start_server({"specwhisper.wire.v1.Transcription": add}, ServingOptions())
-        try:
+        async with as_draft_server(servicer) as server:
             yield server, servicer
-        finally:
-            await server.stop(drain_timeout_s=0)

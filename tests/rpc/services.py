@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
 
 import grpc
 import grpc.aio
+import numpy as np
 import pytest
+import soundfile
 
 from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import ScriptedModel, recording
@@ -21,7 +24,8 @@ from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import open_channel, with_true_status
 from specwhisper.rpc.leases import Leases
-from specwhisper.rpc.serving import RunningServer, start_server
+from specwhisper.rpc.serving import AddServicer, RunningServer, start_server
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Limits
@@ -32,6 +36,7 @@ from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2_grpc
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.draft_source import LoadDraft
 from specwhisper_draft_server.placement import PlaceDraft
+from specwhisper_draft_server.server import SERVICE_NAME as TRANSCRIPTION
 from specwhisper_draft_server.server import running_service as running_draft
 from specwhisper_draft_server.server import services_of
 from specwhisper_draft_server.service import TranscriptionService
@@ -54,6 +59,12 @@ def target_alone(length_s: float, audio_seed: int = 0, model_seed: int = 0) -> T
     return InlinePair(ScriptedModel(seed=model_seed)).transcribe([recording(length_s, audio_seed)], options)[
         0
     ]
+
+
+def wav(path: Path, pcm: bytes) -> Path:
+    """Write a recording."""
+    soundfile.write(path, np.frombuffer(pcm, "<i2"), RATE, subtype="PCM_16")
+    return path
 
 
 def slowed(model: Model, step_s: float = 0.002) -> Model:
@@ -96,6 +107,33 @@ class Draft:
 
 
 @asynccontextmanager
+async def running(
+    services: dict[str, AddServicer], options: ServingOptions | None = None, *more
+) -> AsyncIterator[RunningServer]:
+    server = await start_server(services, options or ServingOptions(), *more)
+    try:
+        yield server
+    finally:
+        await server.stop(drain_timeout_s=0)
+
+
+def as_target(
+    servicer: verification_pb2_grpc.VerificationServicer, *more
+) -> AbstractAsyncContextManager[RunningServer]:
+    """Run a servicer in the place of a target."""
+    add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, servicer)
+    return running({VERIFICATION: add}, *more)
+
+
+def as_draft_server(
+    servicer: transcription_pb2_grpc.TranscriptionServicer, *more
+) -> AbstractAsyncContextManager[RunningServer]:
+    """Run a servicer in the place of a draft server."""
+    add = partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, servicer)
+    return running({TRANSCRIPTION: add}, *more)
+
+
+@asynccontextmanager
 async def target_server(
     model: Model | None = None,
     checkpoint: Checkpoint | None = None,
@@ -112,14 +150,12 @@ async def target_server(
     if checkpoint is None:
         checkpoint, model = scripted_checkpoint(), model or ScriptedModel(limits.max_sessions)
     async with running_target(config, checkpoint, model, leases) as service:
-        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
         check = service.check_health if reports_engine_health else None
-        server = await start_server({VERIFICATION: add}, config, service.metrics, check)
-        try:
-            async with open_channel(server.address) as channel:
-                yield Target(service, server, verification_pb2_grpc.VerificationStub(channel))
-        finally:
-            await server.stop(drain_timeout_s=0)
+        async with (
+            as_target(service, config, service.metrics, check) as server,
+            open_channel(server.address) as channel,
+        ):
+            yield Target(service, server, verification_pb2_grpc.VerificationStub(channel))
 
 
 @asynccontextmanager
@@ -149,12 +185,11 @@ async def draft_server(
     config = DraftConfig(**(defaults | settings))
     async with running_draft(config, checkpoint, place, load_draft) as service:
         check = service.check_health if reports_engine_health else None
-        server = await start_server(services_of(service, config), config, service.metrics, check)
-        try:
-            async with open_channel(server.address) as channel:
-                yield Draft(service, server, channel, transcription_pb2_grpc.TranscriptionStub(channel))
-        finally:
-            await server.stop(drain_timeout_s=0)
+        async with (
+            running(services_of(service, config), config, service.metrics, check) as server,
+            open_channel(server.address) as channel,
+        ):
+            yield Draft(service, server, channel, transcription_pb2_grpc.TranscriptionStub(channel))
 
 
 @asynccontextmanager
@@ -173,6 +208,26 @@ def streaming_config(*, interim: bool = False, decoding=None, **config) -> pb.St
             config=pb.RecognitionConfig(**config), interim_results=interim
         )
     )
+
+
+def opening(*, sample_rate_hertz: int = RATE, **settings) -> pb.StreamingRecognizeRequest:
+    """Return the first message of a recording in English, with settings of the stream."""
+    request = streaming_config(
+        sample_rate_hertz=sample_rate_hertz, decoding={"languages": ["en"], "greedy": True}
+    )
+    request.streaming_config.MergeFrom(pb.StreamingRecognitionConfig(**settings))
+    return request
+
+
+async def resume_point_of(draft: Draft) -> pb.ResumePoint:
+    """Return the resume point after the first text of a recording."""
+    requests = [opening(with_resume_points=True), *audio_requests(recording(40.0))]
+    call = draft.stub.StreamingRecognize(iter(requests))
+    async for response in call:
+        if response.HasField("resume_point"):
+            call.cancel()
+            return response.resume_point
+    raise AssertionError("no resume point was sent")
 
 
 def audio_requests(pcm: bytes, piece_bytes: int = 32_000) -> list[pb.StreamingRecognizeRequest]:
@@ -206,6 +261,47 @@ def finals(responses: Sequence[pb.StreamingRecognizeResponse | pb.RecognizeRespo
 
 def expected_finals(transcript: Transcription) -> list[tuple]:
     return [(s.start_s, s.end_s, s.tokens, s.text) for s in transcript.segments]
+
+
+async def check_text(
+    draft: Draft, length_s: float = 1.0, seed: int = 0, **config
+) -> list[pb.StreamingRecognizeResponse]:
+    """Transcribe a recording; its text must be that of the target alone."""
+    responses = await stream(draft, recording(length_s, seed), **config)
+    assert finals(responses) == expected_finals(target_alone(length_s, seed))
+    return responses
+
+
+class HalfSent:
+    """A recording of which a client sends a part, and the rest on ``end``."""
+
+    def __init__(
+        self,
+        draft: Draft,
+        mode: str = "MODE_FULL",
+        seed: int = 0,
+        length_s: float = 65.0,
+        begun_s: float = 35.0,
+    ) -> None:
+        self.pcm, self._begun = recording(length_s, seed), round(begun_s * RATE) * 2
+        self.call = with_true_status(draft.stub.StreamingRecognize())
+        self.responses: list[pb.StreamingRecognizeResponse] = []
+        self._mode = mode
+
+    async def begin(self) -> None:
+        """Send the first part, and wait for its first final text."""
+        for request in (streaming_config(mode=self._mode), *audio_requests(self.pcm[: self._begun])):
+            await self.call.write(request)
+        while not finals(self.responses):
+            self.responses.append(await self.call.read())
+
+    async def end(self) -> list[pb.StreamingRecognizeResponse]:
+        """Send the rest; return all responses."""
+        for request in audio_requests(self.pcm[self._begun :]):
+            await self.call.write(request)
+        await self.call.done_writing()
+        self.responses += await rest_of(self.call)
+        return self.responses
 
 
 def check_statistics(
@@ -251,6 +347,19 @@ async def error_of(call) -> Exception:
     return error_from_rpc(ended.value, "the server")
 
 
+async def refusal(draft: Draft, *requests: pb.StreamingRecognizeRequest) -> Exception:
+    """Return the error of a streaming call with these messages."""
+    return await error_of(with_true_status(draft.stub.StreamingRecognize(iter(requests))))
+
+
+async def rest_of(call) -> list:
+    """Return what a call sends until its end."""
+    responses = []
+    while (response := await call.read()) is not grpc.aio.EOF:
+        responses.append(response)
+    return responses
+
+
 def is_one_sentence(error: Exception) -> bool:
     text = str(error)
     return text[-1] in ".?" and "\n" not in text and "Traceback" not in text
@@ -271,6 +380,3 @@ async def all_free(target: Target, draft: Draft | None = None) -> None:
         await eventually(
             lambda: draft.service.num_free_draft_slots in (None, MAX_SESSIONS), within_s=PROMPTLY_S
         )
-
-
-DEFAULT_OPTIONS = DecodingOptions.greedy()

@@ -178,6 +178,7 @@ class Listener:
 
     def __init__(self, client: StreamingClient) -> None:
         self.updates: list[Update] = []
+        self._client = client
         self._task = asyncio.create_task(self._listen(client))
 
     async def _listen(self, client: StreamingClient) -> None:
@@ -213,6 +214,12 @@ class Listener:
     async def whole(self, within_s: float = 20) -> None:
         async with asyncio.timeout(within_s):
             await self._task
+
+    async def end(self, pcm: bytes = b"", within_s: float = 20) -> None:
+        """Send the rest of the audio, and wait for all of its text."""
+        await self._client.send(pcm)
+        await self._client.finish()
+        await self.whole(within_s)
 
     def check(self, expected: dict[int, list[int]]) -> None:
         assert texts_of(self.segments) == expected

@@ -6,10 +6,12 @@ import signal
 import sys
 
 from rich.console import Console
+from typer.testing import CliRunner
 
 from specwhisper.options import DecodingOptions
 from specwhisper_client.cli.batch import transcribe_files
 from specwhisper_client.cli.jobs import Job
+from specwhisper_client.cli.main import app
 from specwhisper_client.cli.output import OutputFormat
 from specwhisper_client.cli.transcribe_command import TranscribeOptions
 
@@ -60,5 +62,13 @@ async def end_of_cli(process) -> tuple[int, str, str]:
     return process.returncode, out.decode(), err.decode()
 
 
-async def run_cli(*arguments) -> tuple[int, str, str]:
+async def run_process(*arguments) -> tuple[int, str, str]:
     return await end_of_cli(await start_cli(*arguments))
+
+
+async def run_cli(*arguments) -> tuple[int, str, str]:
+    """Run a command in a thread, because the servers run in this event loop."""
+    done = await asyncio.to_thread(CliRunner().invoke, app, [*map(str, arguments)])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.stdout, done.stderr

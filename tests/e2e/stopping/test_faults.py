@@ -11,17 +11,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.types import Limits, Mode
 from specwhisper_client.api import TranscriptionClient
 from tests.e2e.processes import Server
-from tests.rpc.services import (
-    all_free,
-    draft_server,
-    expected_finals,
-    finals,
-    recording,
-    running_pair,
-    stream,
-    target_alone,
-    target_server,
-)
+from tests.rpc.services import all_free, check_text, draft_server, running_pair, target_alone, target_server
 
 
 @asynccontextmanager
@@ -43,8 +33,7 @@ async def test_sessions_of_a_target_with_a_failed_device_migrate(emptiest_first)
         async with draft_server(
             f"{address},{spare.address}"
         ) as draft:  # the target with more free slots is chosen
-            responses = await stream(draft, recording(65.0), mode="MODE_TARGET_ONLY")
-        assert finals(responses) == expected_finals(target_alone(65.0))
+            await check_text(draft, 65.0, mode="MODE_TARGET_ONLY")
         status, _, _ = await asyncio.to_thread(faulty.wait)
         assert status == FAULT_STATUS
         assert faulty.wait_event("device fault")["level"] == "critical"

@@ -133,6 +133,8 @@ async def test_the_next_server_gets_the_ends_that_are_not_answered():
             is_last, self.audio, self.ends = len(self._calls) == 1, b"", []
             async for request in request_iterator:
                 self.audio += request.audio_content
+                if request.ping:
+                    yield pb.StreamingRecognizeResponse(ping=request.ping)
                 if request.HasField("end_utterance"):
                     self.ends.append(len(self.audio) // 2)
                     if not is_last and len(self.ends) == 2:

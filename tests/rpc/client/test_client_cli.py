@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 import soundfile
 
-from specwhisper import __version__
 from specwhisper.errors import ServerFull
 from specwhisper.options import DecodingOptions
 from specwhisper.wire.codec.decoding import decoding_options_from_proto
 from specwhisper_client.cli.models_command import show_server
 from specwhisper_client.cli.output import OutputFormat
 from tests.rpc.client_scripts import ScriptedTranscription, serving
-from tests.rpc.terminals import Streams, run_cli
+from tests.rpc.terminals import Streams, run_cli, run_process
 
 TEXT = "Hello there.\nBye.\n"
 STATISTICS = [
@@ -138,7 +137,7 @@ async def test_the_command_line_as_a_process(files):
     server = ScriptedTranscription()
     options = "--language de --task translate --no-timestamps --mode pipelined --gamma 4 --quiet".split()
     async with serving(server) as address:
-        assert await run_cli("transcribe", files[0], "--server", address, *options) == (0, TEXT, "")
+        assert await run_process("transcribe", files[0], "--server", address, *options) == (0, TEXT, "")
     config = server.config.config
     decoding = config.decoding
     assert (decoding.languages, decoding.timestamps, config.gamma) == (["de"], False, 4)
@@ -150,10 +149,6 @@ async def test_no_server_is_one_sentence_and_status_1(files, unused_tcp_port):
     sentence = f"error: No server answers at {address}; is it running?\n"
     assert await run_cli("transcribe", files[0], "--server", address, "--quiet") == (1, "", sentence)
     assert await run_cli("models", "--server", address) == (1, "", sentence)
-
-
-async def test_the_version():
-    assert await run_cli("--version") == (0, f"specwhisper {__version__}\n", "")
 
 
 async def test_each_file_has_the_hint_of_its_name(files, tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from specwhisper_client.cli.tables import local_models_table
-from tests.rpc.terminals import run_cli
+from tests.rpc.terminals import run_process
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def caches(tmp_path: Path, monkeypatch) -> None:
 
 
 async def test_models_are_a_table_or_json():
-    status, out, err = await run_cli("models")
+    status, out, err = await run_process("models")
     assert (status, err) == (0, "")
     [row] = [line for line in out.splitlines() if line.startswith("demo-draft-distil")]
     assert row.split() == [
@@ -33,7 +33,7 @@ async def test_models_are_a_table_or_json():
         "192",
         "demo-target",
     ]
-    status, out, err = await run_cli("models", "--json")
+    status, out, err = await run_process("models", "--json")
     assert (status, err) == (0, "")
     found = {model["name"]: model["drafts_for"] for model in json.loads(out)}
     assert found == {
@@ -57,6 +57,6 @@ def test_an_english_only_model_drafts_for_a_multilingual_one_in_english():
 
 
 async def test_a_model_that_cannot_be_fetched_is_one_sentence_and_status_1():
-    status, out, err = await run_cli("models", "get", "small")
+    status, out, err = await run_process("models", "get", "small")
     assert (status, out) == (1, "")
     assert err.startswith("error: 'small' is none of tiny.en, base: name one of these; ")

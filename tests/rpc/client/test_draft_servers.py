@@ -6,12 +6,13 @@ import asyncio
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
 import trustme
 
+from experiments.common.servers.proxy import Proxy
 from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable, UnsafeBind
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.rpc.serving import RunningServer, start_server
@@ -25,6 +26,7 @@ from specwhisper_client.resolving import Name, read_names
 from specwhisper_client.servers import CONNECTIONS, Servers
 from specwhisper_client.streaming import StreamingClient
 from tests.rpc.client_scripts import SERVICE, ScriptedTranscription
+from tests.rpc.services import eventually
 
 NAME = "drafts.example"
 HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
@@ -110,12 +112,6 @@ async def fleet(monkeypatch, unused_tcp_port) -> AsyncIterator[Fleet]:
         await server.stop(drain_timeout_s=1.0)
 
 
-async def until(condition) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 @asynccontextmanager
 async def calling(client: TranscriptionClient, number: int) -> AsyncIterator[list[asyncio.Task]]:
     calls = [asyncio.create_task(client.recognize(b"audio")) for _ in range(number)]
@@ -130,7 +126,7 @@ async def test_sessions_spread_over_all_addresses_of_a_name(fleet, scheme):
     for host in HOSTS:
         await fleet.start(host)
     async with TranscriptionClient(scheme + fleet.name) as client, calling(client, 9):
-        await until(lambda: fleet.num_open() == [3, 3, 3])
+        await eventually(lambda: fleet.num_open() == [3, 3, 3])
         fleet.release()
     assert all(len(draft.recognized.audio) for draft in fleet.drafts.values())
 
@@ -283,35 +279,12 @@ async def test_a_connection_balancer_receives_several_connections(fleet):
     """kube-proxy spreads connections to a service's address over its pods."""
     for host in HOSTS[:2]:
         await fleet.start(host)
-    num_connections = 0
-
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while data := await reader.read(65_536):
-                writer.write(data)
-                await writer.drain()
-        except ConnectionError:
-            pass
-        finally:
-            writer.close()
-
-    async def balance(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal num_connections
-        host = HOSTS[num_connections % 2]
-        num_connections += 1
-        there = await asyncio.open_connection(host, fleet.port)
-        await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))
-
-    async with AsyncExitStack() as stack:
-        balancer = await asyncio.start_server(balance, "127.0.0.1", 0)
-        stack.push_async_callback(balancer.wait_closed)
-        stack.callback(balancer.close)
-        port = balancer.sockets[0].getsockname()[1]
-        client = await stack.enter_async_context(TranscriptionClient(f"127.0.0.1:{port}"))
+    async with Proxy.listening() as balancer, TranscriptionClient(balancer.address) as client:
+        balancer.upstream = ",".join(f"{host}:{fleet.port}" for host in HOSTS[:2])
         async with calling(client, 100):
-            await until(lambda: sum(fleet.num_open()) == 100)
+            await eventually(lambda: sum(fleet.num_open()) == 100)
             assert fleet.num_open() == [50, 50]
-            assert num_connections == CONNECTIONS
+            assert balancer.num_accepted == CONNECTIONS
             fleet.release()
         [full, free] = fleet.drafts.values()
         full.is_full = True

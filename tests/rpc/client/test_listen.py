@@ -28,7 +28,7 @@ from specwhisper_client.streaming import StreamingClient
 from specwhisper_speakers.command_options import LiveSpeakerOptions
 from tests.rpc.services import all_free, eventually
 from tests.rpc.speaking import pieces_of, segments_of, speaking_pair, texts_of
-from tests.rpc.terminals import end_of_cli, job, start_cli
+from tests.rpc.terminals import end_of_cli, job, run_cli, start_cli
 from tests.screens import Screen
 from tests.speaker_models import save_models
 
@@ -169,39 +169,24 @@ async def test_a_recording_as_live_has_the_text_of_listen_with_its_options(talk_
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("command", "options", "message"),
     [
-        (
-            ["--silence-duration-ms", "200"],
-            "--silence-duration-ms has no effect without --as-live",
-        ),
-        (["--threshold", "0.4"], "--threshold has no effect without --as-live"),
-        (["--as-live", "--max-piece-ms", "50"], "--max-piece-ms is 50: it must lie between"),
+        ("transcribe", "--silence-duration-ms 200", "--silence-duration-ms has no effect without --as-live"),
+        ("transcribe", "--threshold 0.4", "--threshold has no effect without --as-live"),
+        ("transcribe", "--as-live --max-piece-ms 50", "--max-piece-ms is 50: it must lie between"),
+        ("listen", "--step-ms 50", "--step-ms is 50"),
+        ("listen", "--threshold 2", "--threshold is 2"),
+        ("listen", "--silence-duration-ms 10", "--silence-duration-ms is 10"),
+        ("listen", "--max-speakers 2", "--max-speakers has no effect without --diarize"),
+        ("listen", "--diarize nowhere", "nowhere holds no model"),
+        ("listen", "--mode sync", "--mode is 'sync': choose from target-only, full"),
+        ("listen", "--added-latency-ms -1", "--added-latency-ms is -1"),
     ],
 )
-def test_transcribe_refuses_bad_endpointing(talk_file, options, message):
-    result = CliRunner().invoke(app, ["transcribe", str(talk_file), *options])
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert message in result.stderr and len(result.stderr.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--step-ms", "50"], "--step-ms is 50"),
-        (["--threshold", "2"], "--threshold is 2"),
-        (["--silence-duration-ms", "10"], "--silence-duration-ms is 10"),
-        (["--max-speakers", "2"], "--max-speakers has no effect without --diarize"),
-        (["--diarize", "nowhere"], "nowhere holds no model"),
-        (["--mode", "sync"], "--mode is 'sync': choose from target-only, full"),
-        (["--added-latency-ms", "-1"], "--added-latency-ms is -1"),
-    ],
-)
-def test_listen_refuses_bad_options(options, message):
-    result = CliRunner().invoke(app, ["listen", *options])
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("error: ") and message in result.stderr
-    assert len(result.stderr.splitlines()) == 1
+async def test_bad_options_are_refused(talk_file, command, options, message):
+    status, out, err = await run_cli(command, *[talk_file] * (command == "transcribe"), *options.split())
+    assert (status, out) == (1, "")
+    assert err.startswith("error: ") and message in err and len(err.splitlines()) == 1
 
 
 def test_listen_names_what_a_microphone_needs(monkeypatch):

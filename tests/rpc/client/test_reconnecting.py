@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from functools import partial
 from itertools import pairwise
 from time import monotonic
 
@@ -12,11 +11,9 @@ import pytest
 from experiments.common.models.speech import spoken_utterances, talk
 from specwhisper.errors import ServerFull
 from specwhisper.rpc.channels import open_channel
-from specwhisper.rpc.serving import start_server
-from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.wire import status
-from specwhisper.wire.v1 import transcription_pb2_grpc
 from tests.rpc.network import CutClients
+from tests.rpc.services import as_draft_server
 from tests.rpc.speaking import Listener, live_client, speaking_pair
 
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
@@ -57,21 +54,15 @@ class Overfull(CutClients):
 async def proxy_to(draft: str, kind, *args):
     async with open_channel(draft) as channel:
         servicer = kind(channel, *args)
-        add = partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, servicer)
-        server = await start_server({"specwhisper.wire.v1.Transcription": add}, ServingOptions())
-        try:
+        async with as_draft_server(servicer) as server:
             yield server.address, servicer
-        finally:
-            await server.stop(drain_timeout_s=0)
 
 
 async def check_talk(servers: str) -> int:
     """Send all of a talk; return the number of reconnects."""
     async with live_client(servers) as client:
         listener = Listener(client)
-        await client.send(talk())
-        await client.finish()
-        await listener.whole()
+        await listener.end(talk())
     listener.check(spoken_utterances(talk()))
     return client.num_reconnects
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from pathlib import Path
 
-import numpy as np
 import pytest
-import soundfile
 
 from experiments.common.models.scripted import END, MULTILINGUAL
 from specwhisper.engine.target_engine import TargetEngine
@@ -21,7 +18,6 @@ from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.v1 import resume_point_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_client.codec import config_to_proto
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.local_target import LocalTranscriber
 from specwhisper_draft_server.metrics import DraftMetrics
@@ -38,17 +34,16 @@ from tests.rpc.services import (
     draft_server,
     error_of,
     eventually,
+    opening,
     recording,
+    refusal,
+    resume_point_of,
     scripted_checkpoint,
     slowed,
     target_alone,
     target_server,
+    wav,
 )
-
-
-def wav(path: Path, pcm: bytes) -> Path:
-    soundfile.write(path, np.frombuffer(pcm, "<i2"), 16_000, subtype="PCM_16")
-    return path
 
 
 def pair():
@@ -164,13 +159,6 @@ async def test_a_client_that_knows_several_servers_uses_the_next(tmp_path, choos
             assert (await client.transcribe_file(path)).segments
 
 
-async def test_a_server_that_never_answers_is_reported_at_once(tmp_path, unused_tcp_port):
-    path = wav(tmp_path / "audio.wav", recording(5.0))
-    async with TranscriptionClient(f"127.0.0.1:{unused_tcp_port}") as client:
-        with pytest.raises(TargetUnavailable, match="is it running"):
-            await client.transcribe_file(path)
-
-
 async def test_a_full_target_is_reported_at_once(tmp_path):
     """So it is if the draft server has room and has described its models."""
     path = wav(tmp_path / "audio.wav", recording(5.0))
@@ -201,26 +189,6 @@ async def test_retries_end_after_the_time_limit(tmp_path):
         await all_free(target, draft)
 
 
-async def last_resume_point(draft) -> bytes:
-    """Return the resume point after the first text of a recording."""
-    call = draft.stub.StreamingRecognize(
-        iter([opening(with_resume_points=True), *audio_requests(recording(40.0))])
-    )
-    async for response in call:
-        if response.HasField("resume_point"):
-            call.cancel()
-            return response.resume_point.state
-    raise AssertionError("no resume point was sent")
-
-
-def opening(**settings) -> pb.StreamingRecognizeRequest:
-    config = config_to_proto(DecodingOptions.greedy(language="en"), None, None, is_container=False)
-    config.sample_rate_hertz = settings.pop("sample_rate_hertz", 16_000)
-    return pb.StreamingRecognizeRequest(
-        streaming_config=pb.StreamingRecognitionConfig(config=config, **settings)
-    )
-
-
 def changed(state: bytes, **changes) -> bytes:
     message = resume_point_pb2.ResumePointState.FromString(state)
     for name, new in changes.items():
@@ -237,7 +205,7 @@ def with_tokens(state: bytes, *tokens: int) -> bytes:
 
 async def test_invalid_resume_points_are_refused():
     async with target_server() as target, draft_server(target.address) as draft:
-        state = await last_resume_point(draft)
+        state = (await resume_point_of(draft)).state
         bad = {
             b"\xff": InvalidRequest,
             changed(state, protocol_version=PROTOCOL_VERSION + 1): PairMismatch,
@@ -255,7 +223,7 @@ async def test_invalid_resume_points_are_refused():
             call = with_true_status(draft.stub.StreamingRecognize(iter(requests)))
             assert type(await error_of(call)) is kind
         wrong_rate = opening(resume_point=pb.ResumePoint(state=state), sample_rate_hertz=44_100)
-        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter([wrong_rate]))))
+        error = await refusal(draft, wrong_rate)
         assert "16000 Hz" in str(error)
         await all_free(target, draft)
         await eventually(lambda: draft.server.calls.num_open == 0)

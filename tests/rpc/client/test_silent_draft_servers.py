@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import grpc.aio
 import pytest
 from riva.client.proto import riva_asr_pb2 as riva_pb
 from riva.client.proto.riva_asr_pb2_grpc import RivaSpeechRecognitionStub
@@ -18,12 +17,20 @@ from specwhisper_client import exchange
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_draft_server import heartbeats
 from tests.rpc.client.test_reconnecting import proxy_to
-from tests.rpc.client.test_resume_clients import wav
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.network import CutClients
 from tests.rpc.outages import breaking_pair
 from tests.rpc.riva_clients import live_config
-from tests.rpc.services import all_free, audio_requests, draft_server, eventually, recording, target_server
+from tests.rpc.services import (
+    all_free,
+    audio_requests,
+    draft_server,
+    eventually,
+    recording,
+    rest_of,
+    target_server,
+    wav,
+)
 from tests.rpc.services import target_alone as alone
 from tests.rpc.speaking import (
     Listener,
@@ -74,13 +81,6 @@ def check_silent(caplog, message: str) -> None:
     assert "nothing has come for 1 s" in lost.error
 
 
-async def rest_of(call) -> list:
-    answers = []
-    while (answer := await call.read()) is not grpc.aio.EOF:
-        answers.append(answer)
-    return answers
-
-
 async def test_a_recording_continues_at_another_server(tmp_path, caplog, choose_first):
     path = wav(tmp_path / "audio.wav", recording(95.0))
     async with (
@@ -117,9 +117,7 @@ async def test_live_audio_continues_at_another_server(caplog, choose_first):
             await client.send(talk()[:BEGUN])
             await listener.received(8)
             proxy.freeze()
-            await client.send(talk()[BEGUN:])
-            await client.finish()
-            await listener.whole()
+            await listener.end(talk()[BEGUN:])
             assert client.num_reconnects == 1
             check_silent(caplog, "connection lost")
         listener.check(spoken_utterances(talk()))
@@ -137,9 +135,7 @@ async def test_live_audio_continues_at_the_same_server_once_it_answers():
             proxy.freeze()
             await eventually(lambda: client.num_reconnects == 1)
             proxy.unfreeze()
-            await client.send(talk()[BEGUN:])
-            await client.finish()
-            await listener.whole()
+            await listener.end(talk()[BEGUN:])
         listener.check(spoken_utterances(talk()))
         await all_free(target, draft)
 
@@ -170,9 +166,7 @@ async def test_a_server_without_text_is_not_lost():
         await listener.received(8)
         before = between.num_heartbeats
         await eventually(lambda: between.num_heartbeats >= before + LONG, within_s=30.0)
-        await client.send(talk()[BEGUN:])
-        await client.finish()
-        await listener.whole()
+        await listener.end(talk()[BEGUN:])
         assert client.num_reconnects == 0
         # Heartbeats are not passed on.
         assert all(update.statistics or update.speech for update in listener.updates)

@@ -12,8 +12,7 @@ from experiments.common.servers.proxy import Proxy
 from specwhisper.options import DecodingOptions
 from specwhisper.wire.pacing import START_BYTES
 from specwhisper_client.api import TranscriptionClient
-from tests.rpc.client.test_resume_clients import wav
-from tests.rpc.services import draft_server, recording, target_alone, target_server
+from tests.rpc.services import draft_server, recording, target_alone, target_server, wav
 
 BYTES_PER_S = 20_000
 LENGTH_S = 3.0

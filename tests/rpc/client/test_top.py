@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-
-from typer.testing import CliRunner
 
 from specwhisper.errors import TargetUnavailable
 from specwhisper.observe.metrics import ServerMetrics
 from specwhisper.rpc.metrics_server import metrics_page, serving_page, targets_page
-from specwhisper_client.cli.main import app
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import running_gateway
 from tests.rpc.scrapes import collected, parsed, scrape, value
@@ -24,6 +20,7 @@ from tests.rpc.services import (
     streaming_config,
     target_server,
 )
+from tests.rpc.terminals import run_cli
 
 
 def round_trips(draft: Draft) -> float:
@@ -32,9 +29,8 @@ def round_trips(draft: Draft) -> float:
 
 
 async def run(*arguments: str) -> tuple[int, str]:
-    """Run the command in a thread, because the servers run in this event loop."""
-    result = await asyncio.to_thread(CliRunner().invoke, app, ["top", *arguments])
-    return result.exit_code, result.output
+    status, out, err = await run_cli("top", *arguments)
+    return status, out + err
 
 
 async def test_a_cluster_is_shown_once():

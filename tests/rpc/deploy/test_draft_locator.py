@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from random import Random
 from typing import Any
@@ -19,11 +19,9 @@ from ray.exceptions import ActorDiedError
 from ray.serve.exceptions import DeploymentUnavailableError
 
 from specwhisper.errors import TargetUnavailable
-from specwhisper.rpc.serving import RunningServer, start_server
-from specwhisper.rpc.serving_options import ServingOptions
+from specwhisper.rpc.serving import RunningServer
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import discovery_pb2 as pb
-from specwhisper.wire.v1 import transcription_pb2_grpc
 from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryStub, add_DiscoveryServicer_to_server
 from specwhisper_client import resolving
 from specwhisper_client.api import TranscriptionClient
@@ -39,8 +37,7 @@ from specwhisper_deploy.draft_locator import (
 )
 from tests.clock import Clock
 from tests.rpc.client.test_draft_servers import Draft
-from tests.rpc.client_scripts import SERVICE
-from tests.rpc.services import eventually
+from tests.rpc.services import as_draft_server, eventually, running
 
 LONG_S = 60.0  # far longer than any test here
 
@@ -161,14 +158,9 @@ async def test_stale_answers_are_not_used():
         await cache.servers()
 
 
-@asynccontextmanager
-async def locator(handle: Handle, within_s: float = LONG_S) -> AsyncIterator[RunningServer]:
+def locator(handle: Handle, within_s: float = LONG_S) -> AbstractAsyncContextManager[RunningServer]:
     add = partial(add_DiscoveryServicer_to_server, DraftLocatorService(handle, within_s))
-    server = await start_server({SERVICE_NAME: add}, ServingOptions())
-    try:
-        yield server
-    finally:
-        await server.stop(drain_timeout_s=0)
+    return running({SERVICE_NAME: add})
 
 
 async def test_the_locator_lists_draft_servers_or_returns_the_error():
@@ -203,9 +195,7 @@ class Fleet:
         return self
 
     async def _start(self, draft: Draft) -> str:
-        add = partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, draft)
-        server = await start_server({SERVICE: add}, ServingOptions())
-        self._stack.push_async_callback(server.stop, 1.0)
+        server = await self._stack.enter_async_context(as_draft_server(draft))
         self._stack.callback(draft.released.set)
         return server.address
 

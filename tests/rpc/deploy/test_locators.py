@@ -6,36 +6,29 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 
-import grpc.aio
 import pytest
 
 from experiments.common.models.scripted import ScriptedModel
 from experiments.common.serve_scripted import scripted_checkpoint
-from specwhisper.rpc.channels import with_true_status
-from specwhisper.rpc.serving import start_server
-from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_draft_server.link.link import TargetLink
 from specwhisper_draft_server.transcriber import Requirements
 from tests.rpc.services import (
     Draft,
+    HalfSent,
     Target,
-    audio_requests,
+    as_target,
+    check_text,
     draft_server,
     eventually,
     expected_finals,
     finals,
-    recording,
-    stream,
-    streaming_config,
     target_alone,
     target_server,
 )
 
-LENGTH_S = 35.0
 HANGING_S = 120.0  # longer than any test
 pytestmark = pytest.mark.usefixtures("fast_retries")
 
@@ -63,25 +56,19 @@ class Locator(verification_pb2_grpc.VerificationServicer):
 async def locator_of(target: Target) -> AsyncIterator[tuple[str, Locator, Draft]]:
     """Yield a locator, its address, and a draft server that knows only the locator."""
     locator = Locator(target)
-    add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, locator)
-    server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
-    try:
-        async with draft_server(server.address, connect_timeout_s=HANGING_S) as draft:
-            yield server.address, locator, draft
-    finally:
-        await server.stop(drain_timeout_s=0)
-
-
-async def check_text(draft: Draft) -> None:
-    async with asyncio.timeout(HANGING_S / 2):
-        assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
+    async with (
+        as_target(locator) as server,
+        draft_server(server.address, connect_timeout_s=HANGING_S) as draft,
+    ):
+        yield server.address, locator, draft
 
 
 async def test_a_locator_that_never_answers_does_not_hold_up_sessions():
     async with target_server() as target, locator_of(target) as (_, locator, draft):
         await check_text(draft)
         locator.may_answer.clear()
-        await check_text(draft)
+        async with asyncio.timeout(HANGING_S / 2):
+            await check_text(draft)
 
 
 def connected(draft: Draft) -> set[str]:
@@ -90,20 +77,13 @@ def connected(draft: Draft) -> set[str]:
 
 async def test_connections_to_lost_targets_are_closed():
     async with target_server() as first, locator_of(first) as (address, locator, draft):
-        call = with_true_status(draft.stub.StreamingRecognize())
-        for request in (streaming_config(), *audio_requests(recording(LENGTH_S))):
-            await call.write(request)
-        responses = []
-        while not finals(responses):
-            responses.append(await call.read())
+        client = HalfSent(draft)
+        await client.begin()
         assert connected(draft) == {address, first.address}
         async with target_server() as second:
             locator.target = second
             await first.server.stop(drain_timeout_s=0)
-            await call.done_writing()
-            while (response := await call.read()) is not grpc.aio.EOF:
-                responses.append(response)
-            assert finals(responses) == expected_finals(target_alone(LENGTH_S))
+            assert finals(await client.end()) == expected_finals(target_alone(65.0))
             await eventually(lambda: connected(draft) == {address, second.address})
 
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import grpc
@@ -21,7 +20,6 @@ from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable, Un
 from specwhisper.observe.metrics import ServerMetrics
 from specwhisper.rpc.channels import OPEN, Credentials, open_channel
 from specwhisper.rpc.leases import Leases
-from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ClientTls
 from specwhisper.rpc.tokens import Tokens
@@ -34,7 +32,6 @@ from specwhisper_deploy.replicas import metrics_addresses
 from specwhisper_deploy.target_locator import (
     ANSWER_TIMEOUT_S,
     MAX_ATTEMPTS,
-    SERVICE_NAME,
     HandleReply,
     TargetLocatorService,
     describe_reply,
@@ -44,7 +41,7 @@ from specwhisper_draft_server.config import DraftConfig
 from tests.certificates import save
 from tests.rpc.hostile import Session, hello, session
 from tests.rpc.scrapes import collected, value
-from tests.rpc.services import Target, eventually, target_server
+from tests.rpc.services import Target, as_target, eventually, target_server
 
 TOKEN = "0123456789abcdef-Right"
 TOKENS = Tokens({TOKEN: "anna"})
@@ -162,15 +159,11 @@ async def locator(
     **options: Any,
 ) -> AsyncIterator[tuple[verification_pb2_grpc.VerificationStub, Handle]]:
     handle = Handle(*targets)
-    add = partial(
-        verification_pb2_grpc.add_VerificationServicer_to_server, TargetLocatorService(handle, answer_s)
-    )
-    server = await start_server({SERVICE_NAME: add}, ServingOptions(**options), metrics)
-    try:
-        async with open_channel(server.address, credentials) as channel:
-            yield verification_pb2_grpc.VerificationStub(channel), handle
-    finally:
-        await server.stop(drain_timeout_s=0)
+    async with (
+        as_target(TargetLocatorService(handle, answer_s), ServingOptions(**options), metrics) as server,
+        open_channel(server.address, credentials) as channel,
+    ):
+        yield verification_pb2_grpc.VerificationStub(channel), handle
 
 
 async def opened(target: Target) -> Session:

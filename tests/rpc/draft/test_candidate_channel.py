@@ -6,21 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import pytest
-from grpc.aio import AioRpcError
 
 from specwhisper.errors import PairMismatch, ServerFull, SlowReader, TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import open_channel
-from specwhisper.rpc.serving import start_server
-from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.types import AudioChunk, Candidates, Commit, Mode
-from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
-from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_draft_server.link import candidate_channel, grpc_target_stream
 from specwhisper_draft_server.link.candidate_channel import CandidateChannel
 from specwhisper_draft_server.link.grpc_target_stream import GrpcTargetStream
@@ -33,7 +27,9 @@ from tests.rpc.services import (
     MODES,
     Draft,
     all_free,
+    as_target,
     draft_server,
+    error_of,
     eventually,
     expected_finals,
     finals,
@@ -153,22 +149,21 @@ class SpreadCalls(BadNetwork):
 async def test_a_proxy_that_spreads_calls_is_an_error_that_says_so(monkeypatch):
     monkeypatch.setattr(candidate_call, "JOIN_S", 0.5)
     async with target_server() as first, target_server() as second:
-        async with open_channel(first.address) as one, open_channel(second.address) as two:
-            add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, SpreadCalls(one, two))
-            proxy = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
-            async with draft_server(proxy.address) as draft:
-                with pytest.raises(AioRpcError, match="a proxy sends the calls of one connection") as refused:
-                    await stream(draft, recording(8.0))
-                assert type(error_from_rpc(refused.value, "here")) is PairMismatch
-            await proxy.stop(drain_timeout_s=0)
+        async with (
+            open_channel(first.address) as one,
+            open_channel(second.address) as two,
+            as_target(SpreadCalls(one, two)) as proxy,
+            draft_server(proxy.address) as draft,
+        ):
+            error = await error_of(stream(draft, recording(8.0)))
+            assert type(error) is PairMismatch and "a proxy sends the calls of one connection" in str(error)
 
 
 async def test_a_target_that_refuses_the_shared_call_refuses_the_session(monkeypatch):
     async with target_server() as target, draft_server(target.address) as draft:
         monkeypatch.setattr(target.service._call_limiter, "max_sessions", 0)
-        with pytest.raises(AioRpcError, match="holds its 0 `Share` calls") as refused:
-            await stream(draft, recording(8.0))
-        assert type(error_from_rpc(refused.value, "here")) is ServerFull
+        error = await error_of(stream(draft, recording(8.0)))
+        assert type(error) is ServerFull and "holds its 0 `Share` calls" in str(error)
         await all_free(target)
 
 

@@ -6,42 +6,36 @@ import asyncio
 from contextlib import asynccontextmanager
 from functools import partial
 
-import grpc.aio
 import pytest
 import torch
 
 from experiments.common.models.scripted import ScriptedModel
 from experiments.common.models.speech import SpeechModel, spoken_utterances, talk
-from specwhisper.rpc.channels import with_true_status
-from specwhisper.rpc.serving import start_server
-from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.testing.failpoints import Failpoint, Failpoints, Fault
 from specwhisper.types import SAMPLE_RATE, Limits, Mode
 from specwhisper.wire import status
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_draft_server.link import link, pace, resuming
+from specwhisper_draft_server.link.link import TargetLink
 from tests.nightly import mostly_nightly
 from tests.rpc.services import (
     MAX_SESSIONS,
-    VERIFICATION,
-    audio_requests,
+    HalfSent,
+    as_target,
+    check_text,
     count_locate_calls,
     draft_server,
     eventually,
     expected_finals,
     finals,
-    recording,
     slowed,
-    stream,
-    streaming_config,
     target_alone,
     target_server,
 )
 from tests.rpc.speaking import Listener, live_client, speaking_draft, speaking_target
 
 LENGTH_S = 65.0
-BEGUN = 35 * SAMPLE_RATE * 2  # bytes: within the second window
 AT_ONCE = 0.02  # seconds: a session that left without another target fails
 ONE = Limits(max_sessions=1)
 RESUME_TIMEOUT_S = 20.0  # for sessions whose target is killed
@@ -66,28 +60,15 @@ async def stopping(target):
         await task
 
 
-class Recording:
+class Recording(HalfSent):
     """A client that sends a part of a recording, and the rest on ``end``."""
 
     def __init__(self, draft, mode: str, seed: int) -> None:
-        self._pcm, self._expected = recording(LENGTH_S, seed), expected_finals(target_alone(LENGTH_S, seed))
-        self._call = with_true_status(draft.stub.StreamingRecognize())
-        self._mode = mode
-        self._responses = []
-
-    async def begin(self) -> None:
-        for request in (streaming_config(mode=self._mode), *audio_requests(self._pcm[:BEGUN])):
-            await self._call.write(request)
-        while not finals(self._responses):
-            self._responses.append(await self._call.read())
+        super().__init__(draft, mode, seed)
+        self._seed = seed
 
     async def end(self) -> None:
-        for request in audio_requests(self._pcm[BEGUN:]):
-            await self._call.write(request)
-        await self._call.done_writing()
-        while (response := await self._call.read()) is not grpc.aio.EOF:
-            self._responses.append(response)
-        assert finals(self._responses) == self._expected
+        assert finals(await super().end()) == expected_finals(target_alone(LENGTH_S, self._seed))
 
 
 class Talk:
@@ -153,10 +134,13 @@ async def test_a_session_that_finds_no_room_may_end_where_it_is(kind, unused_tcp
             await asyncio.gather(*(client.end() for client in clients))
 
 
+@pytest.mark.parametrize("has_failpoints", [False, True])
 @pytest.mark.parametrize("kind", mostly_nightly(["live", "recordings"]))
-async def test_each_locate_call_is_followed_by_a_session(kind, unused_tcp_port, monkeypatch):
+async def test_each_locate_call_is_followed_by_a_session(kind, has_failpoints, unused_tcp_port, monkeypatch):
     """A router counts each Locate call as a session, and routes others elsewhere."""
-    async with sessions(kind, "MODE_FULL", unused_tcp_port) as (busy, open_other, _, clients):
+    points = {"receive.after": Failpoint(Fault.RAISE, NEVER)}
+    settings = {"failpoints": Failpoints(points)} if has_failpoints else {}
+    async with sessions(kind, "MODE_FULL", unused_tcp_port, **settings) as (busy, open_other, _, clients):
         async with open_other() as other:
             asked = count_locate_calls(other, monkeypatch)
             async with stopping(busy) as stopped:
@@ -228,9 +212,10 @@ class OutOfDate(verification_pb2_grpc.VerificationServicer):
 async def test_a_session_migrates_elsewhere_although_its_target_is_still_named(emptiest_first):
     async with speaking_target() as busy, speaking_target() as other:
         locator = OutOfDate(busy)
-        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, locator)
-        server = await start_server({VERIFICATION: add}, ServingOptions())
-        async with speaking_draft(f"{server.address},{other.address}", resume_timeout_s=AT_ONCE) as draft:
+        async with (
+            as_target(locator) as server,
+            speaking_draft(f"{server.address},{other.address}", resume_timeout_s=AT_ONCE) as draft,
+        ):
             client = Talk(draft, "MODE_FULL")
             await client.begin()
             assert busy.service.num_sessions == 1
@@ -240,7 +225,6 @@ async def test_a_session_migrates_elsewhere_although_its_target_is_still_named(e
                 await stopped
                 assert locator.num_asked == 1
                 await client.end()
-        await server.stop(drain_timeout_s=0)
 
 
 @pytest.mark.parametrize("mode", mostly_nightly(["MODE_FULL", "MODE_TARGET_ONLY"]))
@@ -256,17 +240,6 @@ async def test_a_delayed_session_migrates_without_losing_messages_in_flight(mode
             await eventually(lambda: other.service.num_sessions == 0)
 
 
-@pytest.mark.parametrize("kind", mostly_nightly(["live", "recordings"]))
-async def test_sessions_migrate_from_a_draft_server_with_failpoints(kind, unused_tcp_port):
-    failpoints = Failpoints({"receive.after": Failpoint(Fault.RAISE, NEVER)})
-    async with sessions(kind, "MODE_FULL", unused_tcp_port, failpoints=failpoints) as there:
-        busy, open_other, _, clients = there
-        async with open_other() as other, stopping(busy) as stopped:
-            await eventually(lambda: other.service.num_sessions == 2)
-            await stopped
-            await asyncio.gather(*(client.end() for client in clients))
-
-
 class Hanging(verification_pb2_grpc.VerificationServicer):
     """A spare target that does not answer Locate."""
 
@@ -280,16 +253,16 @@ class Hanging(verification_pb2_grpc.VerificationServicer):
 
 async def test_text_continues_while_a_spare_hangs():
     hanging = Hanging()
-    add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, hanging)
-    async with speaking_target() as busy:
-        spare = await start_server({VERIFICATION: add}, ServingOptions())
-        async with speaking_draft(f"{busy.address},{spare.address}", connect_timeout_s=120.0) as draft:
-            client = Talk(draft, "MODE_FULL")
-            await client.begin()
-            async with stopping(busy):
-                await hanging.is_asked.wait()
-                await client.end()
-        await spare.stop(drain_timeout_s=0)
+    async with (
+        speaking_target() as busy,
+        as_target(hanging) as spare,
+        speaking_draft(f"{busy.address},{spare.address}", connect_timeout_s=120.0) as draft,
+    ):
+        client = Talk(draft, "MODE_FULL")
+        await client.begin()
+        async with stopping(busy):
+            await hanging.is_asked.wait()
+            await client.end()
 
 
 async def test_a_spare_of_other_weights_is_logged_once_and_the_session_stays(
@@ -336,7 +309,22 @@ async def test_sessions_stay_where_all_targets_are_slow(soon, caplog, monkeypatc
     async with target_server(models[0]) as one, target_server(models[1]) as other:
         async with draft_server(f"{one.address},{other.address}", resume_timeout_s=AT_ONCE) as draft:
             asked = count_locate_calls(one, monkeypatch)
-            responses = await stream(draft, recording(LENGTH_S))
-    assert finals(responses) == expected_finals(target_alone(LENGTH_S))
+            await check_text(draft, LENGTH_S)
     assert len(asked) > 1
     assert "slow target left" not in caplog.messages
+
+
+async def test_sessions_of_a_lost_target_continue_at_the_standby():
+    async with target_server(standby=True) as standby:
+        num_slots = standby.num_free_slots
+        async with target_server() as active, draft_server(f"{active.address},{standby.address}") as draft:
+            client = HalfSent(draft)
+            await client.begin()
+            assert active.service.num_sessions == 1
+            assert standby.num_free_slots == num_slots
+            await active.server.stop(0.0)
+            await eventually(lambda: standby.service.num_sessions == 1)
+            assert finals(await client.end()) == expected_finals(target_alone(65.0))
+            asked = TargetLink(active.address, standby.address)
+            assert (await asked.find_room())._offer.address == standby.address
+            await asked.close()

@@ -31,6 +31,7 @@ from tests.rpc.services import (
     RATE,
     all_free,
     check_statistics,
+    check_text,
     draft_server,
     eventually,
     expected_finals,
@@ -103,8 +104,7 @@ async def test_an_encoder_that_hangs_is_noticed_too(gate):
     model.gate = gate
     async with target_server() as target:
         async with draft_server(target.address, model, draft_timeout_s=STEP_TIMEOUT_S) as draft:
-            responses = await stream(draft, recording(LENGTH_S), mode="MODE_SYNC")
-            assert finals(responses) == expected_finals(target_alone(LENGTH_S))
+            responses = await check_text(draft, LENGTH_S, mode="MODE_SYNC")
             assert any(map(runs_target_only, responses))
             gate.set()
             await all_free(target, draft)
@@ -187,8 +187,7 @@ async def test_a_slowly_placed_draft_model_is_used_once_it_is_ready(gate, fast_h
     ):
         metrics = draft.service.metrics.collected
         for _ in range(2):  # the first one starts to place it
-            responses = await stream(draft, recording(1.0), mode="MODE_SYNC")
-            assert finals(responses) == expected_finals(target_alone(1.0))
+            responses = await check_text(draft, 1.0, mode="MODE_SYNC")
             assert any(map(runs_target_only, responses))
         await until(draft.address, NOT_SERVING, TRANSCRIPTION)
         assert value(collected(metrics), "specwhisper_draft_engine_hangs") == 1
@@ -196,8 +195,7 @@ async def test_a_slowly_placed_draft_model_is_used_once_it_is_ready(gate, fast_h
         gate.set()
         await until(draft.address, SERVING, TRANSCRIPTION)
         assert value(collected(metrics), "specwhisper_draft_engine_hangs") == 0
-        responses = await stream(draft, recording(1.0), mode="MODE_SYNC")
-        assert finals(responses) == expected_finals(target_alone(1.0))
+        responses = await check_text(draft, 1.0, mode="MODE_SYNC")
         assert not any(map(runs_target_only, responses))
         await all_free(target, draft)
 
@@ -225,8 +223,7 @@ async def test_a_draft_model_that_cannot_be_placed_costs_no_session(mode, caplog
     place = Placing(None, RuntimeError("no memory"))
     async with target_server() as target, draft_server(target.address, place=place) as draft:
         for _ in range(2):
-            responses = await stream(draft, recording(1.0), mode=mode)
-            assert finals(responses) == expected_finals(target_alone(1.0))
+            responses = await check_text(draft, 1.0, mode=mode)
             assert any(map(runs_target_only, responses))
         assert place.num_begun == 1, "no session waits for another attempt"
         (record,) = [record for record in caplog.records if record.message == "draft model not placed"]
@@ -241,8 +238,7 @@ async def test_a_draft_model_that_could_not_be_placed_is_used_once_it_can(monkey
     async with target_server() as target, draft_server(target.address, place=place) as draft:
         assert any(map(runs_target_only, await stream(draft, recording(1.0), mode="MODE_SYNC")))
         await eventually(lambda: draft.service.num_free_draft_slots == MAX_SESSIONS)
-        responses = await stream(draft, recording(1.0), mode="MODE_SYNC")
-        assert finals(responses) == expected_finals(target_alone(1.0))
+        responses = await check_text(draft, 1.0, mode="MODE_SYNC")
         assert not any(map(runs_target_only, responses))
         assert place.num_begun == 3
         await all_free(target, draft)
@@ -272,7 +268,7 @@ async def test_a_target_whose_engine_hangs_loses_its_sessions_to_another_one(
         target_server(limits=Limits(max_sessions=MAX_SESSIONS - 1)) as spare,
         draft_server(f"{hung.address},{spare.address}", connect_timeout_s=0.5) as draft,
     ):
-        assert finals(await stream(draft, recording(LENGTH_S))) == expected_finals(target_alone(LENGTH_S))
+        await check_text(draft, LENGTH_S)
         assert model.is_there.is_set(), "the target with more room took it first"
         model.gate.set()
         await eventually(lambda: spare.num_free_slots == MAX_SESSIONS - 1)

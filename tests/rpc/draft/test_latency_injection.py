@@ -34,9 +34,7 @@ async def test_the_round_trip_grows_and_the_text_stays(mode):
     async with speaking_pair(allow_latency_injection=True) as (target, draft):
         async with live_client(draft.address, mode=mode, added_latency_ms=ADDED_MS) as client:
             listener = Listener(client)
-            await client.send(SHORT)
-            await client.finish()
-            await listener.whole()
+            await listener.end(SHORT)
         listener.check(spoken_utterances(SHORT))
         assert client.statistics.min_round_trip_ns > ADDED_MS * 1e6
         await all_free(target, draft)

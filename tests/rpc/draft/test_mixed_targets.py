@@ -10,9 +10,7 @@ from itertools import cycle
 
 import grpc
 import grpc.aio
-import numpy as np
 import pytest
-import soundfile
 
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
 from experiments.common.models.speech import spoken_utterances, talk
@@ -20,7 +18,7 @@ from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.errors import PairMismatch, ServerFull, TargetUnavailable
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.types import SAMPLE_RATE, Limits
+from specwhisper.types import Limits
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import decoding_pb2, resume_point_pb2, verification_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -29,32 +27,29 @@ from specwhisper_draft_server.transcriber import ANY, Requirements, TargetDescri
 from tests.rpc.network import cut_clients
 from tests.rpc.services import (
     Draft,
+    HalfSent,
     Target,
     all_free,
     audio_requests,
+    check_text,
     draft_server,
     error_of,
     eventually,
     expected_finals,
     finals,
     recording,
+    refusal,
     slowed,
     stream,
     streaming_config,
     target_alone,
     target_server,
+    wav,
 )
 from tests.rpc.speaking import Listener, live_client, speaking_draft, speaking_target
 
 LENGTH_S = 65.0
-
-
-BEGUN = 35 * SAMPLE_RATE * 2  # bytes: within the second window
-
-
 SEEDS = {"old": 0, "new": 1}  # of the text of targets with these weights
-
-
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
@@ -119,30 +114,6 @@ async def test_a_session_uses_other_weights_if_only_those_have_room():
             held.cancel()
 
 
-class Begun:
-    """A recording whose second window is open."""
-
-    def __init__(self, draft: Draft) -> None:
-        self._call = with_true_status(draft.stub.StreamingRecognize())
-        self.responses: list[pb.StreamingRecognizeResponse] = []
-
-    async def begin(self) -> str:
-        """Transcribe the first window; return the weights that do."""
-        for request in (streaming_config(), *audio_requests(recording(LENGTH_S)[:BEGUN])):
-            await self._call.write(request)
-        while not finals(self.responses):
-            self.responses.append(await self._call.read())
-        return self.responses[0].model.target_weights_digest
-
-    async def end(self) -> str:
-        for request in audio_requests(recording(LENGTH_S)[BEGUN:]):
-            await self._call.write(request)
-        await self._call.done_writing()
-        while (response := await self._call.read()) is not grpc.aio.EOF:
-            self.responses.append(response)
-        return check_one_targets_text(self.responses, LENGTH_S)
-
-
 @pytest.mark.parametrize("asks", [True, False])
 async def test_a_recording_continues_with_the_weights_it_began_with(
     asks, monkeypatch, unused_tcp_port_factory
@@ -151,14 +122,14 @@ async def test_a_recording_continues_with_the_weights_it_began_with(
     async with weighted("old") as victim:
         named = ",".join([victim.address, *(f"127.0.0.1:{port}" for port in ports)])
         async with draft_server(named) as draft:
-            begun = Begun(draft)
+            begun = HalfSent(draft)
             await begun.begin()
             async with weighted("new", 64, port=ports[0]) as other:
                 if not asks:
                     without_requirements(other, monkeypatch)
                 async with weighted("old", port=ports[1]) as spare:
                     await victim.server.stop(drain_timeout_s=0)
-                    assert await begun.end() == "old"
+                    assert check_one_targets_text(await begun.end(), LENGTH_S) == "old"
                     await eventually(lambda: spare.num_free_slots == 8)
                 assert other.num_free_slots == 64
 
@@ -168,22 +139,18 @@ async def test_a_recording_waits_for_its_weights_and_then_fails(unused_tcp_port)
         async with draft_server(
             f"{victim.address},127.0.0.1:{unused_tcp_port}", resume_timeout_s=0.1
         ) as draft:
-            begun = Begun(draft)
+            begun = HalfSent(draft)
             await begun.begin()
             async with weighted("new", port=unused_tcp_port):
                 await victim.server.stop(drain_timeout_s=0)
-                with pytest.raises(grpc.aio.AioRpcError) as ended:
-                    await begun.end()
-    error = error_from_rpc(ended.value, "the server")
-    assert type(error) in (PairMismatch, TargetUnavailable)
+                assert type(await error_of(begun.end())) in (PairMismatch, TargetUnavailable)
 
 
 async def test_a_recording_whose_draft_server_is_lost_continues_with_its_weights(tmp_path, monkeypatch):
     """The next draft server looks for these weights only."""
     monkeypatch.setattr("specwhisper_draft_server.session.INTERVAL_S", 0.0)
     monkeypatch.setattr("specwhisper_draft_server.responses.INTERVAL_TOKENS", 1)
-    path = tmp_path / "audio.wav"
-    soundfile.write(path, np.frombuffer(recording(LENGTH_S), "<i2"), SAMPLE_RATE, subtype="PCM_16")
+    path = wav(tmp_path / "audio.wav", recording(LENGTH_S))
     async with weighted("old", 2) as old, weighted("new", 64) as new:
         targets = f"{old.address},{new.address}"
         async with (
@@ -212,9 +179,7 @@ async def test_live_audio_whose_draft_server_is_lost_continues_with_its_weights(
             ):
                 async with live_client(network.address) as client:
                     listener = Listener(client)
-                    await client.send(talk())
-                    await client.finish()
-                    await listener.whole()
+                    await listener.end(talk())
                 assert cutting.num_cut == len(cuts)
     listener.check(spoken_utterances(talk()))
 
@@ -291,9 +256,9 @@ async def test_weights_of_another_vocabulary_are_refused_at_once():
         state = resume_point_pb2.ResumePointState(weights_digest=strange.weights_digest)
         first.streaming_config.resume_point.state = state.SerializeToString()
         requests = [first, *audio_requests(recording(1.0))]
-        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter(requests))))
+        error = await refusal(draft, *requests)
         assert type(error) is PairMismatch
-        assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
+        await check_text(draft, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -359,6 +324,5 @@ async def test_targets_may_have_different_block_limits(emptiest_first):
     ):
         await draft.service._transcriber._describe(described.address, ANY)
         for _ in range(3):
-            responses = await stream(draft, recording(LENGTH_S), mode="MODE_PIPELINED", gamma=5)
-            assert finals(responses) == expected_finals(target_alone(LENGTH_S))
+            await check_text(draft, LENGTH_S, mode="MODE_PIPELINED", gamma=5)
         await all_free(emptiest, draft)

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import aclosing
-from functools import partial
 
 import pytest
 
 from experiments.common.models.scripted import ScriptedModel
-from specwhisper.errors import PairMismatch, ServerFull, SpecWhisperError, TargetUnavailable
-from specwhisper.rpc.channels import with_true_status
+from specwhisper.errors import PairMismatch, ServerFull, TargetUnavailable
 from specwhisper.rpc.leases import Leases
-from specwhisper.rpc.serving import start_server
-from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.types import Limits
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_target_server.service import VerificationService
 from tests.rpc.bad_network import BadNetwork
 from tests.rpc.hostile import hello, session
@@ -24,19 +19,24 @@ from tests.rpc.services import (
     MAX_SESSIONS,
     Target,
     all_free,
+    as_target,
     audio_requests,
+    check_text,
     draft_server,
     error_of,
     eventually,
     expected_finals,
     finals,
     recording,
+    refusal,
     scripted_checkpoint,
     stream,
     streaming_config,
     target_alone,
     target_server,
 )
+
+ONE_SECOND = (streaming_config(), *audio_requests(recording(1.0)))
 
 
 @pytest.fixture
@@ -54,19 +54,10 @@ def asked(monkeypatch) -> Counter[str]:
     return counted
 
 
-async def check_text(draft, num_sessions: int = 1) -> None:
-    for _ in range(num_sessions):
-        assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
-
-
-async def refusal(draft) -> SpecWhisperError:
-    requests = iter([streaming_config(), *audio_requests(recording(1.0))])
-    return await error_of(with_true_status(draft.stub.StreamingRecognize(requests)))
-
-
 async def test_a_described_target_is_not_described_again(asked):
     async with target_server() as target, draft_server(target.address) as draft:
-        await check_text(draft, 3)
+        for _ in range(3):
+            await check_text(draft)
         assert asked == {"Describe": 1, "Locate": 1}
         await all_free(target, draft)
 
@@ -76,13 +67,15 @@ async def test_with_several_targets_each_session_looks_for_room(asked):
         async with draft_server(f"{one.address},{other.address}") as draft:
             await check_text(draft)
             described = asked["Describe"]
-            await check_text(draft, 2)
+            for _ in range(2):
+                await check_text(draft)
             assert asked == {"Describe": described, "Locate": 6}
 
 
 async def test_each_session_requests_a_lease(asked):
     async with target_server(leases=Leases()) as target, draft_server(target.address) as draft:
-        await check_text(draft, 3)
+        for _ in range(3):
+            await check_text(draft)
         assert asked == {"Describe": 1, "Locate": 3}
 
 
@@ -104,7 +97,7 @@ async def test_a_full_target_refuses_sessions_that_did_not_call_locate(asked):
         await check_text(draft)
         async with session(target, hello()) as other:
             await other.read_until("welcome")
-            assert type(await refusal(draft)) is ServerFull
+            assert type(await refusal(draft, *ONE_SECOND)) is ServerFull
         await eventually(lambda: target.num_free_slots == 1)
         await check_text(draft)
 
@@ -119,8 +112,7 @@ async def test_a_target_that_returns_with_other_weights_is_described_again(
             checkpoint = scripted_checkpoint(weights_digest=digest)
             model = ScriptedModel(MAX_SESSIONS)
             async with target_server(model, checkpoint, port=unused_tcp_port) as target:
-                responses = await stream(draft, recording(1.0))
-                assert finals(responses) == expected_finals(target_alone(1.0))
+                responses = await check_text(draft, 1.0)
                 assert responses[0].model.target_weights_digest == digest
                 await all_free(target, draft)
         assert asked["Describe"] == 2
@@ -144,9 +136,7 @@ async def test_an_outdated_description_is_corrected_by_the_first_welcome(asked):
         target_server(ScriptedModel(MAX_SESSIONS), scripted_checkpoint(weights_digest="other")) as other,
     ):
         moving = Moving(one)
-        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, moving)
-        server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
-        async with draft_server(server.address) as draft:
+        async with as_target(moving) as server, draft_server(server.address) as draft:
             await check_text(draft)
             moving.lead_to(other)
             responses = await stream(draft, recording(1.0))
@@ -155,7 +145,6 @@ async def test_an_outdated_description_is_corrected_by_the_first_welcome(asked):
             assert asked["Describe"] == 2
             await check_text(draft)
             assert asked["Describe"] == 2
-        await server.stop(drain_timeout_s=0)
 
 
 class OtherWelcome(Moving):
@@ -170,11 +159,11 @@ class OtherWelcome(Moving):
 
 
 async def test_a_welcome_with_other_weights_opens_no_session(asked):
-    async with target_server() as target:
-        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, OtherWelcome(target))
-        server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
-        async with draft_server(server.address) as draft:
-            for _ in range(2):
-                assert type(await refusal(draft)) is PairMismatch
-            await all_free(target, draft)
-        await server.stop(drain_timeout_s=0)
+    async with (
+        target_server() as target,
+        as_target(OtherWelcome(target)) as server,
+        draft_server(server.address) as draft,
+    ):
+        for _ in range(2):
+            assert type(await refusal(draft, *ONE_SECOND)) is PairMismatch
+        await all_free(target, draft)

@@ -17,6 +17,7 @@ from tests.rpc.services import (
     MAX_SESSIONS,
     Draft,
     all_free,
+    check_text,
     draft_server,
     eventually,
     expected_finals,
@@ -66,8 +67,7 @@ async def test_one_recording_in_n_is_decoded_again_with_the_same_text(caplog):
     caplog.set_level(logging.INFO)
     async with target_server() as target, draft_server(target.address, parity_check_every=2) as draft:
         for mode in ("MODE_SYNC", "MODE_PIPELINED", "MODE_FULL", "MODE_TARGET_ONLY", "MODE_FULL"):
-            responses = await stream(draft, recording(LENGTH_S), mode=mode)
-            assert finals(responses) == expected_finals(target_alone(LENGTH_S))
+            await check_text(draft, LENGTH_S, mode=mode)
         await eventually(lambda: counted(draft) == (2, 0))
         await all_free(target, draft)
     opened = {
@@ -116,15 +116,13 @@ async def test_a_check_is_skipped_if_the_target_is_full():
         await eventually(lambda: skipped(draft, "full") == 1)
         await eventually(lambda: target.num_free_slots == 1)
         assert counted(draft) == (0, 0)
-        responses = await stream(draft, recording(LENGTH_S))
-        assert finals(responses) == expected_finals(target_alone(LENGTH_S))
+        await check_text(draft, LENGTH_S)
 
 
 async def test_the_audio_that_is_kept_for_checks_is_bounded(monkeypatch):
     monkeypatch.setattr(parity_check, "MAX_KEPT_BYTES", len(recording(2.0)))
     async with target_server() as target, draft_server(target.address, parity_check_every=1) as draft:
-        responses = await stream(draft, recording(2.1))
-        assert finals(responses) == expected_finals(target_alone(2.1))
+        await check_text(draft, 2.1)
         assert skipped(draft, "size") == 1
         await stream(draft, recording(1.9))
         await eventually(lambda: counted(draft) == (1, 0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import grpc.aio
 import pytest
 
 from experiments.common.inline_pair import InlinePair
@@ -21,12 +20,10 @@ from tests.rpc.draft.test_options import OPTIONS, PCM, speaker
 from tests.rpc.network import cut_network
 from tests.rpc.services import (
     MAX_SESSIONS,
-    PROMPTLY_S,
     all_free,
     audio_requests,
     draft_server,
     error_of,
-    eventually,
     recording,
     scripted_checkpoint,
     streaming_config,
@@ -77,38 +74,6 @@ async def test_wherever_a_connection_breaks_the_text_is_the_same(mode):
 @pytest.mark.parametrize("name", mostly_nightly(list(OPTIONS)[::-1]))
 async def test_every_option_outlives_the_target(name):
     assert await check_cut(OPTIONS[name], Mode.FULL, [1, 5, 13, 0, 2, 21, 0, 0, 1, 1, 8, 34]) > 3
-
-
-async def test_sessions_of_a_stopping_target_migrate():
-    """They do so before it has stopped, and without an error."""
-    checkpoint = scripted_checkpoint(vocabulary=MULTILINGUAL)
-    options = DecodingOptions.greedy(language="en")
-    asked = config_to_proto(options, Mode.TARGET_ONLY, 4, is_container=False)
-    config = pb.StreamingRecognitionConfig(config=asked, interim_results=True)
-    half = len(PCM) // 4 * 2
-    async with (
-        target_server(speaker(MAX_SESSIONS), checkpoint) as first,
-        target_server(speaker(MAX_SESSIONS), checkpoint) as second,
-        draft_server(first.address + "," + second.address, drafts=False, mode=Mode.TARGET_ONLY) as server,
-    ):
-        call = server.stub.StreamingRecognize()
-        await call.write(pb.StreamingRecognizeRequest(streaming_config=config))
-        for request in audio_requests(PCM[:half]):
-            await call.write(request)
-        results = []
-        while not results:
-            results += [result for result in (await call.read()).results if result.is_final]
-        busy, other = sorted((first, second), key=lambda target: target.num_free_slots)
-        assert (busy.num_free_slots, other.num_free_slots) == (MAX_SESSIONS - 1, MAX_SESSIONS)
-        await busy.server.stop(drain_timeout_s=PROMPTLY_S, on_drain=busy.service.announce_drain)
-        await eventually(lambda: other.num_free_slots == MAX_SESSIONS - 1)
-        for request in audio_requests(PCM[half:]):
-            await call.write(request)
-        await call.done_writing()
-        while (response := await call.read()) is not grpc.aio.EOF:
-            results += [result for result in response.results if result.is_final]
-        await all_free(other, server)
-    assert written(segments_from_proto(results)) == written(target_only(options).segments)
 
 
 async def test_audio_that_cannot_be_sent_ends_the_session(monkeypatch, caplog):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from io import BytesIO
+from itertools import product
 
 import numpy as np
 import pytest
@@ -33,6 +34,7 @@ from tests.rpc.services import (
     all_free,
     audio_requests,
     check_statistics,
+    check_text,
     draft_server,
     error_of,
     expected_finals,
@@ -53,20 +55,18 @@ def flac(pcm: bytes) -> bytes:
     return file.getvalue()
 
 
-async def test_long_recording_in_every_mode():
-    alone = target_alone(65.0)
-    assert len(alone.window_tokens) > 2
+async def test_a_recording_longer_than_the_limit_of_audio_ahead_in_every_mode():
+    alone = target_alone(200.0)
     async with running_pair() as (target, draft):
         for mode in MODES:
-            responses = await stream(draft, recording(65.0), mode=mode)
-            assert finals(responses) == expected_finals(alone)
+            responses = await check_text(draft, 200.0, mode=mode)
             check_statistics(responses[-1].statistics, alone)
             assert responses[0].model.mode == decoding_pb2.Mode.Value(mode)
             if mode in ("MODE_SYNC", "MODE_PIPELINED"):
                 assert responses[-1].statistics.num_accepted > 0
             if mode == "MODE_TARGET_ONLY":
                 assert responses[-1].statistics.num_blocks == 0
-            assert responses[-1].audio_received.ToNanoseconds() == 65e9
+            assert responses[-1].audio_received.ToNanoseconds() == 200e9
             assert all(result.is_final for response in responses for result in response.results)
         await all_free(target, draft)
 
@@ -91,14 +91,6 @@ async def test_real_models_with_a_map_between_their_vocabularies():
                 draft, recording(33.0), mode=mode, decoding={"languages": ["de-AT"], "greedy": True}
             )
             assert finals(responses) == expected_finals(alone)
-
-
-async def test_a_recording_longer_than_the_limit_of_audio_ahead():
-    alone = target_alone(200.0)
-    async with running_pair() as (target, draft):
-        for mode in MODES:
-            assert finals(await stream(draft, recording(200.0), mode=mode)) == expected_finals(alone)
-        await all_free(target, draft)
 
 
 async def test_a_target_in_the_same_process_writes_the_same_text(tmp_path):
@@ -178,8 +170,7 @@ async def test_interim_results_have_verified_text_before_tentative_text(monkeypa
         target_server(slowed(ScriptedModel(MAX_SESSIONS))) as target,
         draft_server(target.address) as draft,
     ):
-        responses = await stream(draft, recording(65.0), interim=True)
-    assert finals(responses) == expected_finals(target_alone(65.0))
+        responses = await check_text(draft, 65.0, interim=True)
     stabilities = set()
     window, verified = None, ""
     for response in responses[1:]:
@@ -195,28 +186,10 @@ async def test_interim_results_have_verified_text_before_tentative_text(monkeypa
     assert stabilities == {0.95, 0.9, 0.1}
 
 
-async def test_timestamps_off_and_a_limit_on_tokens():
-    options = DecodingOptions.greedy(timestamps=False, max_new_tokens=7)
-    alone = InlinePair(ScriptedModel()).transcribe([recording(65.0)], options)[0]
+async def test_any_gamma():
     async with running_pair() as (_, draft):
-        for mode in MODES:
-            responses = await stream(
-                draft,
-                recording(65.0),
-                mode=mode,
-                decoding=decoding_pb2.DecodingOptions(greedy=True, timestamps=False, max_new_tokens=7),
-            )
-            assert finals(responses) == expected_finals(alone)
-            assert responses[-1].statistics.num_windows == 3
-            assert responses[-1].statistics.num_committed <= 21
-
-
-@pytest.mark.parametrize("gamma", [1, 3, 16, 64])
-async def test_any_gamma(gamma):
-    async with running_pair() as (_, draft):
-        for mode in MODES[1:]:
-            responses = await stream(draft, recording(3.0), mode=mode, gamma=gamma)
-            assert finals(responses) == expected_finals(target_alone(3.0))
+        for mode, gamma in product(MODES[1:], (1, 3, 16, 64)):
+            responses = await check_text(draft, 3.0, mode=mode, gamma=gamma)
             assert responses[0].model.gamma == gamma
 
 
@@ -226,13 +199,12 @@ async def test_gamma_zero_uses_the_servers_setting():
     assert (model.gamma, model.mode) == (3, 2)  # MODE_SYNC
 
 
-@pytest.mark.parametrize("num_clients", [2, 8])
-async def test_concurrent_clients_do_not_mix(num_clients):
+async def test_concurrent_clients_do_not_mix():
     async with running_pair() as (target, draft):
         together = await asyncio.gather(
             *(
                 stream(draft, recording(33.0, seed), mode=MODES[seed % 4], interim=seed % 2 == 0)
-                for seed in range(num_clients)
+                for seed in range(MAX_SESSIONS)
             )
         )
         await all_free(target, draft)
@@ -284,7 +256,6 @@ async def test_a_server_without_a_draft_writes_the_same_text():
         target_server() as target,
         draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as draft,
     ):
-        responses = await stream(draft, recording(3.0))
-        assert finals(responses) == expected_finals(target_alone(3.0))
+        responses = await check_text(draft, 3.0)
         assert responses[0].model.draft == ""
         assert list((await draft.stub.GetModel(pb.GetModelRequest())).log_mel_max_bins) == [80, 128]

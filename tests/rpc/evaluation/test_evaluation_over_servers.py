@@ -9,17 +9,16 @@ from io import BytesIO
 import numpy as np
 import pytest
 import soundfile
-from typer.testing import CliRunner
 
 from experiments.common.models.scripted import recording
 from specwhisper.errors import InvalidRequest
 from specwhisper.types import Mode
-from specwhisper_client.cli.main import app
 from specwhisper_evaluation.comparison import Comparison, compare
 from specwhisper_evaluation.methods import over_servers
 from specwhisper_evaluation.references import Reference
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.services import running_pair, target_alone
+from tests.rpc.terminals import run_cli
 
 LENGTHS_S = (3.0, 35.0)
 
@@ -62,13 +61,12 @@ async def test_both_write_the_same_from_files_and_from_bytes(folder):
 
 async def test_the_command_writes_tables_and_figures(folder):
     file = folder / "figures.json"
-    arguments = ("--folder", str(folder), "--json", str(file), "--mode", "pipelined", "--plot", f"{file}.svg")
+    arguments = ("--folder", folder, "--json", file, "--mode", "pipelined", "--plot", f"{file}.svg")
     async with running_pair() as (_, draft):
-        command = ["evaluate", *arguments, "--server", draft.address]
-        done = await asyncio.to_thread(CliRunner().invoke, app, command)
-    assert (done.exit_code, done.stderr) == (0, "")
-    assert "2 of 2 identical" in done.stdout
-    rows = [line.split() for line in done.stdout.splitlines() if line.startswith(("0.flac", "1.flac"))]
+        status, out, err = await run_cli("evaluate", *arguments, "--server", draft.address)
+    assert (status, err) == (0, "")
+    assert "2 of 2 identical" in out
+    rows = [line.split() for line in out.splitlines() if line.startswith(("0.flac", "1.flac"))]
     assert [row[-1] for row in rows] == ["yes", "yes"]
     figures = json.loads(file.read_text())
     assert (figures["standard"]["name"], figures["speculative"]["name"]) == ("target-only", "pipelined")
@@ -95,6 +93,5 @@ async def test_a_token_before_the_command_reaches_the_server(folder, monkeypatch
     monkeypatch.setattr(server, "GetModel", noted)
     async with serving(server) as address:
         (folder / "token").write_text("secret-token-of-a-test")
-        arguments = ["--token-file", str(folder / "token"), "evaluate", "--folder", str(folder)]
-        await asyncio.to_thread(CliRunner().invoke, app, [*arguments, "--server", address])
+        await run_cli("--token-file", folder / "token", "evaluate", "--folder", folder, "--server", address)
     assert seen == ["Bearer secret-token-of-a-test"]

@@ -21,9 +21,7 @@ pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 async def of_our_client(draft: Draft, pcm: bytes, *, disabled: bool) -> str:
     async with live_client(draft.address, disabled=disabled) as client:
         listener = Listener(client)
-        await client.send(pcm)
-        await client.finish()
-        await listener.whole()
+        await listener.end(pcm)
     return "".join(segment.text for segment in listener.segments).strip()
 
 

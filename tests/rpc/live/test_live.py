@@ -7,14 +7,7 @@ import asyncio
 import pytest
 
 from experiments.common.models.scripted import END
-from experiments.common.models.speech import (
-    LENGTH_S,
-    SPANS,
-    SPOKEN,
-    speech,
-    spoken_utterances,
-    talk,
-)
+from experiments.common.models.speech import LENGTH_S, SPANS, SPOKEN, speech, spoken_utterances, talk
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import SAMPLE_RATE
@@ -22,22 +15,8 @@ from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.v1 import decoding_pb2, resume_point_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.nightly import NIGHTLY, mostly_nightly
-from tests.rpc.services import (
-    MODES,
-    all_free,
-    audio_requests,
-    error_of,
-    eventually,
-    is_one_sentence,
-)
-from tests.rpc.speaking import (
-    config,
-    final_results,
-    final_text,
-    listen,
-    speaking_pair,
-    texts_of,
-)
+from tests.rpc.services import MODES, all_free, audio_requests, error_of, eventually, is_one_sentence, refusal
+from tests.rpc.speaking import config, final_results, final_text, listen, speaking_pair, texts_of
 
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
@@ -217,6 +196,8 @@ def resumed(position: dict, **changes) -> pb.StreamingRecognizeRequest:
         ([config()], InvalidAudio, "recording is empty"),
         ([config(live={"step_ms": 50}), AUDIO], InvalidRequest, "step_ms is 50"),
         ([config(live={"confirm_every_ms": 50}), AUDIO], InvalidRequest, "confirm_every_ms is 50"),
+        ([config(endpointing={"threshold": 0.99}), AUDIO], InvalidRequest, "threshold is 0.99"),
+        ([config(endpointing={"max_piece_ms": 1_999}), AUDIO], InvalidRequest, "max_piece_ms is 1999"),
         (
             [resumed({"next_sample": 320, "pieces": [{"tokens": [1, END]}]}), AUDIO],
             InvalidRequest,
@@ -237,7 +218,7 @@ def resumed(position: dict, **changes) -> pb.StreamingRecognizeRequest:
 )
 async def test_a_request_that_does_not_fit_live_audio_is_refused(requests, kind, sentence):
     async with speaking_pair() as (target, draft):
-        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter(requests))))
+        error = await refusal(draft, *requests)
         assert type(error) is kind
         assert sentence in str(error) and is_one_sentence(error)
         await all_free(target, draft)
@@ -251,20 +232,10 @@ async def test_settings_of_live_audio_are_refused_for_recordings(field):
     )
     whole = pb.RecognitionConfig(decoding={"live": {"step_ms": 500}})
     async with speaking_pair() as (target, draft):
-        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter([first, AUDIO]))))
+        error = await refusal(draft, first, AUDIO)
         assert isinstance(error, InvalidRequest) and "set decoding.live" in str(error)
         error = await error_of(draft.stub.Recognize(pb.RecognizeRequest(config=whole, audio=b"RIFF")))
         assert isinstance(error, InvalidRequest) and "is not live" in str(error)
-        await all_free(target, draft)
-
-
-@pytest.mark.parametrize("endpointing", [{"threshold": 0.99}, {"max_piece_ms": 1_999}])
-async def test_endpointing_out_of_bounds_is_refused(endpointing):
-    request = config()
-    request.streaming_config.endpointing.CopyFrom(pb.Endpointing(**endpointing))
-    async with speaking_pair() as (target, draft):
-        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter([request, AUDIO]))))
-        assert isinstance(error, InvalidRequest) and is_one_sentence(error)
         await all_free(target, draft)
 
 

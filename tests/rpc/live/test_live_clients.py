@@ -16,41 +16,11 @@ from tests.rpc.speaking import (
     final_text,
     follow,
     live_client,
-    speaking_draft,
     speaking_pair,
-    speaking_target,
     texts_of,
 )
 
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
-
-
-async def test_a_client_receives_the_servers_text():
-    async with speaking_pair() as (target, draft), live_client(draft.address) as client:
-        listener = Listener(client)
-        await client.send(talk())
-        await client.finish()
-        await listener.whole()
-        listener.check(spoken_utterances(talk()))
-        assert client.num_reconnects == 0
-        await all_free(target, draft)
-
-
-async def test_a_session_waits_for_a_target_that_was_stopped():
-    pcm = talk()
-    async with speaking_target() as first:
-        async with speaking_draft(first.address) as draft, live_client(draft.address) as client:
-            listener = Listener(client)
-            await client.send(pcm[: len(pcm) // 2])
-            await listener.received(8)
-            await first.server.stop(drain_timeout_s=0)
-            async with speaking_target(port=int(first.address.rpartition(":")[2])) as second:
-                await client.send(pcm[len(pcm) // 2 :])
-                await client.finish()
-                await listener.whole()
-                await all_free(second, draft)
-            assert client.num_reconnects == 0, "the client does not notice"
-    listener.check(spoken_utterances(pcm))
 
 
 async def test_a_stream_continues_in_another_mode_without_a_lost_word():
@@ -62,22 +32,10 @@ async def test_a_stream_continues_in_another_mode_without_a_lost_word():
                 await listener.received(20 * number)
                 at = number * 6 * SAMPLE_RATE
                 client.change(mode=mode)
-            await client.send(LECTURE[at * 2 :])
-            await client.finish()
-            await listener.whole()
+            await listener.end(LECTURE[at * 2 :])
             assert client.model.mode is Mode.TARGET_ONLY
             await all_free(target, draft)
     listener.check(final_text(LECTURE, CUT_OFTEN))
-
-
-async def test_a_client_that_cancels_frees_its_session():
-    async with speaking_pair() as (target, draft):
-        async with live_client(draft.address) as client:
-            await client.send(talk())
-            async for update in client:
-                if update.segments:
-                    break
-        await all_free(target, draft)
 
 
 async def test_quick_changes_of_settings_open_one_call():
@@ -91,9 +49,7 @@ async def test_quick_changes_of_settings_open_one_call():
             client.change(mode=Mode.FULL)
             await asyncio.sleep(0)
             client.change(mode=Mode.TARGET_ONLY)
-            await client.send(LECTURE[6 * SAMPLE_RATE * 2 :])
-            await client.finish()
-            await listener.whole()
+            await listener.end(LECTURE[6 * SAMPLE_RATE * 2 :])
             assert client.model.mode is Mode.TARGET_ONLY
             await all_free(target, draft)
     listener.check(final_text(LECTURE, CUT_OFTEN))
@@ -114,8 +70,7 @@ async def test_the_end_of_an_utterance_makes_its_text_final_at_once(disabled):
         client.end_utterance()
         await eventually(lambda: listener.num_ended == (2 if disabled else 4))
         assert listener.segments[-1].text == ""
-        await client.finish()
-        await listener.whole()
+        await listener.end()
         assert listener.num_words == words
         await all_free(target, draft)
 

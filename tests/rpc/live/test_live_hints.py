@@ -46,9 +46,7 @@ async def transcribed(address: str, hints: dict[float, str], mode: Mode = Mode.F
         listener = Listener(client)
         for start_s, text in hints.items():
             client.hint(text, start_s)
-        await client.send(pcm)
-        await client.finish()
-        await listener.whole()
+        await listener.end(pcm)
         listener.check(spoken_utterances(pcm))
         return client.statistics
 
@@ -85,8 +83,7 @@ async def test_an_utterance_sent_again_as_it_grows_is_followed():
             for end in range(PIECE, SPEECH_SAMPLES + 1, PIECE):
                 client.hint(said(end), 0.0)
                 await follow(client, target, SPEECH, end - PIECE, end)
-            await client.finish()
-            await listener.whole()
+            await listener.end()
             listener.check({1: words(SPEECH)})
             assert client.statistics.num_hinted_accepted > 10
 
@@ -104,9 +101,7 @@ async def test_a_session_that_loses_its_target_sends_its_hints_to_the_next_one()
                 await eventually(lambda: any(isinstance(hint, TimedHint) for hint in hints))
                 busy = first if first.service.num_sessions else second
                 await busy.server.stop(drain_timeout_s=0)
-                await client.send(SPEECH[SPEECH_SAMPLES:])
-                await client.finish()
-                await listener.whole()
+                await listener.end(SPEECH[SPEECH_SAMPLES:])
                 listener.check({1: words(SPEECH)})
     assert [hint for hint in hints if isinstance(hint, TimedHint)] == [TimedHint(0, said(SPEECH_SAMPLES))] * 2
 

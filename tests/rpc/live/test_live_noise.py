@@ -111,18 +111,4 @@ async def check_no_loop(target: Target, draft: Draft, sounds: Iterable[tuple[str
 
 @pytest.mark.nightly
 async def test_without_endpointing_no_text_is_repeated(pair):
-    sounds = list(noises())
-    await check_no_loop(
-        *pair, [*sounds[:: 5 if NIGHTLY else 15], *(sound for sound in sounds if sound[0] in LOOPING)]
-    )
-
-
-@pytest.mark.nightly
-async def test_with_a_low_threshold_no_text_is_repeated(pair):
     await check_no_loop(*pair, noises())
-
-
-async def test_silence_takes_no_forward_pass(pair):
-    async with StreamingClient(pair[1].address) as stream:
-        assert await transcribed(stream, bytes(60 * 32_000)) == ""
-    assert stream.statistics.num_forwards == stream.statistics.num_windows == 0

@@ -35,12 +35,11 @@ pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
 class Unsteady:
-    """A target in this process that is lost, or ends, after some events, again and again.
+    """A target in this process that is lost after some events, again and again.
 
     Parameters
     ----------
     losses : after how many events each stream is lost; later ones stay.
-    error : that ends those streams; ``None`` ends them without one.
     refusals : errors of the first attempts to open a stream; the last one is repeated if ``keeps_refusing``.
     """
 
@@ -52,12 +51,10 @@ class Unsteady:
         losses: tuple[int, ...] = (),
         refusals: tuple[SpecWhisperError, ...] = (),
         *,
-        error: SpecWhisperError | None = LOST,
         keeps_refusing: bool = False,
     ) -> None:
         self._local, self._losses, self._refusals = local, list(losses), list(refusals)
         self._keeps_refusing = keeps_refusing
-        self._error = error
         self.describe = local.describe
 
     @asynccontextmanager
@@ -75,10 +72,8 @@ class Unsteady:
             async for event in events():
                 yield event
                 left -= 1
-                if left <= 0 and self._error is None:
-                    return
                 if left <= 0:
-                    raise self._error
+                    raise LOST
 
         return some
 
@@ -239,18 +234,6 @@ async def test_text_that_became_final_as_the_target_was_lost_is_reported():
     assert texts_of(final) == {1: final_text(talk())[1]}
 
 
-async def test_a_target_that_ends_early_is_an_error():
-    async def audio() -> AsyncIterator[bytes]:
-        yield talk()
-        await asyncio.Event().wait()
-
-    async with local_target() as local:
-        target = Unsteady(local, losses=(3,), error=None)
-        with pytest.raises(TargetUnavailable, match="ended the session before its audio"):
-            async with asyncio.timeout(PROMPTLY_S):
-                await transcribed(await session_on(target), audio())
-
-
 @pytest.mark.parametrize(
     "error", [LOST, ServerFull("No slot is free."), PairMismatch("It has other weights.")]
 )
@@ -261,26 +244,3 @@ async def test_a_target_that_never_takes_the_session_is_reported(error):
         with pytest.raises(type(error), match=str(error)):
             async with asyncio.timeout(PROMPTLY_S):
                 await transcribed(session, pieces(talk(), 0))
-
-
-async def test_a_session_begins_in_an_outage():
-    """The draft shows its text; all of it becomes final later."""
-    is_shown = asyncio.Event()
-
-    async def audio() -> AsyncIterator[bytes]:
-        yield talk()
-        await is_shown.wait()
-        target._refusals.clear()
-
-    async with local_target() as local, drafting(0.0) as draft:
-        target = Unsteady(local, refusals=(LOST,), keeps_refusing=True)
-        session = await session_on(target, draft, continue_unverified=True, lost=LOST, timeout_s=PROMPTLY_S)
-        segments = []
-        async with asyncio.timeout(60.0):
-            async for update in session.run(audio()):
-                segments += update.segments
-                if session.builder.is_unverified and session.builder.tentative_text.strip():
-                    assert not segments
-                    is_shown.set()
-    assert is_shown.is_set()
-    assert texts_of(segments) == final_text(talk())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import grpc.aio
 import pytest
 
 from experiments.common.models.speech import SpeechModel, spoken_utterances, talk
@@ -19,45 +18,10 @@ from tests.rpc.outages import (
     shown_unverified,
     unverified_client,
 )
-from tests.rpc.services import (
-    MAX_SESSIONS,
-    all_free,
-    audio_requests,
-    eventually,
-)
-from tests.rpc.speaking import (
-    CUT_OFTEN,
-    LECTURE,
-    Listener,
-    config,
-    final_text,
-    follow,
-    live_client,
-    texts_of,
-)
+from tests.rpc.services import MAX_SESSIONS, all_free, audio_requests, eventually, rest_of
+from tests.rpc.speaking import CUT_OFTEN, LECTURE, Listener, config, final_text, follow, live_client, texts_of
 
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
-
-
-async def test_speech_in_an_outage_is_shown_then_verified():
-    pcm = talk()
-    half = len(pcm) * 5 // 8
-    async with breaking_pair() as (targets, draft), unverified_client(draft) as client:
-        listener = Listener(client)
-        await client.send(pcm[:half])
-        await listener.received(8)
-        await targets.stop()
-        await client.send(pcm[half:])
-        await shown_unverified(listener)
-        num_words = listener.num_words
-        await client.finish()
-        assert listener.num_words == num_words, "no text becomes final without a target"
-        target = await targets.start()
-        await listener.whole()
-        await all_free(target, draft)
-        assert client.num_reconnects == 0, "the client does not notice"
-    listener.check(spoken_utterances(pcm))
-    check_unverified(listener)
 
 
 async def test_a_draft_without_a_target_shows_everything():
@@ -94,9 +58,10 @@ async def test_two_outages():
             await targets.stop()
             await client.send(pcm[number * third : (number + 1) * third])
             await shown_unverified(listener, since)
-            await targets.start()
-        await client.finish()
-        await listener.whole()
+            target = await targets.start()
+        await listener.end()
+        await all_free(target, draft)
+        assert client.num_reconnects == 0, "the client does not notice"
     listener.check(spoken_utterances(pcm))
     check_unverified(listener)
 
@@ -113,8 +78,7 @@ async def test_minutes_of_speech_and_of_silence_in_an_outage():
         (audio,) = draft.service.metrics.kept_audio
         await eventually(lambda: audio.num_samples > len(pcm) // 2 - 30 * SAMPLE_RATE)
         target = await targets.start()
-        await client.finish()
-        await listener.whole(within_s=60)
+        await listener.end(within_s=60)
         await all_free(target, draft)
         assert client.num_reconnects == 0
     listener.check(final_text(pcm))
@@ -148,9 +112,7 @@ async def test_a_target_that_is_lost_at_once_loses_no_word():
         for _ in range(3):
             await targets.stop()
             await targets.start()
-        await client.send(talk())
-        await client.finish()
-        await listener.whole()
+        await listener.end(talk())
     listener.check(spoken_utterances(talk()))
 
 
@@ -159,13 +121,11 @@ async def test_audio_that_is_decoded_again_counts_once():
         call = with_true_status(draft.stub.StreamingRecognize())
         request = config(interim=True, live={"step_ms": 300})
         request.streaming_config.continue_unverified = True
-        responses = []
+        responses: list[pb.StreamingRecognizeResponse] = []
 
         async def read_until(condition) -> None:
-            while (response := await call.read()) is not grpc.aio.EOF:
-                responses.append(response)
-                if condition(response):
-                    return
+            while not (responses and condition(responses[-1])):
+                responses.append(await call.read())
 
         await call.write(request)
         for piece in audio_requests(talk()[:BEGUN]):
@@ -177,7 +137,7 @@ async def test_audio_that_is_decoded_again_counts_once():
         for piece in audio_requests(talk()[BEGUN:]):
             await call.write(piece)
         await call.done_writing()
-        await read_until(lambda _: False)
+        responses += await rest_of(call)
     received = [r.audio_received.ToNanoseconds() for r in responses if r.HasField("audio_received")]
     assert received == sorted(received)
     assert texts_of(r for response in responses for r in response.results if r.is_final) == spoken_utterances(
@@ -213,32 +173,18 @@ async def test_a_draft_that_fails_in_an_outage_costs_no_word():
     listener.check(spoken_utterances(pcm))
 
 
-async def test_without_a_draft_the_session_waits_for_a_target():
+@pytest.mark.parametrize("how", [{"mode": Mode.TARGET_ONLY, "continue_unverified": True}, {}])
+async def test_without_a_draft_or_without_the_option_the_session_waits_for_a_target(how):
+    """Without the option it fails after the time limit; until then the draft shows its text."""
     pcm = talk()
-    async with breaking_pair() as (targets, draft):
-        async with unverified_client(draft, mode=Mode.TARGET_ONLY) as client:
-            listener = Listener(client)
-            await client.send(pcm[: len(pcm) // 2])
-            await listener.received(8)
-            await targets.stop()
-            await client.send(pcm[len(pcm) // 2 :])
-            await targets.start()
-            await client.finish()
-            await listener.whole()
-        assert client.num_reconnects == 0
-    listener.check(spoken_utterances(pcm))
-
-
-async def test_without_the_option_the_session_waits_less_long():
-    """It fails after the time limit; until then it is the same."""
-    pcm = talk()
-    async with breaking_pair() as (targets, draft), live_client(draft.address) as client:
+    async with breaking_pair() as (targets, draft), live_client(draft.address, **how) as client:
         listener = Listener(client)
         await client.send(pcm[: len(pcm) // 2])
         await listener.received(8)
         await targets.stop()
         await client.send(pcm[len(pcm) // 2 :])
-        await shown_unverified(listener)
+        if not how:
+            await shown_unverified(listener)
         await client.finish()
         await targets.start()
         await listener.whole()
@@ -260,8 +206,7 @@ async def test_audio_is_kept_only_while_there_is_no_target(mode, monkeypatch):
         (audio,) = draft.service.metrics.kept_audio
         await eventually(lambda: audio.num_samples > 20 * SAMPLE_RATE)
         await targets.start()
-        await client.finish()
-        await listener.whole()
+        await listener.end()
     listener.check(final_text(pcm))
 
 
@@ -276,7 +221,5 @@ async def test_where_a_draft_has_failed_the_target_shows_text():
         await eventually(lambda: any(update.verified_text for update in listener.updates))
         assert client.model.mode is Mode.TARGET_ONLY
         assert not listener.segments
-        await client.send(pcm[4 * SAMPLE_RATE * 2 :])
-        await client.finish()
-        await listener.whole()
+        await listener.end(pcm[4 * SAMPLE_RATE * 2 :])
     listener.check(final_text(pcm))

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-import grpc.aio
 import pytest
 
-from experiments.common.models.speech import (
-    spoken_utterances,
-    talk,
-)
+from experiments.common.models.speech import spoken_utterances, talk
 from specwhisper.errors import InvalidRequest, PairMismatch, TargetUnavailable
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.types import (
-    SAMPLE_RATE,
-    Mode,
-)
-from specwhisper.wire.status import error_from_rpc
+from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper_draft_server.link import resuming
 from tests.rpc.outages import BEGUN, breaking_pair, shown_unverified, unverified_client
 from tests.rpc.services import (
@@ -25,8 +17,10 @@ from tests.rpc.services import (
     all_free,
     audio_requests,
     count_locate_calls,
+    error_of,
     eventually,
     is_one_sentence,
+    rest_of,
 )
 from tests.rpc.speaking import Listener, config
 
@@ -95,8 +89,7 @@ async def test_kept_audio_is_bounded(monkeypatch):
         assert audio.num_samples <= 8 * SAMPLE_RATE
         await targets.start()
         await sending
-        await client.finish()
-        await listener.whole()
+        await listener.end()
     listener.check(spoken_utterances(talk()))
 
 
@@ -134,10 +127,7 @@ async def test_an_invalid_message_in_an_outage_is_reported():
         while not any(result.is_unverified for result in (await call.read()).results):
             pass
         await call.write(request)
-        with pytest.raises(grpc.aio.AioRpcError) as ended:
-            while await call.read() is not grpc.aio.EOF:
-                pass
-        error = error_from_rpc(ended.value, "the server")
+        error = await error_of(rest_of(call))
         assert type(error) is InvalidRequest and "takes audio_content, flac_content, hint" in str(error)
         await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
 

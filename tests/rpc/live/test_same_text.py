@@ -91,17 +91,28 @@ def check_whole(segments: list[Segment], audio: str) -> None:
         assert len(words) == 1 and len(words[1]) == 110, "no word is lost"
 
 
+UNDISTURBED: dict[str, list[Segment]] = {}  # by audio: it is the same in all tests
+
+
+async def undisturbed(audio: str) -> list[Segment]:
+    """Return the segments of a session that loses no server."""
+    if audio not in UNDISTURBED:
+        async with speaking_pair() as (target, draft):
+            UNDISTURBED[audio] = await transcribed(draft, target, audio)
+        check_whole(UNDISTURBED[audio], audio)
+    return UNDISTURBED[audio]
+
+
 @pytest.mark.parametrize("audio", AUDIO)
 async def test_at_any_pace(audio):
     async with speaking_pair() as (target, draft):
         texts = [
             await transcribed(draft, target, audio, pace, seed)
             for seed in range(3 if NIGHTLY else 1)
-            for pace in ("at once", "as it is spoken", "with stalls")
+            for pace in ("as it is spoken", "with stalls")
         ]
         await all_free(target, draft)
-    check_whole(texts[0], audio)
-    assert all(text == texts[0] for text in texts)
+    assert texts == [await undisturbed(audio)] * len(texts)
 
 
 @pytest.mark.parametrize("audio", AUDIO)
@@ -116,8 +127,7 @@ async def test_with_any_draft_and_none(audio):
             draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY)
         )
         texts.append(await transcribed(without, target, audio, "as it is spoken"))
-    check_whole(texts[0], audio)
-    assert all(text == texts[0] for text in texts)
+    assert texts == [await undisturbed(audio)] * len(texts)
 
 
 @pytest.mark.parametrize("audio", mostly_nightly(["lecture", "talk", "without endpointing"]))
@@ -126,20 +136,17 @@ async def test_with_verified_text_of_growing_pieces(audio):
         texts = [
             await transcribed(draft, target, audio, pace, confirm_every_ms=confirm_every_ms)
             for confirm_every_ms, pace in (
-                (None, "at once"),
                 (300, "as it is spoken"),
                 (700, "with stalls"),
                 (2_000, "at once"),
             )
         ]
-    check_whole(texts[0], audio)
-    assert all(text == texts[0] for text in texts)
+    assert texts == [await undisturbed(audio)] * len(texts)
 
 
 @pytest.mark.parametrize("num_sessions", [2, 4])
 async def test_beside_other_sessions(num_sessions):
     async with speaking_pair() as (target, draft):
-        alone = {audio: await transcribed(draft, target, audio) for audio in AUDIO}
         names = (list(AUDIO) * num_sessions)[:num_sessions]
         together = await asyncio.gather(
             *(
@@ -148,9 +155,7 @@ async def test_beside_other_sessions(num_sessions):
             )
         )
         await all_free(target, draft)
-    for audio, text in zip(names, together, strict=True):
-        check_whole(text, audio)
-        assert text == alone[audio]
+    assert together == [await undisturbed(audio) for audio in names]
 
 
 POINTS = ("verify.before", "verify.after", "commit.before", "commit.after", "send.before", "send.after")
@@ -180,13 +185,10 @@ async def mortal_target(point: str, hit: int) -> AsyncIterator[Target]:
 async def test_over_targets_that_fail(audio, point, emptiest_first):
     """Two of three are lost, each at its own moment."""
     async with speaking_target() as last, mortal_target(point, 2) as one, mortal_target(point, 5) as other:
-        async with speaking_draft(last.address) as draft:
-            whole = await transcribed(draft, last, audio)
         addresses = ",".join(target.address for target in (one, other, last))
         async with speaking_draft(addresses) as draft:
             texts = await asyncio.gather(*(transcribed(draft, last, audio) for _ in range(6)))
-    check_whole(whole, audio)
-    assert all(text == whole for text in texts)
+    assert texts == [await undisturbed(audio)] * len(texts)
 
 
 @pytest.mark.parametrize("audio", LOST_AT)
@@ -197,7 +199,6 @@ async def test_over_targets_that_are_lost_at_any_time(audio, mode):
         target = await stack.enter_async_context(speaking_target())
         port = int(target.address.rpartition(":")[2])
         draft = await stack.enter_async_context(speaking_draft(target.address))
-        whole = await transcribed(draft, target, audio)
         client = await stack.enter_async_context(client_for(draft, audio, mode=mode))
         listener, at = Listener(client), 0
         for lost in (seconds * SAMPLE_RATE for seconds in LOST_AT[audio]):
@@ -205,12 +206,9 @@ async def test_over_targets_that_are_lost_at_any_time(audio, mode):
             await target.server.stop(drain_timeout_s=0)
             target = await stack.enter_async_context(speaking_target(port=port))
             at = lost
-        await client.send(pcm[at * 2 :])
-        await client.finish()
-        await listener.whole(within_s=60)
+        await listener.end(pcm[at * 2 :], within_s=60)
         assert client.num_reconnects == 0, "the client does not notice"
-    check_whole(listener.segments, audio)
-    assert listener.segments == whole
+    assert listener.segments == await undisturbed(audio)
 
 
 @pytest.mark.parametrize("audio", LOST_AT)
@@ -220,7 +218,6 @@ async def test_over_draft_servers_that_are_lost_at_any_time(audio):
     async with speaking_target() as target, AsyncExitStack() as stack:
         draft = await stack.enter_async_context(speaking_draft(target.address))
         port = int(draft.address.rpartition(":")[2])
-        whole = await transcribed(draft, target, audio)
         client = await stack.enter_async_context(client_for(draft, audio))
         listener, at = Listener(client), 0
         for lost in (seconds * SAMPLE_RATE for seconds in LOST_AT[audio]):
@@ -229,12 +226,9 @@ async def test_over_draft_servers_that_are_lost_at_any_time(audio):
             await all_free(target)
             draft = await stack.enter_async_context(speaking_draft(target.address, port=port))
             at = lost
-        await client.send(pcm[at * 2 :])
-        await client.finish()
-        await listener.whole(within_s=60)
+        await listener.end(pcm[at * 2 :], within_s=60)
         assert client.num_reconnects == len(LOST_AT[audio])
-    check_whole(listener.segments, audio)
-    assert listener.segments == whole
+    assert listener.segments == await undisturbed(audio)
 
 
 async def test_with_a_client_that_ends_utterances():
@@ -259,7 +253,5 @@ async def test_with_a_client_that_ends_utterances():
         await draft.server.stop(drain_timeout_s=0)
         await all_free(target)
         await stack.enter_async_context(speaking_draft(target.address, port=port))
-        await client.send(pcm[20 * SAMPLE_RATE * 2 :])
-        await client.finish()
-        await listener.whole(within_s=60)
+        await listener.end(pcm[20 * SAMPLE_RATE * 2 :], within_s=60)
     assert texts_of(listener.segments) == expected

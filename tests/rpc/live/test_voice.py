@@ -11,9 +11,8 @@ import pytest
 
 from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
 from specwhisper.errors import MissingExtra
-from specwhisper.rpc.channels import with_true_status
 from specwhisper_draft_server import voice_activity
-from tests.rpc.services import PROMPTLY_S, all_free, audio_requests, error_of, is_one_sentence
+from tests.rpc.services import PROMPTLY_S, all_free, audio_requests, is_one_sentence, refusal
 from tests.rpc.speaking import config, final_results, listen, speaking_pair, texts_of
 
 
@@ -66,7 +65,7 @@ async def test_without_the_model_only_streams_with_endpointing_are_refused(not_l
     monkeypatch.setitem(sys.modules, package.replace("-", "_"), None)
     async with speaking_pair() as (target, draft):
         requests = [config(), *audio_requests(talk())]
-        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter(requests))))
+        error = await refusal(draft, *requests)
         assert type(error) is MissingExtra and is_one_sentence(error)
         assert f"Live audio on the draft server needs {package}: pip install" in str(error)
         assert final_results(await listen(draft, talk(), disabled=True))

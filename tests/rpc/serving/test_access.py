@@ -17,7 +17,6 @@ from grpc_reflection.v1alpha import reflection_pb2
 from specwhisper.errors import InvalidRequest, TargetUnavailable, Unauthenticated, UnsafeBind
 from specwhisper.rpc.access import caller
 from specwhisper.rpc.channels import Credentials, open_channel
-from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ClientTls, ServerTls
 from specwhisper.rpc.tokens import Tokens, read_tokens
@@ -27,7 +26,7 @@ from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_draft_server.link.link import TargetLink
 from tests.certificates import save
 from tests.rpc.methods import FILES, OF_ALL, methods_of, registered_methods
-from tests.rpc.services import draft_server, target_server
+from tests.rpc.services import as_target, draft_server, running, target_server
 
 TOKEN = "0123456789abcdef-Right"
 FORMER, NEWCOMER = "a-token-of-a-former-user", "a-token-of-a-new-user"
@@ -86,32 +85,16 @@ class Recorder(verification_pb2_grpc.VerificationServicer):
 @asynccontextmanager
 async def serving(**options) -> AsyncIterator[tuple[str, Recorder]]:
     servicer = Recorder()
-
-    def add(server: grpc.aio.Server) -> None:
-        verification_pb2_grpc.add_VerificationServicer_to_server(servicer, server)
-
-    async with serving_with(add, **options) as address:
-        yield address, servicer
+    async with as_target(servicer, ServingOptions(**options)) as server:
+        yield server.address, servicer
 
 
 @asynccontextmanager
 async def serving_everything(**options) -> AsyncIterator[tuple[str, Everything]]:
     everything = Everything()
-
-    def add(server: grpc.aio.Server) -> None:
-        server.add_generic_rpc_handlers((everything,))
-
-    async with serving_with(add, **options) as address:
-        yield address, everything
-
-
-@asynccontextmanager
-async def serving_with(add: Callable[[grpc.aio.Server], None], **options) -> AsyncIterator[str]:
-    server = await start_server({SERVICE: add}, ServingOptions(**options))
-    try:
-        yield server.address
-    finally:
-        await server.stop(drain_timeout_s=0)
+    add = {SERVICE: lambda server: server.add_generic_rpc_handlers((everything,))}
+    async with running(add, ServingOptions(**options)) as server:
+        yield server.address, everything
 
 
 async def located(address: str, credentials: Credentials) -> str:

@@ -10,17 +10,7 @@ from experiments.common.models.scripted import VOCABULARY
 from specwhisper.engine import verifier
 from tests.interference import KINDS, LOSSY, Interference
 from tests.rpc.bad_network import bad_network
-from tests.rpc.services import (
-    MODES,
-    all_free,
-    draft_server,
-    expected_finals,
-    finals,
-    recording,
-    stream,
-    target_alone,
-    target_server,
-)
+from tests.rpc.services import MODES, all_free, check_text, draft_server, target_server
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -33,8 +23,7 @@ async def test_every_mode_writes_the_same_text_under_interference(kind):
         draft_server(network.address) as draft,
     ):
         for mode, gamma in zip(MODES, (1, 3, 5, 16), strict=True):
-            responses = await stream(draft, recording(33.0), mode=mode, gamma=gamma, interim=True)
-            assert finals(responses) == expected_finals(target_alone(33.0))
+            await check_text(draft, 33.0, mode=mode, gamma=gamma, interim=True)
         await all_free(target, draft)
 
 
@@ -48,8 +37,7 @@ async def test_lost_blocks_cost_time_but_no_text(monkeypatch):
         draft_server(network.address) as draft,
     ):
         for mode in MODES:
-            responses = await stream(draft, recording(1.0), mode=mode, gamma=3)
-            assert finals(responses) == expected_finals(target_alone(1.0))
+            responses = await check_text(draft, 1.0, mode=mode, gamma=3)
             if mode in ("MODE_SYNC", "MODE_PIPELINED"):
                 assert responses[-1].statistics.num_accepted > 0
             if mode == "MODE_SYNC":

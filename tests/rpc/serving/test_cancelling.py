@@ -22,6 +22,7 @@ from tests.rpc.services import (
     SMALL_BUFFERS,
     all_free,
     audio_requests,
+    check_text,
     draft_server,
     eventually,
     expected_finals,
@@ -47,7 +48,7 @@ async def test_a_client_that_cancels_while_a_model_runs_for_it(server, where):
     draft_model = gated if server == "draft" else ScriptedModel(MAX_SESSIONS, error_rate=0.2)
     async with target_server(target_model) as target, draft_server(target.address, draft_model) as draft:
         gated.gate.set()
-        assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
+        await check_text(draft, 1.0)
         tasks = len(asyncio.all_tasks())
         gated.gate.clear()
         gated.is_there.clear()
@@ -65,7 +66,7 @@ async def test_a_client_that_cancels_while_a_model_runs_for_it(server, where):
         gated.gate.set()
         await all_free(target, draft)
         await eventually(lambda: len(asyncio.all_tasks()) <= tasks, within_s=PROMPTLY_S)
-        assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
+        await check_text(draft, 1.0)
 
 
 async def test_clients_that_cancel_while_they_wait_for_the_engine():
@@ -137,4 +138,4 @@ async def test_a_client_that_cancels_during_its_scan_ends_it(monkeypatch):
         await eventually(lambda: scanned.num_closed == 2, within_s=PROMPTLY_S)
         assert (scanned.num_opened, scanned.num_scanned) == (2, 1)
         await all_free(target, draft)
-        assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
+        await check_text(draft, 1.0)

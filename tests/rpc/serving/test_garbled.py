@@ -15,7 +15,6 @@ from specwhisper.wire.status import error_from_rpc, has_broken
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.file_transcription import FileTranscription
-from tests.rpc.client.test_resume_clients import wav
 from tests.rpc.gated import Gated
 from tests.rpc.hostile import hello, session
 from tests.rpc.services import (
@@ -29,6 +28,7 @@ from tests.rpc.services import (
     stream,
     target_alone,
     target_server,
+    wav,
 )
 from tests.rpc.speaking import Listener, live_client, speaking_pair
 
@@ -100,9 +100,7 @@ async def test_live_audio_continues_after_a_garbled_connection_to_its_draft_serv
             await client.send(pcm[: len(pcm) // 2])
             await eventually(lambda: listener.segments)
             proxy.garble()
-            await client.send(pcm[len(pcm) // 2 :])
-            await client.finish()
-            await listener.whole()
+            await listener.end(pcm[len(pcm) // 2 :])
         listener.check(spoken_utterances(pcm))
         assert client.num_reconnects == 1
         await all_free(target, draft)

@@ -79,9 +79,7 @@ async def test_a_streaming_client_continues_when_it_has_more_to_send():
         await client.send(talk()[:said])
         await eventually(lambda: sum(segment.is_utterance_end for segment in listener.segments) == 2)
         await all_free(target, draft)
-        await client.send(talk()[said:])
-        await client.finish()
-        await listener.whole()
+        await listener.end(talk()[said:])
         listener.check(texts_of(listener.segments))
         texts, spoken = texts_of(listener.segments), spoken_utterances(talk())
         assert (texts[1], texts[3]) == (spoken[1], spoken[3])
@@ -96,8 +94,7 @@ async def test_a_streaming_client_with_no_more_audio_ends():
         await client.send(open_utterance())
         await eventually(lambda: sum(segment.is_utterance_end for segment in listener.segments) == 2)
         await all_free(target, draft)
-        await client.finish()
-        await listener.whole()
+        await listener.end()
         assert set(texts_of(listener.segments)) == {1, 2}
 
 
@@ -193,7 +190,6 @@ async def test_a_streaming_client_outlives_its_calls(monkeypatch):
             await eventually(lambda number=number: client.num_reconnects > number)
         for interceptor in interceptors:
             interceptor._max_call_s = inf  # a busy machine may take longer for the last words
-        await client.finish()
-        await listener.whole()
+        await listener.end()
         listener.check(spoken_utterances(talk()))
         await all_free(target, draft)

@@ -28,9 +28,10 @@ from tests.rpc.services import (
     error_of,
     expected_finals,
     finals,
+    opening,
     recording,
+    resume_point_of,
     running_pair,
-    streaming_config,
     target_alone,
     target_server,
 )
@@ -58,7 +59,7 @@ async def test_a_lease_is_valid_for_its_caller_only():
     async with two_callers(leases=Leases()) as (anna, ben):
         hers = (await anna.stub.Locate(pb.LocateRequest())).lease
         his = (await ben.stub.Locate(pb.LocateRequest())).lease
-        for caller, stolen in ((ben, hers), (anna, his)):
+        for caller, stolen in ((ben, hers), (anna, his), (anna, "")):
             error = await error_of(with_true_status(caller.stub.Verify(iter([hello(lease=stolen)]))))
             assert type(error) is LeaseRefused
             assert "has granted you no such lease" in str(error)
@@ -87,24 +88,8 @@ async def test_another_callers_session_id_opens_a_session_of_its_own():
             assert await talking.finish() == target_alone(40.0).window_tokens
 
 
-def opening(**settings) -> client_pb.StreamingRecognizeRequest:
-    request = streaming_config(decoding={"languages": ["en"]})
-    request.streaming_config.MergeFrom(client_pb.StreamingRecognitionConfig(**settings))
-    return request
-
-
 def as_caller(draft: Draft, channel) -> Draft:
     return replace(draft, stub=transcription_pb2_grpc.TranscriptionStub(channel))
-
-
-async def resume_point_of(draft: Draft) -> client_pb.ResumePoint:
-    """Return the resume point after the first text of a recording."""
-    call = draft.stub.StreamingRecognize(iter([opening(with_resume_points=True), *audio_requests(LONG)]))
-    async for response in call:
-        if response.HasField("resume_point"):
-            call.cancel()
-            return response.resume_point
-    raise AssertionError("no resume point was sent")
 
 
 async def resumed(draft: Draft, resume_point: client_pb.ResumePoint, pcm: bytes) -> list[tuple]:

@@ -6,6 +6,7 @@ import asyncio
 
 import grpc
 import grpc.aio
+import pytest
 
 from experiments.common.servers.proxy import Proxy
 from specwhisper.rpc.channels import keepalive
@@ -32,32 +33,22 @@ def echoing(options: list[tuple[str, int]]) -> tuple[grpc.aio.Server, asyncio.Ev
     return server, ended
 
 
-async def test_a_server_notices_that_its_client_has_vanished():
-    server, ended = echoing(SOON)
+@pytest.mark.parametrize("side", ["server", "client"])
+async def test_one_side_notices_that_the_other_has_vanished(side):
+    server, ended = echoing(SOON if side == "server" else [])
     async with Proxy.listening() as network:
         network.upstream = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
         await server.start()
-        async with grpc.aio.insecure_channel(network.address) as channel:
+        options = SOON if side == "client" else []
+        async with grpc.aio.insecure_channel(network.address, options=options) as channel:
             call = channel.stream_stream(METHOD)()
             await call.write(b"here")
             assert await call.read() == b"here"
             network.freeze()
             async with asyncio.timeout(WAIT_S):
-                await ended.wait()
+                if side == "server":
+                    await ended.wait()
+                else:
+                    assert await call.code() is grpc.StatusCode.UNAVAILABLE
             call.cancel()
-    await server.stop(None)
-
-
-async def test_a_client_notices_that_its_server_has_vanished():
-    server, _ = echoing([])
-    async with Proxy.listening() as network:
-        network.upstream = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-        await server.start()
-        async with grpc.aio.insecure_channel(network.address, options=SOON) as channel:
-            call = channel.stream_stream(METHOD)()
-            await call.write(b"here")
-            assert await call.read() == b"here"
-            network.freeze()
-            async with asyncio.timeout(WAIT_S):
-                assert await call.code() is grpc.StatusCode.UNAVAILABLE
     await server.stop(None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 
@@ -38,7 +37,10 @@ from tests.rpc.services import (
     finals,
     is_one_sentence,
     recording,
+    refusal,
+    rest_of,
     running_pair,
+    slowed,
     stream,
     streaming_config,
     target_alone,
@@ -101,7 +103,7 @@ async def test_by_default_no_address_takes_all_sessions_of_a_draft_server(tmp_pa
         call = draft.stub.StreamingRecognize()
         await call.write(streaming_config())
         await eventually(lambda: draft.service.num_sessions == 1)
-        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter([streaming_config()]))))
+        error = await refusal(draft, streaming_config())
         assert type(error) is ServerFull and "1 sessions of '127.0.0.1'" in str(error)
         assert finals(await stream(other, SECOND))
         call.cancel()
@@ -177,14 +179,8 @@ async def test_a_flood_at_a_draft_server():
             for request in audio_requests(SECOND):
                 await call.write(request)
             await call.done_writing()
-            responses = [response async for response in reading(call)]
-            assert finals(responses) == expected_finals(target_alone(1.0))
+            assert finals(await rest_of(call)) == expected_finals(target_alone(1.0))
         await all_free(target, draft)
-
-
-async def reading(call):
-    while (response := await call.read()) is not grpc.aio.EOF:
-        yield response
 
 
 async def test_a_silent_connection_is_closed(monkeypatch):
@@ -224,19 +220,11 @@ async def test_heartbeats_keep_a_session_open():
         assert await quiet.finish() == target_alone(1.0).window_tokens
 
 
-class Slow(ScriptedModel):
-    """A model with slow forward passes."""
-
-    def score(self, rows):
-        threading.Event().wait(0.03)
-        return super().score(rows)
-
-
 async def test_a_session_over_the_session_timeout_continues_in_another():
     alone = target_alone(65.0)
     async with (
         # Half of the time that its forward passes take.
-        target_server(Slow(MAX_SESSIONS), session_timeout_s=1.0) as target,
+        target_server(slowed(ScriptedModel(MAX_SESSIONS), 0.03), session_timeout_s=1.0) as target,
         draft_server(target.address) as draft,
     ):
         responses = await stream(draft, recording(65.0), mode="MODE_TARGET_ONLY")
@@ -253,7 +241,7 @@ async def test_a_call_over_the_session_timeout_ends(sends):
         call = with_true_status(draft.stub.StreamingRecognize())
         await call.write(streaming_config())
         sending = asyncio.create_task(send_audio(call, 10.0 if sends else 0.0))
-        error = await error_of_reading(call)
+        error = await error_of(rest_of(call))
         assert type(error) is SessionExpired and "lasted 1 s" in str(error)
         assert is_one_sentence(error)
         await eventually(lambda: draft.server.calls.num_open == 0, within_s=PROMPTLY_S)
@@ -278,13 +266,6 @@ async def test_a_recording_over_the_session_timeout_leaves_no_session():
 async def send_audio(call, length_s: float) -> None:
     for request in audio_requests(recording(length_s), 3_200):
         await call.write(request)
-
-
-async def error_of_reading(call) -> Exception:
-    with pytest.raises(grpc.aio.AioRpcError) as ended:
-        async for _ in reading(call):
-            pass
-    return error_from_rpc(ended.value, "the server")
 
 
 # Unread answers

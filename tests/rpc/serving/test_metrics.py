@@ -7,25 +7,21 @@ import ssl
 import urllib.error
 from contextlib import asynccontextmanager, suppress
 
-import grpc
 import pytest
 import trustme
 
-from experiments.common.models.scripted import ScriptedModel
 from experiments.common.models.speech import LENGTH_S as LIVE_LENGTH_S
 from experiments.common.models.speech import SPANS, EnergyVad, talk
 from specwhisper import __version__
 from specwhisper.errors import InvalidRequest, PortTaken, ServerFull, SessionExpired
 from specwhisper.observe.metrics import ServerMetrics
 from specwhisper.rpc import failover, http_server, metrics_server
-from specwhisper.rpc.channels import Credentials, open_channel, with_true_status
+from specwhisper.rpc.channels import Credentials, with_true_status
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ClientTls
 from specwhisper.rpc.tokens import Tokens
 from specwhisper.types import Limits
-from specwhisper.wire.v1 import verification_pb2 as pb
-from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_top.readings import read_all
 from tests.certificates import save
 from tests.rpc.network import cut_network
@@ -273,29 +269,3 @@ async def test_metrics_need_the_same_certificates_and_tokens_as_calls(tmp_path):
             (reading,) = await read_all([address], credentials)
             assert reading.error == error
             assert bool(reading.samples) is not bool(error)
-
-
-async def test_calls_without_a_valid_token_are_counted():
-    metrics = ServerMetrics("specwhisper_test", model="m", dtype="float32", device="cpu")
-    server = await start_server({}, ServingOptions(tokens=Tokens({"0123456789abcdef": "anna"})), metrics)
-    try:
-        async with open_channel(server.address, Credentials(token="fedcba9876543210")) as channel:
-            with pytest.raises(grpc.aio.AioRpcError):
-                await verification_pb2_grpc.VerificationStub(channel).Locate(pb.LocateRequest())
-    finally:
-        await server.stop(drain_timeout_s=0)
-    assert value(collected(metrics.collected), "specwhisper_test_errors_total", kind="Unauthenticated") == 1
-
-
-async def test_a_draft_that_fails_is_counted(monkeypatch):
-    def fail(*_: object) -> None:
-        raise RuntimeError("out of memory")
-
-    model = ScriptedModel(MAX_SESSIONS)
-    monkeypatch.setattr(model, "score", fail)
-    async with target_server() as target, draft_server(target.address, model) as draft:
-        responses = await stream(draft, recording(1.0), mode="MODE_SYNC")
-        assert finals(responses) == expected_finals(target_alone(1.0))
-        samples = collected(draft.service.metrics.collected)
-    assert value(samples, f"{DRAFT}_failed_drafts_total") == 1
-    assert value(samples, f"{DRAFT}_sessions_total", mode="sync", outcome="complete") == 1

@@ -135,9 +135,7 @@ async def test_a_live_stream_keeps_its_id_over_lost_connections(log, monkeypatch
     ):
         async with live_client(draft.address) as client:
             listener = Listener(client)
-            await client.send(talk())
-            await client.finish()
-            await listener.whole()
+            await listener.end(talk())
     opened = log("session opened")
     assert len(opened) >= 3, "twice on the draft server, and on the target"
     assert len({line["request"] for line in opened}) == 1

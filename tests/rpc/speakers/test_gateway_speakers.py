@@ -31,9 +31,15 @@ def folder(tmp_path_factory):
     return str(save_models(tmp_path_factory.mktemp("models") / "speakers"))
 
 
+@pytest.fixture(scope="module")
+def diarizers(folder):
+    """Return what takes a process to make; the one for live audio is not to run."""
+    return Diarizer(folder), LiveDiarizer(folder)
+
+
 @pytest.fixture
-def speakers(folder):
-    return Speakers(Diarizer(folder), LiveDiarizer(folder), num_jobs=1)
+def speakers(diarizers):
+    return Speakers(*diarizers, num_jobs=1)
 
 
 @asynccontextmanager
@@ -173,7 +179,8 @@ def test_models_are_a_setting(folder):
 
 
 @pytest.mark.parametrize("is_wanted", [True, False])
-async def test_the_page_gets_the_speaker_of_each_utterance(speakers, is_wanted):
+async def test_the_page_gets_the_speaker_of_each_utterance(folder, diarizers, is_wanted):
+    speakers = Speakers(diarizers[0], LiveDiarizer(folder), num_jobs=1)
     start = {"type": "start", "sample_rate": RATE, "speakers": is_wanted}
     talk = tones([(0.1, 1.2, HIGH_HZ), (1.3, 2.0, LOW_HZ), (2.0, 2.5, 0.0)], 2.5)
     async with (

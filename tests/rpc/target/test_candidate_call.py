@@ -13,6 +13,7 @@ from specwhisper.errors import (
     InvalidCandidates,
     InvalidRequest,
     PairMismatch,
+    ServerDraining,
     ServerFull,
     SessionExpired,
     SlowReader,
@@ -26,7 +27,7 @@ from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_target_server import candidate_call
 from tests.rpc.hostile import Session, Shared, candidates, hello, session, whole
-from tests.rpc.services import Target, all_free, recording, target_alone, target_server
+from tests.rpc.services import Target, all_free, eventually, recording, target_alone, target_server
 
 LONG, SHORT = recording(65.0), recording(8.0)
 TOKENS = Tokens({"a" * 32: "first", "b" * 32: "second"})
@@ -241,6 +242,9 @@ async def test_a_stopping_server_waits_for_sessions_not_for_shared_calls():
         async with session(target, hello(), *whole(SHORT), shared=shared) as joined:
             await joined.read()
             stopping = asyncio.create_task(target.server.stop(60.0, target.service.announce_drain))
+            await eventually(lambda: target.server.calls.is_draining)
+            async with session(target, shared=shared, number=2) as late:
+                assert type(await session_error(late, hello())) is ServerDraining
             await shared.read_until(1, "is_finished")
             await joined.finish()
             assert [each.WhichOneof("message") for each in joined.responses].count("going_away") == 1

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from contextlib import AsyncExitStack
-from functools import partial
 
 import grpc.aio
 import pytest
 
 from experiments.common.models.scripted import ScriptedModel
+from experiments.common.servers.proxy import Proxy
 from specwhisper.errors import TargetUnavailable
 from specwhisper.rpc.channels import open_channel, with_true_status
-from specwhisper.rpc.serving import start_server
-from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.types import Limits
 from specwhisper.wire import codec
-from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2, verification_pb2_grpc
-from specwhisper_draft_server.link import grpc_target_stream
-from tests.rpc.bad_network import bad_network
-from tests.rpc.gated import Gated
+from specwhisper_draft_server.link import channels, grpc_target_stream
+from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
     MAX_SESSIONS,
     MODES,
     PROMPTLY_S,
     all_free,
+    as_target,
     audio_requests,
     check_statistics,
+    check_text,
     draft_server,
     error_of,
     eventually,
@@ -37,6 +34,7 @@ from tests.rpc.services import (
     finals,
     is_one_sentence,
     recording,
+    rest_of,
     running_pair,
     stream,
     streaming_config,
@@ -53,14 +51,6 @@ async def live_session(stub, length_s: float = 35.0, mode: str = "MODE_FULL"):
     while not finals([await call.read()]):
         pass
     return call
-
-
-async def ended_with(call) -> Exception:
-    """Return the error of a call that has been read in part."""
-    with pytest.raises(grpc.aio.AioRpcError) as ended:
-        while await call.read() is not grpc.aio.EOF:
-            pass
-    return error_from_rpc(ended.value, "the server")
 
 
 async def test_no_target_then_a_target_on_the_same_channel(unused_tcp_port):
@@ -87,105 +77,31 @@ async def test_a_target_that_is_lost_mid_stream(mode):
     """The test cuts its connections; tests/e2e kills the process."""
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(target_server())
-        settings = {"connect_timeout_s": 10, "resume_timeout_s": 0.5}
+        settings = {"connect_timeout_s": 10, "resume_timeout_s": 0.1}
         draft = await stack.enter_async_context(draft_server(first.address, **settings))
         call = await live_session(draft.stub, mode=mode)
         await first.server.stop(drain_timeout_s=0)
-        error = await ended_with(call)
+        error = await error_of(rest_of(call))
         assert type(error) is TargetUnavailable
         assert is_one_sentence(error)
         await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
         port = int(first.address.rpartition(":")[2])
         async with target_server(port=port) as second:
-            assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
+            await check_text(draft, 1.0)
             await all_free(second, draft)
 
 
-async def test_a_cut_connection_frees_both_ends():
-    async with (
-        target_server() as target,
-        bad_network(target.address) as network,
-        draft_server(network.address, resume_timeout_s=0.5) as draft,
-    ):
-        call = await live_session(draft.stub)
-        await network.stop(drain_timeout_s=0)
-        error = await ended_with(call)
-        assert type(error) is TargetUnavailable
-        assert is_one_sentence(error)
-        await all_free(target, draft)
-
-
-@pytest.mark.parametrize("mode", MODES)
-async def test_a_client_that_cancels_mid_stream(mode):
-    async with running_pair() as (target, draft):
-        calls = [await live_session(draft.stub, mode=mode) for _ in range(3)]
-        assert target.num_free_slots == MAX_SESSIONS - 3
-        for call in calls[:2]:
-            call.cancel()
-        await eventually(lambda: target.num_free_slots == MAX_SESSIONS - 1, within_s=PROMPTLY_S)
-        await calls[2].done_writing()  # the third session stays open
-        responses = [response async for response in read_on(calls[2])]
-        assert responses[-1].statistics.num_windows == len(target_alone(35.0).window_tokens)
-        assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
-        await all_free(target, draft)
-
-
-async def read_on(call):
-    while (response := await call.read()) is not grpc.aio.EOF:
-        yield response
-
-
 async def test_a_client_whose_connection_drops():
-    """The socket closes during the stream, as when a laptop is closed."""
-    async with running_pair() as (target, draft):
-        host, port = draft.address.rsplit(":", 1)
-        loop = asyncio.get_running_loop()
-
-        async def forward(reader, writer):
-            server_reader, server_writer = await asyncio.open_connection(host, int(port))
-            pipes.extend(
-                (loop.create_task(pump(reader, server_writer)), loop.create_task(pump(server_reader, writer)))
-            )
-            sockets.extend((writer, server_writer))
-
-        async def pump(source, sink):
-            while data := await source.read(65_536):
-                sink.write(data)
-                await sink.drain()
-
-        pipes: list[asyncio.Task[None]] = []
-        sockets: list[asyncio.StreamWriter] = []
-        relay = await asyncio.start_server(forward, "127.0.0.1", 0)
-        relay_port = relay.sockets[0].getsockname()[1]
-        async with open_channel(f"127.0.0.1:{relay_port}") as channel:
+    """As when a laptop is closed."""
+    async with running_pair() as (target, draft), Proxy.listening() as proxy:
+        proxy.upstream = draft.address
+        async with open_channel(proxy.address) as channel:
             await live_session(transcription_pb2_grpc.TranscriptionStub(channel))
             assert target.num_free_slots == MAX_SESSIONS - 1
-            relay.close()
-            for pipe in pipes:
-                pipe.cancel()
-            for writer in sockets:
-                linger = b"\x01\x00\x00\x00\x00\x00\x00\x00"  # on, 0 s: sends a reset
-                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-                writer.transport.abort()
+            proxy.upstream = None
+            proxy.reset()
             await all_free(target, draft)
-        await asyncio.gather(*pipes, return_exceptions=True)
-        assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
-
-
-async def test_a_client_that_cancels_while_its_session_opens():
-    """The target is busy: the session opens only after its client has cancelled."""
-    model = Gated()
-    async with target_server(model) as target, draft_server(target.address) as draft:
-        busy = asyncio.create_task(stream(draft, recording(1.0), mode="MODE_TARGET_ONLY"))
-        await eventually(model.is_there.is_set)
-        hasty = draft.stub.StreamingRecognize()
-        await hasty.write(streaming_config())
-        await eventually(lambda: target.server.calls.num_open == 3)  # one is the stream that both share
-        hasty.cancel()
-        await eventually(lambda: target.server.calls.num_open == 2)
-        model.gate.set()
-        assert finals(await busy) == expected_finals(target_alone(1.0))
-        await all_free(target, draft)
+        await check_text(draft)
 
 
 class FailingDraft(ScriptedModel):
@@ -220,8 +136,11 @@ async def test_a_failed_draft_costs_speed_and_no_text(mode, good, caplog):
             assert finals(responses) == expected_finals(alone)
             check_statistics(responses[-1].statistics, alone)
             await all_free(target, draft)
+            figures = collected(draft.service.metrics.collected)
+    assert value(figures, "specwhisper_draft_sessions_total", mode=mode[5:].lower(), outcome="complete") == 1
     if mode != "MODE_FULL":  # there the target may end before the draft begins
         assert "draft failed" in caplog.messages
+        assert value(figures, "specwhisper_draft_failed_drafts_total") == 1
         assert responses[-1].statistics.num_self_decoded > 0
 
 
@@ -253,12 +172,9 @@ class EndsEarly(verification_pb2_grpc.VerificationServicer):
 async def test_a_session_that_its_target_ends_early_is_an_error():
     """A stream that ended without an error would return half of the text."""
     async with target_server() as target, open_channel(target.address) as channel:
-        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, EndsEarly(channel))
-        server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
-        async with draft_server(server.address) as draft:
+        async with as_target(EndsEarly(channel)) as server, draft_server(server.address) as draft:
             error = await error_of(draft.stub.StreamingRecognize(endless_audio()))
             await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
-        await server.stop(drain_timeout_s=0)
     assert type(error) is TargetUnavailable
     assert str(error) == f"Target {server.address} ended the session before its audio."
 
@@ -287,13 +203,12 @@ async def test_a_silent_target_is_lost(welcomes, sentence, monkeypatch):
     monkeypatch.setattr(grpc_target_stream, "WELCOME_S", 0.2)
     monkeypatch.setattr(grpc_target_stream, "SILENCE_S", 0.2)
     async with target_server() as target, open_channel(target.address) as channel:
-        silent = Silent(channel, welcomes=welcomes)
-        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, silent)
-        server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
-        async with draft_server(server.address, resume_timeout_s=0.05) as draft:
+        async with (
+            as_target(Silent(channel, welcomes=welcomes)) as server,
+            draft_server(server.address, resume_timeout_s=0.05) as draft,
+        ):
             error = await error_of(draft.stub.StreamingRecognize(endless_audio()))
             await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
-        await server.stop(drain_timeout_s=0)
     assert type(error) is TargetUnavailable
     assert f"Target {server.address} {sentence}" in str(error)
 
@@ -312,6 +227,29 @@ async def test_a_client_that_does_not_read_delays_no_other_session():
             await deaf.write(streaming_config(interim=True))
             for request in audio_requests(recording(65.0)):
                 await deaf.write(request)
-            assert finals(await stream(draft, recording(33.0))) == expected_finals(target_alone(33.0))
+            await check_text(draft, 33.0)
             deaf.cancel()
         await all_free(target, draft)
+
+
+ONE_WAY_MS = 150
+CONNECT_TIMEOUT_S = 0.1  # less than one round trip over the proxy
+
+
+async def test_a_target_with_a_round_trip_over_the_connect_timeout_takes_sessions():
+    async with target_server() as target, Proxy.listening() as proxy:
+        proxy.upstream, proxy.latency_ms = target.address, ONE_WAY_MS
+        async with draft_server(proxy.address, connect_timeout_s=CONNECT_TIMEOUT_S) as draft:
+            await check_text(draft, 1.0)
+            await all_free(target, draft)
+
+
+async def test_a_target_that_accepts_no_connection_is_lost(monkeypatch):
+    monkeypatch.setattr(channels, "ATTEMPT_S", 0.2)
+    async with target_server() as target, Proxy.listening() as proxy:
+        proxy.upstream = target.address
+        proxy.freeze()
+        async with draft_server(proxy.address, connect_timeout_s=CONNECT_TIMEOUT_S) as draft:
+            error = await error_of(draft.stub.GetModel(pb.GetModelRequest()))
+        assert type(error) is TargetUnavailable
+        assert str(error) == f"No target server answered at {proxy.address} within 0.2 s; is it running?"

@@ -7,6 +7,7 @@ import torch
 from experiments.common.models.scripted import ScriptedModel
 from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.audio.canonical import CanonicalStream
+from specwhisper.engine import verifier
 from specwhisper.errors import OutOfMemory
 from specwhisper.types import Limits
 from specwhisper.wire import codec
@@ -15,19 +16,18 @@ from specwhisper_client.api import TranscriptionClient
 from specwhisper_target_server.config import TargetConfig
 from specwhisper_target_server.server import running_service
 from tests.nightly import mostly_nightly
-from tests.rpc.client.test_resume_clients import wav
 from tests.rpc.hostile import hello, session, whole
 from tests.rpc.services import (
     MAX_SESSIONS,
     MODES,
     all_free,
+    check_text,
     draft_server,
-    expected_finals,
-    finals,
     recording,
     stream,
     target_alone,
     target_server,
+    wav,
 )
 
 
@@ -56,8 +56,7 @@ class NowAndThen(ScriptedModel):
 @pytest.mark.parametrize("fails", mostly_nightly([{"forwards": 9}, {"encodings": 2}]))
 async def test_a_session_without_memory_continues_soon(mode, fails):
     async with target_server(NowAndThen(**fails)) as target, draft_server(target.address) as draft:
-        responses = await stream(draft, recording(65.0), mode=mode)
-        assert finals(responses) == expected_finals(target_alone(65.0))
+        await check_text(draft, 65.0, mode=mode)
         await all_free(target, draft)
 
 
@@ -65,7 +64,7 @@ async def test_a_session_without_memory_continues_on_another_target():
     async with target_server(NowAndThen(forwards=1)) as short, target_server() as roomy:
         async with draft_server(f"{short.address},{roomy.address}") as draft:
             for _ in range(2):  # either may be tried first
-                assert finals(await stream(draft, recording(33.0))) == expected_finals(target_alone(33.0))
+                await check_text(draft, 33.0)
             await all_free(short, draft)
 
 
@@ -97,13 +96,12 @@ class ShortOfMemory:
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_sessions_leave_a_target_without_memory_for_their_messages(mode, monkeypatch):
+    monkeypatch.setattr(verifier, "CANDIDATES_TIMEOUT_NS", 200_000_000)
     short = ShortOfMemory(codec.audio_chunk_from_proto, fails_at=9)
     monkeypatch.setattr(codec, "audio_chunk_from_proto", short)
     async with target_server() as one, target_server() as other:
         async with draft_server(f"{one.address},{other.address}") as draft:
-            assert finals(await stream(draft, recording(33.0), mode=mode)) == expected_finals(
-                target_alone(33.0)
-            )
+            await check_text(draft, 33.0, mode=mode)
             await all_free(one, draft)
             await all_free(other)
     assert short._left < 0

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 
+import grpc
 import grpc.aio
 import pytest
 
 from specwhisper.errors import ServerFull
+from specwhisper.rpc import compat
 from specwhisper.rpc.channels import open_channel, with_true_status
-from specwhisper.rpc.serving import start_server
-from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
+from tests.rpc.services import as_target
 
 NUM_CALLS = 100
 AUDIO = pb.VerifyRequest(audio=pb.Audio(data=bytes(60_000)))
@@ -37,13 +37,8 @@ class EndsEarly(verification_pb2_grpc.VerificationServicer):
 
 @asynccontextmanager
 async def early_end(error: Exception | None) -> AsyncIterator[verification_pb2_grpc.VerificationStub]:
-    add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, EndsEarly(error))
-    server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
-    try:
-        async with open_channel(server.address) as channel:
-            yield verification_pb2_grpc.VerificationStub(channel)
-    finally:
-        await server.stop(drain_timeout_s=0)
+    async with as_target(EndsEarly(error)) as server, open_channel(server.address) as channel:
+        yield verification_pb2_grpc.VerificationStub(channel)
 
 
 async def endless() -> AsyncIterator[pb.VerifyRequest]:
@@ -109,3 +104,16 @@ def test_a_write_that_never_began_is_reported(details, is_reported):
     call = Call()
     with_true_status(call)._cython_call.set_internal_error(details)
     assert call.internal_errors == [details] * is_reported
+
+
+def test_grpcio_has_the_tested_release():
+    """Run this file with a new release, then name it in ``compat.py``."""
+    assert grpc.__version__.rpartition(".")[0] == compat.GRPCIO
+
+
+async def test_a_call_has_the_core_object_that_is_wrapped():
+    async with open_channel("127.0.0.1:1") as channel:
+        call = verification_pb2_grpc.VerificationStub(channel).Verify()
+        compat.filter_internal_errors(call, lambda _: False)
+        call.cancel()
+        assert callable(call._cython_call._core.set_internal_error)

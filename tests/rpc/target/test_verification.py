@@ -9,10 +9,9 @@ import grpc
 import numpy as np
 import pytest
 
-from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import Shape, build_checkpoint
-from experiments.common.models.scripted import MULTILINGUAL, VOCABULARY, ScriptedModel
-from specwhisper.errors import ServerDraining, ServerFull
+from experiments.common.models.scripted import MULTILINGUAL, VOCABULARY
+from specwhisper.errors import ServerFull
 from specwhisper.types import Limits
 from specwhisper.wire import flac
 from specwhisper.wire.v1 import decoding_pb2
@@ -190,17 +189,6 @@ async def test_a_resumed_session_keeps_the_log_mel_maximum():
     )
 
 
-async def test_a_full_server_returns_a_retry_time():
-    limits = Limits(max_sessions=1)
-    async with target_server(limits=limits) as target, session(target, hello()) as only:
-        await only.read()
-        async with session(target) as second:
-            error = await second.error([hello()])
-    metadata = dict(error.trailing_metadata())
-    assert metadata["specwhisper-error"] == "ServerFull"
-    assert int(metadata["grpc-retry-pushback-ms"]) > 0
-
-
 async def test_a_target_over_its_latency_budget_takes_no_more_sessions():
     async with target_server(latency_budget_ms=1e-6) as target:
         async with session(target, hello(), *whole(LONG)) as only:
@@ -224,30 +212,3 @@ async def test_forward_passes_of_few_tokens_change_no_text():
 async def _target_only_tokens(target: Target) -> tuple[tuple[int, ...], ...]:
     async with session(target, hello(), *whole(LONG)) as one:
         return await one.finish()
-
-
-async def test_a_stopping_server_announces_the_drain_and_finishes_open_sessions():
-    async with target_server() as target, session(target, hello(), audio(recording(3.0))) as open_session:
-        await open_session.read()
-        stopping = asyncio.create_task(target.server.stop(60, target.service.announce_drain))
-        assert (await open_session.read_until("going_away")).reason
-        async with session(target) as late:
-            error = await late.error([hello()])
-        assert dict(error.trailing_metadata())["specwhisper-error"] == ServerDraining.__name__
-        await open_session.send(audio(b"", start_sample=48_000, is_last=True))
-        assert await open_session.finish() == target_alone(3.0).window_tokens
-        await stopping
-
-
-async def test_sessions_of_every_mode_share_forward_passes():
-    model = ScriptedModel(MAX_SESSIONS)
-    async with target_server(model) as target:
-
-        async def run(seed: int) -> tuple[tuple[int, ...], ...]:
-            async with session(target, hello(), *whole(recording(33.0, seed))) as alone:
-                return await alone.finish()
-
-        together = await asyncio.gather(*map(run, range(MAX_SESSIONS)))
-    pcms = [recording(33.0, seed) for seed in range(MAX_SESSIONS)]
-    expected = InlinePair(ScriptedModel(MAX_SESSIONS)).transcribe(pcms)
-    assert together == [transcript.window_tokens for transcript in expected]
