@@ -15,8 +15,8 @@ from rich.text import Text
 
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.files.damage import Warnings
-from specwhisper.errors import DiarizationFailed, MissingExtra, SpecWhisperError
-from specwhisper.extras import MISSING_EXTRA_STATUS, needs_extra
+from specwhisper.errors import DiarizationFailed, SpecWhisperError, Unauthenticated
+from specwhisper.extras import needs_extra
 from specwhisper.live import EndpointingOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.printable import escaped
@@ -43,6 +43,9 @@ from specwhisper_client.cli.tables import transcript_table
 from specwhisper_client.live_transcription import LiveTranscription, whole_utterances
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import Update
+
+TOKEN_VARIABLE = "SPECWHISPER_TOKEN"
+HOW_TO_TOKEN = f" Put --token-file FILE before the command, or set ${TOKEN_VARIABLE}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,15 +208,12 @@ def _choose_display(job: Job, console: Console, errors: Console) -> Display:
     return WithProgress(display, errors) if errors.is_interactive and not job.quiet else display
 
 
-def report(error: SpecWhisperError, errors: Console, file: Path | None = None) -> int:
-    """Print an error and return its exit status.
-
-    ``file`` is named if the error does not name it.
-    """
+def report(error: SpecWhisperError | str, errors: Console, file: Path | None = None) -> None:
+    """Print an error; ``file`` is named if the error does not name it."""
     name = f"{file}: " if file is not None and str(file) not in str(error) else ""
-    text = escaped(f"{name}{error}")
+    remedy = HOW_TO_TOKEN if isinstance(error, Unauthenticated) else ""
+    text = escaped(f"{name}{error}{remedy}")
     errors.print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
-    return MISSING_EXTRA_STATUS if isinstance(error, MissingExtra) else 1
 
 
 def warn(transcript: Transcription, errors: Console) -> None:

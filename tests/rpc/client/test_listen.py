@@ -182,7 +182,7 @@ async def test_a_recording_as_live_has_the_text_of_listen_with_its_options(talk_
 )
 def test_transcribe_refuses_bad_endpointing(talk_file, options, message):
     result = CliRunner().invoke(app, ["transcribe", str(talk_file), *options])
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr and len(result.stderr.splitlines()) == 1
 
 
@@ -200,7 +200,7 @@ def test_transcribe_refuses_bad_endpointing(talk_file, options, message):
 )
 def test_listen_refuses_bad_options(options, message):
     result = CliRunner().invoke(app, ["listen", *options])
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("error: ") and message in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
