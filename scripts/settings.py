@@ -49,8 +49,9 @@ Ray. `python -m scripts.settings` writes it from the code.
   dashes: `max-sessions: 16`. A file takes precedence over the variables of its machines.
 - A flag that may be repeated is a list in that file (`served-model-name: [large-v3, whisper-1]`),
   and words separated by spaces in a variable.
-- A wrong value is an error before a model loads: one sentence with the flag, the value and what is
-  valid.
+- A wrong value, or a flag without effect, is an error before a model loads: one sentence with the
+  flag or variable, the value and what is valid. The exit status of every program is then 2, as for
+  a missing extra; it is 1 for what fails later.
 - Secrets never stand on the command line. Besides the files below, `SPECWHISPER_TOKENS` holds the
   tokens of callers, `SPECWHISPER_TARGET_TOKEN` the draft server's token for targets,
   `SPECWHISPER_SERVER_TOKEN` the token of the gateway or of the Wyoming server for draft servers,
@@ -61,8 +62,7 @@ COMMANDS = """\
 
 - Options of connections stand before the command: `specwhisper --use-ssl transcribe a.wav`.
 - An option may be written with `_` for `-`, as openai-whisper has it: `--initial_prompt`.
-- The exit status is 0 if everything was done, 1 if something failed, 2 if the command line is wrong
-  or the command needs an extra, 130 after Ctrl-C.
+- The exit status is that of servers, and 130 after Ctrl-C.
 """
 
 

@@ -44,9 +44,11 @@ class SpecWhisperError(Exception):
     Attributes
     ----------
     retry_after_s : when to try again, if the server named a time.
+    exit_status : of a program that it ends; 2 if its command line must change, or its installation.
     """
 
     retry_after_s: float | None = None
+    exit_status = 1
 
 
 class InvalidRequest(SpecWhisperError):
@@ -99,6 +101,8 @@ class UnsupportedOption(InvalidRequest):
 
 class MissingExtra(UnsupportedOption, ImportError):
     """A package is not installed; the message names the extra that installs it."""
+
+    exit_status = 2
 
 
 class MessageTooLarge(SpecWhisperError):

@@ -9,8 +9,6 @@ from importlib.metadata import EntryPoint, entry_points
 
 from specwhisper.errors import MissingExtra
 
-MISSING_EXTRA_STATUS = 2  # exit status of a program, as of a command line that it cannot read
-
 
 @cache  # finding them takes milliseconds
 def offers(group: str) -> Mapping[str, EntryPoint]:

@@ -118,12 +118,12 @@ class EndpointingOptions:
         "MS",
     )
     min_utterance_ms: int = whole(
-        3_000, 0, 30_000, "An utterance with less speech is short, in milliseconds.", "MS"
+        3_000, 0, 30_000, "Milliseconds of speech below which an utterance counts as short.", "MS"
     )
     max_piece_ms: int = whole(
-        12_000, 2_000, 28_000, "A longer utterance is cut at its best pause, in milliseconds.", "MS"
+        12_000, 2_000, 28_000, "Milliseconds after which an utterance is cut at its best pause.", "MS"
     )
-    min_speech_ms: int = whole(160, 0, 2_000, "Milliseconds: shorter sounds are ignored.", "MS")
+    min_speech_ms: int = whole(160, 0, 2_000, "Milliseconds below which a sound is ignored.", "MS")
 
     def __post_init__(self) -> None:
         validate(self)

@@ -140,6 +140,7 @@ class DecodingOptions(Selection):
         WordTimes.SOUND,
         "Times of words: trimmed to the sound, or as cross-attention gives them, as in transformers.",
         "sound|model",
+        needs=("word_timestamps", "diarize"),
     )
     initial_prompt: str = text(
         "",
@@ -162,7 +163,9 @@ class DecodingOptions(Selection):
         ),
     )
     vad_filter: bool = switch(
-        False, "Transcription of speech only, as silero-vad's model finds it. Needs the extra vad."
+        False,
+        "Transcription of speech only, as silero-vad's model finds it. Needs the extra vad.",
+        not_with=("as_live",),
     )
     vad_parameters: VadOptions | None = option(
         None,

@@ -57,8 +57,8 @@ class Selection:
     )
     container_times: bool = switch(
         True,
-        "Times of the container: a late start of the audio and gaps in it are silence. Otherwise what was "
-        "recorded is joined.",
+        "Times of the container: a late start of the audio and gaps in it become silence. Otherwise the "
+        "recorded parts are joined.",
     )
 
     def __post_init__(self) -> None:

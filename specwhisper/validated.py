@@ -19,7 +19,7 @@ from functools import partial
 from numbers import Real
 from typing import Any, NamedTuple, TypeVar, cast
 
-from specwhisper.errors import InvalidRequest, within_floats
+from specwhisper.errors import InvalidRequest, SpecWhisperError, within_floats
 
 ABOVE_0, LARGEST = math.ulp(0.0), sys.float_info.max  # bounds that leave out 0 and infinity
 MAX_SHOWN = 200  # characters of a value in an error
@@ -31,8 +31,11 @@ _spelling: ContextVar[Mapping[str, str]] = ContextVar("spelling", default={})  #
 class Rule(NamedTuple):
     """A condition for a value, and what the value must be."""
 
-    allows: Callable[[Any], bool]
+    allows: Callable[[Any], object]
     message: str
+
+
+NAMED = Rule(str.strip, "write a name, or leave it out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,10 @@ class Option:
     read : converts a value, or raises ``ValueError`` with what it must be.
     bounds : lowest and highest number, both allowed.
     takes_none : whether ``None`` is a value of its own; otherwise it stands for the default.
-    repeats : whether its flag may be repeated.
+    repeats : whether its flag may be repeated; ``read`` and ``rules`` are then those of one value.
+    needs : other options of a command line; without any of them it has no effect.
+    not_with : other options of a command line; with one of them it has no effect.
+    at_most : the option of a command line that it may not exceed.
     """
 
     help: str = ""
@@ -61,6 +67,9 @@ class Option:
     bounds: tuple[float, float] | None = None
     takes_none: bool = False
     repeats: bool = False
+    needs: tuple[str, ...] = ()
+    not_with: tuple[str, ...] = ()
+    at_most: str = ""
     is_argument: bool = False
     is_hidden: bool = False
 
@@ -163,15 +172,26 @@ def validate(options: Any) -> None:
     ------
     InvalidRequest : for the first value that breaks a rule.
     """
-    for declared in fields(options):
-        value, about = getattr(options, declared.name), option_of(declared)
-        if about is None:
+    given = {declared.name: getattr(options, declared.name) for declared in fields(options)}
+    for name, value in checked(type(options), given).items():
+        object.__setattr__(options, name, value)
+
+
+def checked(kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that are given for a dataclass, converted and checked as :func:`validate` does."""
+    values = dict(given)
+    for declared in fields(kind):
+        about, value = option_of(declared), given.get(declared.name)
+        if about is None or declared.name not in given:
             continue
-        if value is None and not about.takes_none:
-            value = default_of(declared)
-        elif value is not None:
+        if value is None:
+            value = None if about.takes_none else default_of(declared)
+        elif about.repeats:
+            value = tuple(_checked(declared.name, each, about) for each in value)
+        else:
             value = _checked(declared.name, value, about)
-        object.__setattr__(options, declared.name, value)
+        values[declared.name] = value
+    return values
 
 
 def called(name: str) -> str:
@@ -187,6 +207,15 @@ def spelled(names: Mapping[str, str]) -> Iterator[None]:
         yield
     finally:
         _spelling.reset(token)
+
+
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Let errors in the context, such as those of a file, begin with an option's name."""
+    try:
+        yield
+    except SpecWhisperError as error:
+        raise type(error)(f"{called(name)}: {error}") from error.__cause__
 
 
 def is_number(value: Any) -> bool:
@@ -212,20 +241,23 @@ def to_floats(value: Any) -> tuple[float, ...]:
     return tuple(float(within_floats(one)) for one in values)
 
 
-def _shortened(text: str) -> str:
-    """Return the first characters: an error crosses the wire in a header."""
+def _shown(value: Any) -> str:
+    """Return a value's first characters: an error crosses the wire in a header."""
+    text = repr(str(value)) if isinstance(value, str) else str(value)
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
 
 
 def _checked(name: str, value: Any, about: Option) -> Any:
-    value = within_floats(value) if is_number(value) else value
+    value = given = within_floats(value) if is_number(value) else value
     try:
-        value = value if about.read is None else about.read(value)
+        with naming(name):
+            value = value if about.read is None else about.read(value)
+        for rule in about.rules:
+            if not rule.allows(value):
+                raise ValueError(rule.message)
     except ValueError as error:
-        raise InvalidRequest(f"{called(name)} is {_shortened(repr(value))}: {error}.", called(name)) from None
-    for rule in about.rules:
-        if not rule.allows(value):
-            raise InvalidRequest(f"{called(name)} is {_shortened(str(value))}: {rule.message}.", called(name))
+        written = given if isinstance(given, str | Real) else value
+        raise InvalidRequest(f"{called(name)} is {_shown(written)}: {error}.", called(name)) from None
     return value
 
 

@@ -8,18 +8,23 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
+from typing import Any
 
 import grpc.aio
 
 from specwhisper.errors import InvalidRequest, SpecWhisperError, TargetUnavailable
 from specwhisper.rpc.addresses import is_address, is_loopback, join_address, split_address
 from specwhisper.rpc.channels import Credentials, open_channel
+from specwhisper.validated import option
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import discovery_pb2 as pb
 from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryStub
 
 DNS = "dns:///"
 LOCATOR = "locator:///"
+SERVERS = (
+    "Addresses of draft servers, or locator:///HOST:PORT of their locator; sessions are spread over all."
+)
 REFRESH_S = 5.0  # age at which known addresses are looked up again
 WAIT_S = 1.0  # longest time that a session waits for a look-up; then it uses the known addresses
 LOCATOR_DEADLINE_S = 5.0
@@ -53,6 +58,10 @@ def read_names(text: str) -> list[Name]:
         _check_host(split_address(address)[0])
         names.append(Name(address, is_locator))
     return list(dict.fromkeys(names))
+
+
+def servers_option(default: str | None, help: str, **about: Any) -> Any:
+    return option(default, help, "HOST:PORT,...", read=lambda text: read_names(text) and text, **about)
 
 
 def resolver(name: Name, credentials: Credentials) -> Resolve | None:

@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,8 +29,9 @@ from ray.serve.schema import (
 )
 from rich.console import Console
 
-from specwhisper.errors import SpecWhisperError, TargetUnavailable, Unauthenticated
+from specwhisper.errors import TargetUnavailable, Unauthenticated
 from specwhisper.rpc.addresses import split_address
+from specwhisper.settings.command_line import reading
 from specwhisper_deploy import compat
 from specwhisper_deploy.config_checks import check_flags, check_hosts, check_ports, on_one_line, read_schema
 from specwhisper_deploy.forced_end import ForcedEnd
@@ -182,8 +182,9 @@ def run(config: Path | None, address: str | None) -> None:
 
     After an error, applications that already ran keep running.
     """
-    schema = read_schema(config or DEMO)
-    check_flags(schema, runs_here=address is None)
+    with reading():
+        schema = read_schema(config or DEMO)
+        check_flags(schema, runs_here=address is None)
     names = [application.name for application in schema.applications]
     signals, console = Signals(), Console()
     if address is None:
@@ -287,10 +288,8 @@ def wait_until_gone(name: str, within_s: float, signals: Signals) -> bool:
 def main(config: Path | None, address: str | None) -> None:
     try:
         run(config, address)
-    except SpecWhisperError as error:
-        sys.exit(f"specwhisper serve: {error}")
     except (RayError, RayServeException, ConnectionError, TimeoutError) as error:
-        sys.exit(
-            f"specwhisper serve: Ray was lost, or does not answer ({type(error).__name__}: "
-            f"{last_line(str(error))}); its logs are in {LOGS}."
-        )
+        reason = f"{type(error).__name__}: {last_line(str(error))}"
+        raise TargetUnavailable(
+            f"Ray was lost, or does not answer ({reason}); its logs are in {LOGS}."
+        ) from error

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from specwhisper.errors import InvalidRequest
 from specwhisper.extras import offers
-from specwhisper.rpc.addresses import split_address
+from specwhisper.rpc.addresses import to_addresses
 from specwhisper.rpc.channels import Credentials, credentials_part
 from specwhisper.rpc.serving_options import SHORT_CALLS, ServingOptions
 from specwhisper.rpc.tokens import TARGET_TOKEN
@@ -36,15 +35,15 @@ from specwhisper.settings.shared import (
 from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
 from specwhisper.testing.loading import load_failpoints
 from specwhisper.transcription.speakers import SpeakerModels
-from specwhisper.types import Mode
-from specwhisper.validated import ABOVE_0, choice, switch, text, whole
+from specwhisper.types import SERVER_MODES, Mode
+from specwhisper.validated import ABOVE_0, choice, option, switch, text, whole
 
 if TYPE_CHECKING:
     from specwhisper_draft_server.draft_source import LoadDraft
 
 DEFAULT_PORT = 50_051
 DEFAULT_TARGET = "127.0.0.1:50052"
-MAX_MESSAGE_BYTES = 32 * 1024 * 1024  # a whole recording, for Recognize
+LOCAL_TARGET, RECOGNISER = ("target_model",), ("draft_recogniser",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,46 +57,57 @@ class DraftConfig(ServingOptions):
         "MODEL",
         panel=MODEL,
     )
-    revision: str | None = revision_option()
-    device: str = device_option()
+    revision: str | None = revision_option(panel=MODEL, not_with=RECOGNISER)
+    device: str = device_option(panel=MODEL, not_with=RECOGNISER)
     dtype: str = dtype_option(
         "Numeric type of the draft's weights: float32; on a CPU with VNNI int8; with PyTorch (the extra "
-        "server) bfloat16 or float16. The text is the same with each."
+        "server) bfloat16 or float16. The text is the same with each.",
+        panel=MODEL,
+        not_with=RECOGNISER,
     )
     cut_windows: bool = switch(
         False,
         "Windows of recordings encoded only as far as they hold audio and 6 s more, not to 30 s; on CPUs. "
-        "Short ones are encoded many times faster; the draft may be right less often. Live audio always is "
-        "encoded so. Without effect where draft and target share an encoder.",
+        "Short ones are encoded many times faster; the draft may be right less often. Live audio is always "
+        "encoded this way. Without effect where draft and target share an encoder.",
         panel=MODEL,
+        not_with=RECOGNISER,
     )
     threads: int | None = threads_option()
     cores: tuple[int, ...] | None = cores_option()
 
-    target: str = text(
+    target: str = option(
         DEFAULT_TARGET,
         "Addresses of target servers or locators; a target with more free slots gets more sessions.",
         "HOST:PORT,...",
+        read=to_addresses,
         panel=DRAFTING,
+        not_with=LOCAL_TARGET,
     )
     target_model: str | None = text(
         None, "Target model to run in this process; default: none, --target is used.", "MODEL", panel=DRAFTING
     )
-    target_revision: str | None = text(
-        None, "Commit or tag of --target-model on the hub.", "REVISION", panel=DRAFTING
+    target_revision: str | None = revision_option(
+        "Commit or tag of --target-model on the hub.", panel=DRAFTING, needs=LOCAL_TARGET
     )
-    target_device: str = text("cpu", "Device of --target-model, as --device.", "DEVICE", panel=DRAFTING)
+    target_device: str = device_option(
+        "Device of --target-model, as --device.", panel=DRAFTING, needs=LOCAL_TARGET
+    )
     target_dtype: str = dtype_option(
         "Numeric type of --target-model: float32 (text identical to transformers); on a CPU with VNNI int8; "
         "with PyTorch (the extra server) bfloat16 or float16.",
-        DRAFTING,
+        panel=DRAFTING,
+        needs=LOCAL_TARGET,
     )
-    target_credentials: Credentials = credentials_part("targets", "target", TARGET_TOKEN)
+    target_credentials: Credentials = credentials_part(
+        "targets", "target", TARGET_TOKEN, not_with=LOCAL_TARGET
+    )
     mode: Mode = choice(
         Mode.FULL,
         "Mode of sessions that request none: target-only, sync, pipelined or full; the text is the same with "
         "each.",
         "MODE",
+        SERVER_MODES,
         panel=DRAFTING,
     )
     gamma: int | None = whole(
@@ -145,12 +155,6 @@ class DraftConfig(ServingOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for address in self.targets:
-            split_address(address)
-        if self.mode is Mode.ONE_PROCESS:
-            raise InvalidRequest(
-                "--mode is one-process: a draft server offers target-only, sync, pipelined and full."
-            )
         self.length(self.mode, None)
         self.other_draft()
 

@@ -12,10 +12,11 @@ import typer
 
 from specwhisper.extras import needs_extra
 from specwhisper.settings.command_line import takes
-from specwhisper.settings.setting import Given, part
+from specwhisper.settings.setting import part
+from specwhisper.settings.shared import device_option
 from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.types import DTYPES, SERVER_MODES, Mode
-from specwhisper.validated import ABOVE_0, choice, number, option, switch, text, validate, whole
+from specwhisper.validated import ABOVE_0, choice, number, option, switch, text, whole
 from specwhisper_client.cli.arguments import Temperatures, decoding_part, mode_option, server_option
 
 
@@ -25,12 +26,11 @@ class Source:
 
     folder: Path | None = option(None, "Folder of recordings, each with its text beside it.", "FOLDER")
     dataset: str | None = text(None, "Dataset of the Hugging Face hub, in place of a folder.", "NAME")
-    config: str | None = text(None, "Configuration of the dataset, for example a language.", "NAME")
-    split: str = text("test", "Split of the dataset.", "NAME")
+    config: str | None = text(
+        None, "Configuration of the dataset, for example a language.", "NAME", needs=("dataset",)
+    )
+    split: str = text("test", "Split of the dataset.", "NAME", needs=("dataset",))
     limit: int | None = whole(None, 1, math.inf, "Number of recordings, the first ones. Default: all.")
-
-    def __post_init__(self) -> None:
-        validate(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,17 +39,14 @@ class Models:
 
     final_model: str = text("large-v3", "Target model: a name, a hub id, a folder or a file.", "MODEL")
     draft_model: str = text("tiny", "Draft model: a name, a hub id, a folder or a file.", "MODEL")
-    device: str | None = text(
-        None, "Device of both models, or auto. Default: cuda, or cpu without a GPU.", "DEVICE"
+    device: str | None = device_option(
+        "Device of both models, or auto. Default: cuda, or cpu without a GPU.", None
     )
     dtype: str = choice("float32", f"Precision of both models: {', '.join(DTYPES)}.", "TYPE", DTYPES)
     draft_dtype: str | None = choice(
         None, "Precision of the draft, if another: it changes no text.", "TYPE", DTYPES
     )
     cut_windows: bool = switch(False, "Draft that encodes only the audio that a window has, on CPUs.")
-
-    def __post_init__(self) -> None:
-        validate(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,12 +71,15 @@ class EvaluateOptions:
     mode: Mode | None = mode_option(
         SERVER_MODES,
         f"With --server: {', '.join(SERVER_MODES[1:-1])} or {SERVER_MODES[-1]}. Default: its own.",
+        needs=("server",),
     )
-    models: Models = part(Models)
+    models: Models = part(Models, not_with=("server",))
     gamma: int | None = whole(
         None, 1, MAX_GAMMA, "Draft tokens per block. Default: 5; with --server, its own."
     )
-    adaptive_gamma: bool = switch(False, "Blocks end where the draft is unsure, whatever --gamma is.")
+    adaptive_gamma: bool = switch(
+        False, "Blocks end where the draft is unsure, whatever --gamma is.", not_with=("server",)
+    )
     batch_size: int = whole(1, 1, math.inf, "Recordings that are transcribed at once.")
     decoding: Mapping[str, Any] = decoding_part("language", "task", "timestamps", "padding")
     greedy: Mapping[str, Any] = part(Temperatures, dict, only_written=True, only=("greedy",))
@@ -90,15 +90,17 @@ class EvaluateOptions:
         "Length of overlapping chunks that are decoded side by side, up to 30. Default: one window after the "
         "other.",
         "SECONDS",
+        not_with=("server",),
     )
     stride_length_s: float | None = number(
-        None, 0, 30, "Overlap of a chunk with each neighbour. Default: a sixth of the chunk.", "SECONDS"
+        None,
+        0,
+        30,
+        "Overlap of a chunk with each neighbour. Default: a sixth of the chunk.",
+        "SECONDS",
+        needs=("chunk_length_s",),
     )
     output: Output = part(Output)
-    given: Given
-
-    def __post_init__(self) -> None:
-        validate(self)
 
 
 @takes(EvaluateOptions)

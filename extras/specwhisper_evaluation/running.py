@@ -14,30 +14,26 @@ from rich.console import Console
 
 from specwhisper.api.progress import ProgressBar
 from specwhisper.api.speculative_config import SpeculativeConfig
-from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.errors import InvalidRequest
 from specwhisper.extras import needs_extra
 from specwhisper.options import Task, options_from
 from specwhisper.printable import escaped
 from specwhisper.rpc.channels import Credentials
-from specwhisper_evaluation.command import EvaluateOptions, Source
+from specwhisper.settings.command_line import reading
+from specwhisper_evaluation.command import EvaluateOptions, Output, Source
 from specwhisper_evaluation.comparison import Method, compare
 from specwhisper_evaluation.methods import in_one_process, over_servers
 from specwhisper_evaluation.plot import check_plot, plot
 from specwhisper_evaluation.references import Reference, from_dataset, from_folder
 from specwhisper_evaluation.tables import facts, recordings_table, table_of
 
-IN_ONE_PROCESS_ONLY = (
-    *("final_model", "draft_model", "device", "dtype", "draft_dtype", "cut_windows", "adaptive_gamma"),
-    *("chunk_length_s", "stride_length_s"),
-)
-OVER_SERVERS_ONLY = ("mode",)
-
 
 def run(options: EvaluateOptions, credentials: Credentials) -> bool:
     """Compare, print and write; return whether every recording could be decoded."""
-    _check(options)
     output = options.output
-    references, count = _references(options.source)
+    with reading():
+        _check(output)
+        references, count = _references(options.source)
     left_out: list[str] = []
     with _methods(options, credentials) as methods, ProgressBar(count) as bar:
         comparison = compare(
@@ -66,24 +62,15 @@ def run(options: EvaluateOptions, credentials: Credentials) -> bool:
     return not left_out
 
 
-def _check(options: EvaluateOptions) -> None:
-    """Refuse what does not fit together, and output that could not be written."""
-    has_servers = options.server is not None
-    for name in IN_ONE_PROCESS_ONLY if has_servers else OVER_SERVERS_ONLY:
-        if name in options.given:
-            option = f"--{name.replace('_', '-')}"
-            raise UnsupportedOption(
-                f"The servers have their own models and decode window after window: leave {option} out."
-                if has_servers
-                else f"{option} is for servers: add --server HOST:PORT, or leave it out."
-            )
-    for option, file in (("--json", options.output.json), ("--plot", options.output.plot)):
+def _check(output: Output) -> None:
+    """Refuse output that could not be written."""
+    for option, file in (("--json", output.json), ("--plot", output.plot)):
         if file is not None and not file.absolute().parent.is_dir():
             raise InvalidRequest(
                 f"Folder {file.parent} does not exist: make it, or name another for {option}."
             )
-    if options.output.plot is not None:
-        check_plot(options.output.plot)
+    if output.plot is not None:
+        check_plot(output.plot)
 
 
 def _references(source: Source) -> tuple[Iterator[Reference], int | None]:

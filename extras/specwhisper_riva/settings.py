@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.settings.model_names import served_model_names_option, strict_model_names_option
 from specwhisper.settings.setting import SERVING, Part
-from specwhisper.validated import switch, validate
+from specwhisper.validated import called, switch
 
 if TYPE_CHECKING:
     from specwhisper.rpc.serving import AddServicer
@@ -40,7 +40,9 @@ class RivaSettings:
     strict_model_names: bool = strict_model_names_option()
 
     def __post_init__(self) -> None:
-        validate(self)
+        for name in ("served_model_names", "strict_model_names"):
+            if self.riva is False and getattr(self, name):
+                raise InvalidRequest(f"{called(name)} is for Riva's service: leave it or --no-riva out.")
 
 
 SETTINGS = Part(kind=RivaSettings)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from specwhisper.errors import InvalidRequest
+from specwhisper.settings.command_line import reading
 from specwhisper.settings.setting import Part
-from specwhisper.validated import ABOVE_0, called, number, option, validate, whole
+from specwhisper.validated import ABOVE_0, naming, number, option, whole
 from specwhisper_speakers.diarizer import Diarizer
 from specwhisper_speakers.live_diarizer import LiveDiarizer
 from specwhisper_speakers.live_speakers import LiveSpeakers
@@ -25,14 +26,12 @@ class _SpeakerOptions:
         DEFAULT_THRESHOLD, ABOVE_0, math.inf, "Distance from which two voices are two speakers.", "D"
     )
 
-    def __post_init__(self) -> None:
-        validate(self)
 
-    def refuse(self) -> None:
-        """Raise :class:`InvalidRequest` if an option is set: there is nothing to find speakers."""
-        for each in fields(self):
-            if getattr(self, each.name) != each.default:
-                raise InvalidRequest(f"{called(each.name)} has no effect without --diarize: set both.")
+def _to_sample(text: str) -> tuple[str, Path]:
+    name, _, file = text.partition("=")
+    if not (name and file):
+        raise ValueError("write NAME=FILE, the name of the speaker and a recording")
+    return name, Path(file)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,30 +41,32 @@ class RecordingSpeakers(_SpeakerOptions):
         "Speakers A, B, ... of the words, by two models of sherpa-onnx in this folder; turns word timestamps "
         "on. Runs on this machine.",
         "FOLDER",
+        not_with=("as_live",),
     )
     num_speakers: int | None = whole(
         None, 1, math.inf, "Speakers in each recording. Default: they are counted."
     )
-    speaker_sample: tuple[str, ...] = option(
+    speaker_sample: tuple[tuple[str, Path], ...] = option(
         (),
         "Recording of a speaker's voice alone, 2 to 10 s: this speaker is named NAME. Can be given several "
         "times.",
         "NAME=FILE",
         repeats=True,
-        read=tuple,
+        read=_to_sample,
     )
 
     def finder(self) -> Diarizer | None:
         """Return what finds the speakers; ``None`` without ``--diarize``."""
         if self.diarize is None:
-            self.refuse()
             return None
-        diarizer = Diarizer(self.diarize, num_speakers=self.num_speakers, threshold=self.speaker_threshold)
-        samples = [_sample(text) for text in self.speaker_sample]
-        names = [name for name, _ in samples]
+        with naming("diarize"):
+            diarizer = Diarizer(
+                self.diarize, num_speakers=self.num_speakers, threshold=self.speaker_threshold
+            )
+        names = [name for name, _ in self.speaker_sample]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise InvalidRequest(f"--speaker-sample names '{twice}' twice: join both recordings into one.")
-        return diarizer.knowing(dict(samples))
+        return diarizer.knowing(dict(self.speaker_sample))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,22 +83,15 @@ class LiveSpeakerOptions(_SpeakerOptions):
     async def opened(self) -> AsyncIterator[LiveSpeakers | None]:
         """Yield what names the speakers; ``None`` without ``--diarize``."""
         if self.diarize is None:
-            self.refuse()
             yield None
             return
-        diarizer = LiveDiarizer(self.diarize, threshold=self.speaker_threshold)
+        with reading(), naming("diarize"):
+            diarizer = LiveDiarizer(self.diarize, threshold=self.speaker_threshold)
         try:
             yield LiveSpeakers(diarizer, max_speakers=self.max_speakers)
         finally:
             await diarizer.close()
 
 
-SPEAKERS_OF_RECORDINGS = Part(kind=RecordingSpeakers, then=RecordingSpeakers.finder)
-SPEAKERS_OF_UTTERANCES = Part(kind=LiveSpeakerOptions)
-
-
-def _sample(text: str) -> tuple[str, Path]:
-    name, separator, file = text.partition("=")
-    if not (separator and file):
-        raise InvalidRequest(f"--speaker-sample '{text}' is not NAME=FILE: name the speaker and a recording.")
-    return name, Path(file)
+SPEAKERS_OF_RECORDINGS = Part(kind=RecordingSpeakers, then=RecordingSpeakers.finder, needs=("diarize",))
+SPEAKERS_OF_UTTERANCES = Part(kind=LiveSpeakerOptions, needs=("diarize",))

@@ -12,7 +12,7 @@ from specwhisper.audio import turns as decoding
 from specwhisper.audio.inputs import Audio, Decode
 from specwhisper.settings.setting import MODEL, Part
 from specwhisper.transcription.speakers import Turn
-from specwhisper.validated import ABOVE_0, number, text, validate, whole
+from specwhisper.validated import ABOVE_0, naming, number, text, whole
 from specwhisper_speakers.diarizer import Diarizer
 from specwhisper_speakers.live_diarizer import LiveDiarizer
 from specwhisper_speakers.live_speakers import LiveSpeakers
@@ -40,22 +40,25 @@ class SpeakerOptions:
         1, 1, math.inf, "Recordings whose speakers are looked for at a time.", panel=MODEL
     )
 
-    def __post_init__(self) -> None:
-        validate(self)
-
     def speakers(self) -> Speakers | None:
         """Return what finds speakers; ``None`` without models."""
         if self.speaker_models is None:
             return None
-        return Speakers(
-            Diarizer(self.speaker_models, threshold=self.speaker_threshold),
-            LiveDiarizer(self.speaker_models, threshold=self.speaker_threshold),
-            self.speaker_jobs,
-        )
+        with naming("speaker_models"):
+            return Speakers(
+                Diarizer(self.speaker_models, threshold=self.speaker_threshold),
+                LiveDiarizer(self.speaker_models, threshold=self.speaker_threshold),
+                self.speaker_jobs,
+            )
 
 
 DRAFT_SETTINGS, GATEWAY_SETTINGS = (
-    Part(kind=SpeakerOptions, then=SpeakerOptions.speakers, words={"offer": offer})
+    Part(
+        kind=SpeakerOptions,
+        then=SpeakerOptions.speakers,
+        words={"offer": offer},
+        needs=("speaker_models",),
+    )
     for offer in ("speaker tags in Riva's service", "the format diarized_json, and speakers on the page")
 )
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
-from typing import Annotated, Any
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -16,11 +17,17 @@ from rich.live import Live
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.rpc.channels import Credentials
+from specwhisper.settings.command_line import reading, takes
+from specwhisper.validated import number, option, switch
 from specwhisper_top.figures import KINDS, LOST, Figures, figures_of, total_of
 from specwhisper_top.readings import Reading, check_addresses, find_targets, read_all
 from specwhisper_top.tables import cluster_view
 
 WIDE = 160  # characters
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(address.strip() for address in text.split(",") if address.strip())
 
 
 class Cluster:
@@ -68,43 +75,37 @@ class Cluster:
         }
 
 
-def top(
-    context: typer.Context,
-    metrics: Annotated[
-        str,
-        typer.Option(
-            metavar="HOST:PORT,...",
-            help="Addresses of servers' metrics (--metrics-port) and of gateways.",
-        ),
-    ] = "",
-    locator: Annotated[
-        str,
-        typer.Option(
-            metavar="HOST:PORT,...",
-            help="Addresses of locators' metrics; locators list targets and draft servers.",
-        ),
-    ] = "",
-    interval: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds between two readings.")
-    ] = 2.0,
-    once: Annotated[
-        bool, typer.Option("--once", help="One table of all figures since the servers began.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One reading as JSON.")] = False,
-) -> None:
-    """Watch a cluster's servers: sessions, acceptance, round trips, queues."""
-    addresses, locators = (
-        [address.strip() for address in each.split(",") if address.strip()] for each in (metrics, locator)
+@dataclass(frozen=True, kw_only=True)
+class TopOptions:
+    metrics: tuple[str, ...] = option(
+        (), "Addresses of servers' metrics (--metrics-port) and of gateways.", "HOST:PORT,...", read=_listed
     )
-    if not addresses and not locators:
-        raise InvalidRequest("No server is named: add --metrics HOST:PORT,... or --locator HOST:PORT,...")
-    cluster = Cluster(addresses, locators, context.obj)
+    locator: tuple[str, ...] = option(
+        (),
+        "Addresses of locators' metrics; locators list targets and draft servers.",
+        "HOST:PORT,...",
+        read=_listed,
+    )
+    interval: float = number(
+        2.0, 0.1, math.inf, "Seconds between two readings.", "SECONDS", not_with=("once", "json")
+    )
+    once: bool = switch(False, "One table of all figures since the servers began.")
+    json: bool = switch(False, "One reading as JSON.")
+
+
+@takes(TopOptions)
+def top(context: typer.Context, wanted: TopOptions) -> None:
+    """Watch a cluster's servers: sessions, acceptance, round trips, queues."""
+    with reading():
+        if not (wanted.metrics or wanted.locator):
+            raise InvalidRequest("No server is named: add --metrics HOST:PORT,... or --locator HOST:PORT,...")
+        cluster = Cluster(wanted.metrics, wanted.locator, context.obj)
     console = Console()
     if not console.is_terminal:
         console = Console(width=WIDE)  # nothing is cut off in a file
-    if once or as_json or not console.is_terminal:
+    if wanted.once or wanted.json or not console.is_terminal:
         asyncio.run(cluster.read())
-        if as_json:
+        if wanted.json:
             print(json.dumps(cluster.as_json(), indent=1))
         else:
             console.print(
@@ -114,7 +115,7 @@ def top(
             raise typer.Exit(1)
         return
     with suppress(KeyboardInterrupt):
-        asyncio.run(_watch(cluster, interval, console))
+        asyncio.run(_watch(cluster, wanted.interval, console))
 
 
 def register(app: typer.Typer) -> None:

@@ -14,9 +14,9 @@ from specwhisper.rpc.addresses import is_loopback
 from specwhisper.rpc.channels import Credentials, credentials_part
 from specwhisper.rpc.tokens import SERVER_TOKEN
 from specwhisper.settings.setting import SERVING, Settings, part
-from specwhisper.settings.shared import SERVERS, drain_timeout_option, idle_timeout_option
-from specwhisper.validated import switch, text, whole
-from specwhisper_client.resolving import read_names
+from specwhisper.settings.shared import drain_timeout_option, idle_timeout_option
+from specwhisper.validated import NAMED, called, option, switch, text, whole
+from specwhisper_client.resolving import SERVERS, servers_option
 from specwhisper_client.servers import DEFAULT_SERVER
 
 DEFAULT_URI = "tcp://127.0.0.1:10300"  # the port of Wyoming's speech-to-text servers
@@ -27,7 +27,7 @@ def read_uri(uri: str) -> SplitResult:
 
     Raises
     ------
-    InvalidRequest : for another scheme, and where host, port or path is missing.
+    ValueError : for another scheme, and where host, port or path is missing.
     """
     try:
         address = urlsplit(uri)
@@ -37,20 +37,21 @@ def read_uri(uri: str) -> SplitResult:
     is_unix = bool(address.path) and not address.netloc
     if uri == "stdio://" or {"tcp": is_tcp, "unix": is_unix}.get(address.scheme):
         return address
-    raise InvalidRequest(f"--uri is '{uri}': write tcp://HOST:PORT, unix:///PATH of a socket, or stdio://.")
+    raise ValueError("write tcp://HOST:PORT, unix:///PATH of a socket, or stdio://")
 
 
 @dataclass(frozen=True, kw_only=True)
 class WyomingConfig(Settings):
     """Settings of ``specwhisper-wyoming``."""
 
-    uri: str = text(
+    uri: str = option(
         DEFAULT_URI,
         "Address to listen on: tcp://HOST:PORT, unix:///PATH of a socket, or stdio://.",
         "URI",
+        read=lambda uri: read_uri(uri) and uri,
         panel=SERVING,
     )
-    server: str = text(DEFAULT_SERVER, SERVERS, "HOST:PORT,...", panel=SERVING)
+    server: str = servers_option(DEFAULT_SERVER, SERVERS, panel=SERVING)
     server_credentials: Credentials = credentials_part("draft servers", "server", SERVER_TOKEN)
     decoding: Mapping[str, Any] = part(  # what a request need not name
         DecodingOptions, dict, only=("padding", "languages"), only_written=True, panel=SERVING
@@ -60,6 +61,7 @@ class WyomingConfig(Settings):
         "Name under which mDNS announces the server, so that Home Assistant finds it; default: not "
         "announced.",
         "NAME",
+        rules=(NAMED,),
         panel=SERVING,
     )
     insecure: bool = switch(
@@ -76,22 +78,19 @@ class WyomingConfig(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        read_names(self.server)
-        _ = self.options  # raises if they are not languages
         address = self.address
         is_public = address.scheme == "tcp" and not is_loopback(address.hostname or "")
         if is_public and not self.insecure:
             raise UnsafeBind(
-                f"--uri {self.uri} would open a server without encryption and without authentication to the "
-                "network, since the Wyoming protocol has neither: use 127.0.0.1, or pass --insecure if every "
-                "client on that network may use it and read its traffic."
+                f"{called('uri')} is {self.uri}, which would open a server without encryption and without "
+                "authentication to the network, since the Wyoming protocol has neither: use 127.0.0.1, or "
+                "pass --insecure if every client on that network may use it and read its traffic."
             )
-        if self.zeroconf is not None and not self.zeroconf.strip():
-            raise InvalidRequest("--zeroconf is empty: write a name, or leave the flag out.")
         if self.zeroconf is not None and not is_public:
             raise InvalidRequest(
-                f"--zeroconf announces an address that other machines can reach, and --uri is {self.uri}: "
-                "listen on tcp://0.0.0.0:10300, or leave --zeroconf out."
+                f"{called('zeroconf')} announces an address that other machines can reach, and "
+                f"{called('uri')} is {self.uri}: listen on tcp://0.0.0.0:10300, or leave "
+                f"{called('zeroconf')} out."
             )
 
     @property

@@ -15,10 +15,10 @@ from specwhisper.rpc.tls import ServerTls, TlsFlags
 from specwhisper.rpc.tokens import SERVER_TOKEN, Tokens, TokensFlag, read_token
 from specwhisper.settings.model_names import served_model_names_option, strict_model_names_option
 from specwhisper.settings.setting import OBSERVABILITY, SECURITY, SERVING, offered, part
-from specwhisper.settings.shared import SERVERS, port_option
+from specwhisper.settings.shared import port_option
 from specwhisper.transcription.speakers import SpeakerModels
-from specwhisper.validated import ABOVE_0, number, option, switch, text, whole
-from specwhisper_client.resolving import read_names
+from specwhisper.validated import ABOVE_0, Rule, called, number, option, switch, whole
+from specwhisper_client.resolving import SERVERS, servers_option
 from specwhisper_client.servers import DEFAULT_SERVER
 
 DEFAULT_PORT = 8000
@@ -45,7 +45,7 @@ class KeysFlag(TokensFlag):
 class GatewayConfig(ListenerOptions):
     """Settings of ``specwhisper-gateway``."""
 
-    server: str = text(DEFAULT_SERVER, SERVERS, "HOST:PORT,...", panel=SERVING)
+    server: str = servers_option(DEFAULT_SERVER, SERVERS, panel=SERVING)
     server_credentials: Credentials = credentials_part("draft servers", "server", SERVER_TOKEN)
     port: int = port_option(DEFAULT_PORT)
     tls: ServerTls | None = part(TlsFlags, None, then=TlsFlags.tls, prefix="http")
@@ -84,7 +84,12 @@ class GatewayConfig(ListenerOptions):
         "ORIGIN",
         flags=("allow-origin",),
         repeats=True,
-        read=tuple,
+        rules=(
+            Rule(
+                lambda origin: origin == ANY_ORIGIN or ORIGIN.fullmatch(origin),
+                "write it as browsers do, https://host or https://host:port in lower case, without a path",
+            ),
+        ),
         panel=SECURITY,
     )
     metrics: bool = switch(True, "Prometheus metrics at /metrics.", panel=OBSERVABILITY)
@@ -92,18 +97,11 @@ class GatewayConfig(ListenerOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        read_names(self.server)
-        for origin in self.allow_origins:
-            if origin == ANY_ORIGIN and self.tokens is None:
-                raise InvalidRequest(
-                    "--allow-origin '*' would let every page use a gateway without keys: pass "
-                    "--tokens-file, or name the pages' origins."
-                )
-            if origin != ANY_ORIGIN and not ORIGIN.fullmatch(origin):
-                raise InvalidRequest(
-                    f"--allow-origin is {origin!r}: write it as browsers do, https://host or "
-                    "https://host:port in lower case, without a path."
-                )
+        if ANY_ORIGIN in self.allow_origins and self.tokens is None:
+            raise InvalidRequest(
+                f"{called('allow_origins')} is '*', which would let every page use a gateway without "
+                "keys: pass --tokens-file, or name the pages' origins."
+            )
 
     @property
     def speakers(self) -> SpeakerModels | None:

@@ -14,6 +14,7 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.extras import needs_extra
 from specwhisper.model.backends import Library
 from specwhisper.model.threads import limit_threads
+from specwhisper.validated import called
 
 
 def prepare_process(device: str | None, num_threads: int | None, cores: Sequence[int] | None) -> str | None:
@@ -34,7 +35,7 @@ def prepare_process(device: str | None, num_threads: int | None, cores: Sequence
         limit_threads(num_threads)
     logging.captureWarnings(True)
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    return None if device is None else check_device(device, "--device")
+    return None if device is None else check_device(device, called("device"))
 
 
 def redirect_logs(library: Library) -> None:
@@ -63,7 +64,9 @@ def pin(cores: Sequence[int]) -> None:
         os.sched_setaffinity(0, cores)
     except OSError as error:
         usable = sorted(os.sched_getaffinity(0))
-        raise InvalidRequest(f"--cores is {list(cores)}, but this process may use {usable}.") from error
+        raise InvalidRequest(
+            f"{called('cores')} is {list(cores)}, but this process may use {usable}."
+        ) from error
 
 
 def check_device(device: str, flag: str) -> str:

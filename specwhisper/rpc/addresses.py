@@ -23,8 +23,17 @@ def split_address(address: str) -> tuple[str, int]:
     is_host = bool(host) and not set(host) & set("/[] ") and (":" in host) == bracketed
     number = int(port) if port.isascii() and port.isdecimal() else 0
     if not is_host or not 0 < number < 65_536:
-        raise InvalidRequest(f"Address '{address}' is not HOST:PORT; write for example 127.0.0.1:50052.")
+        raise InvalidRequest(
+            f"Address '{address}' is not HOST:PORT: write a host, a colon and a port from 1 to 65535."
+        )
     return host, number
+
+
+def to_addresses(text: str) -> str:
+    """Return addresses with commas between, as they are, if all are ``HOST:PORT``."""
+    for address in text.split(","):
+        split_address(address.strip())
+    return text
 
 
 def join_address(host: str, port: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,14 +12,14 @@ from typing import Any, Self, TypeVar
 import grpc
 import grpc.aio
 
-from specwhisper.errors import InvalidRequest, UnsafeBind
+from specwhisper.errors import UnsafeBind
 from specwhisper.observe import request_id, tracing
 from specwhisper.rpc.addresses import is_loopback, split_address
 from specwhisper.rpc.compat import WRITE_NOT_BEGUN, filter_internal_errors
-from specwhisper.rpc.tls import ClientTls
+from specwhisper.rpc.tls import ClientTls, pem_option
 from specwhisper.rpc.tokens import read_token
 from specwhisper.settings.setting import SECURITY, part
-from specwhisper.validated import called, option, switch, text
+from specwhisper.validated import naming, option, switch, text
 
 PING_AFTER_S = 20.0  # our servers permit a ping every ten seconds
 PING_TIMEOUT_S = 10.0
@@ -49,43 +50,38 @@ class ClientFlags:
     """The flags of a caller's credentials."""
 
     use_ssl: bool = switch(False, "TLS on connections to {peer}.", panel=SECURITY)
-    root_cert: Path | None = option(
-        None,
-        "CA bundle (PEM) used to verify the certificate of {peer}; default: gRPC's own.",
-        "FILE",
-        panel=SECURITY,
+    root_cert: Path | None = pem_option(
+        "CA bundle (PEM) used to verify the certificate of {peer}; default: gRPC's own.", "use_ssl"
     )
-    client_cert: Path | None = option(None, "Client certificate (PEM) for {peer}.", "FILE", panel=SECURITY)
-    client_key: Path | None = option(
-        None, "Private key (PEM) of the client certificate.", "FILE", panel=SECURITY
-    )
+    client_cert: Path | None = pem_option("Client certificate (PEM) for {peer}.", "use_ssl")
+    client_key: Path | None = pem_option("Private key (PEM) of the client certificate.", "use_ssl")
     server_name: str | None = text(
         None,
         "Host name in the certificate of {peer}; default: the host of the address.",
         "NAME",
+        needs=("use_ssl",),
         panel=SECURITY,
     )
     token_file: Path | None = option(
-        None, "File with the token for {peer}; default: the token in ${variable}.", "FILE", panel=SECURITY
+        None,
+        "File with the token for {peer}; default: the token in ${variable}.",
+        "FILE",
+        panel=SECURITY,
     )
 
     def credentials(self, variable: str) -> Credentials:
         """Return the credentials; without a file, the environment's ``variable`` may hold the token."""
         certificate = (self.root_cert, self.client_cert, self.client_key, self.server_name)
-        if not self.use_ssl and any(certificate):
-            raise InvalidRequest(
-                f"A certificate is set, but encryption is off: turn it on ({called('use_ssl')})."
-            )
-        return Credentials(
-            ClientTls(*certificate) if self.use_ssl else None, read_token(self.token_file, variable)
-        )
+        with naming("token_file") if self.token_file is not None else nullcontext():
+            token = read_token(self.token_file, variable)
+        return Credentials(ClientTls(*certificate) if self.use_ssl else None, token)
 
 
-def credentials_part(peer: str, prefix: str, variable: str) -> Any:
+def credentials_part(peer: str, prefix: str, variable: str, **about: Any) -> Any:
     """Declare a server's credentials for its connections to ``peer``."""
     then = partial(ClientFlags.credentials, variable=variable)
     words = {"peer": peer, "variable": variable}
-    return part(ClientFlags, OPEN, then=then, prefix=prefix, words=words)
+    return part(ClientFlags, OPEN, then=then, prefix=prefix, words=words, **about)
 
 
 def keepalive(after_s: float = PING_AFTER_S, timeout_s: float = PING_TIMEOUT_S) -> list[tuple[str, int]]:

@@ -15,7 +15,7 @@ from specwhisper.settings.setting import OBSERVABILITY, SECURITY, SERVING, Setti
 from specwhisper.settings.shared import drain_timeout_option, idle_timeout_option, port_option, seconds_option
 from specwhisper.testing.loading import VARIABLE
 from specwhisper.types import Limits
-from specwhisper.validated import ABOVE_0, switch, text, whole
+from specwhisper.validated import ABOVE_0, naming, switch, text, whole
 
 SHORT_CALLS = 100  # unary calls that one connection may have open beside its sessions
 
@@ -50,6 +50,7 @@ class ListenerOptions(Settings):
         math.inf,
         "Concurrent sessions of each name in --tokens-file, or else of each address; default: all, or all "
         "but an eighth if another caller was there within a day.",
+        at_most="max_sessions",
         panel=SECURITY,
     )
     metrics_port: int | None = whole(
@@ -66,8 +67,9 @@ class ListenerOptions(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for host in (self.host, self.metrics_host):
-            check_bind(host, insecure=self.insecure, tls=self.tls, tokens=self.tokens)
+        for name, host in (("host", self.host), ("metrics_host", self.metrics_host)):
+            with naming(name):
+                check_bind(host, insecure=self.insecure, tls=self.tls, tokens=self.tokens)
 
     @property
     def may_describe(self) -> bool:

@@ -7,6 +7,7 @@ import ssl
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -15,6 +16,8 @@ from specwhisper.settings.setting import SECURITY
 from specwhisper.validated import called, option, switch
 
 logger = logging.getLogger(__name__)
+
+ENCRYPTION = ("use_ssl", "use_ssl_mutual")  # either switch turns a server's on
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,23 +91,23 @@ class ServerTls:
         return grpc.ssl_server_certificate_configuration([pair], root_certificates=roots)
 
 
+def pem_option(help: str, *needs: str) -> Any:
+    return option(None, help, "FILE", read=lambda path: read_pem(path) and path, needs=needs, panel=SECURITY)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TlsFlags:
     """The flags of a server's certificates."""
 
     use_ssl: bool = switch(False, "TLS on every connection.", panel=SECURITY)
     use_ssl_mutual: bool = switch(False, "TLS with client certificates on every connection.", panel=SECURITY)
-    server_cert: Path | None = option(None, "Certificate (PEM) of this server.", "FILE", panel=SECURITY)
-    server_key: Path | None = option(None, "Private key (PEM) of the certificate.", "FILE", panel=SECURITY)
-    root_cert: Path | None = option(
-        None, "CA bundle (PEM) used to verify client certificates.", "FILE", panel=SECURITY
-    )
+    server_cert: Path | None = pem_option("Certificate (PEM) of this server.", *ENCRYPTION)
+    server_key: Path | None = pem_option("Private key (PEM) of the certificate.", *ENCRYPTION)
+    root_cert: Path | None = pem_option("CA bundle (PEM) used to verify client certificates.", *ENCRYPTION)
 
     def tls(self) -> ServerTls | None:
         """Return the certificates; incomplete flags are an error."""
         if not (self.use_ssl or self.use_ssl_mutual):
-            if self.server_cert or self.server_key or self.root_cert:
-                raise InvalidRequest(f"A certificate is set, but encryption is off: add {called('use_ssl')}.")
             return None
         if self.server_cert is None or self.server_key is None:
             raise InvalidRequest(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from specwhisper.errors import InvalidRequest, Unauthenticated
 from specwhisper.settings.setting import SECURITY
-from specwhisper.validated import option
+from specwhisper.validated import naming, option
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +112,8 @@ class TokensFlag:
 def read_tokens(path: Path | None) -> Tokens | None:
     """Read the callers' tokens, without a file from the environment variable; ``None`` without either."""
     if path is not None:
-        return TokensFile(path)
+        with naming("tokens_file"):
+            return TokensFile(path)
     if (lines := os.environ.get(TOKENS)) is not None:  # an empty one must not admit all
         return Tokens(_some(_read(lines.splitlines(), f"${TOKENS}"), f"${TOKENS}"))
     return None

@@ -5,25 +5,31 @@ from __future__ import annotations
 import inspect
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import MISSING
 from enum import Enum
+from functools import partial
+from os import environ
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import typer
+from typer.core import TyperCommand
 
 from specwhisper import __version__
-from specwhisper.errors import InvalidRequest, MissingExtra, SpecWhisperError
-from specwhisper.extras import MISSING_EXTRA_STATUS
+from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.observe.logs import configure_logging
 from specwhisper.printable import escaped
-from specwhisper.settings.setting import Config, Flag, Given, Part, flags_of
+from specwhisper.settings.setting import Config, Flag, Part, flags_of
 from specwhisper.validated import spelled
 
 TYPER = "0.29"  # the tested release
 # The base class of click's usage errors, or of those of the copy that newer typers bring.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+WRONG_USAGE = 2  # exit status, as click's
+NUMBERS = (int, float, int | None, float | None)
 
 Options = TypeVar("Options")
 
@@ -56,13 +62,49 @@ def run_command(program: str, settings: type[Config], serve: Callable[[Config], 
 
     The docstring of ``serve`` is the text of --help.
     """
+    app_of(settings, serve, program)(prog_name=program)
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Errors in the context are those of the command line, so that the exit status is 2."""
     try:
-        app_of(settings, serve)()
-    except MissingExtra as error:
-        print(f"{program}: {escaped(str(error))}", file=sys.stderr)
-        sys.exit(MISSING_EXTRA_STATUS)
+        yield
     except SpecWhisperError as error:
-        sys.exit(f"{program}: {escaped(str(error))}")
+        error.exit_status = WRONG_USAGE
+        raise
+
+
+class OneSentence:
+    """A command that ends with one sentence about an error, and its exit status."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **more: Any) -> Any:
+        run = partial(super().main, *args, standalone_mode=False, **more)  # type: ignore[misc]
+        if not standalone_mode:
+            return run()
+        try:
+            sys.exit(run())
+        except UsageError as error:
+            self.report(_sentence(error))
+            sys.exit(WRONG_USAGE)
+        except SpecWhisperError as error:
+            self.report(error)
+            sys.exit(error.exit_status)
+
+    def report(self, error: SpecWhisperError | str) -> None:
+        print(f"{self.name}: {escaped(str(error))}", file=sys.stderr)  # type: ignore[attr-defined]
+
+
+class Program(OneSentence, TyperCommand):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for option in self.params:
+            on, off = (
+                next(filter(args.__contains__, names), None) for names in (option.opts, option.secondary_opts)
+            )
+            if on and off:
+                with reading():
+                    raise InvalidRequest(f"{on} and {off} contradict each other: leave one out.")
+        return list(super().parse_args(ctx, args))
 
 
 def config_from(settings: type[Config], flags: Mapping[str, object]) -> Config:
@@ -85,11 +127,11 @@ def config_from(settings: type[Config], flags: Mapping[str, object]) -> Config:
     try:
         config: Config = command.main(words, prog_name="", standalone_mode=False)
     except UsageError as error:
-        raise InvalidRequest(error.format_message()) from error  # type: ignore[attr-defined]
+        raise InvalidRequest(_sentence(error)) from error
     return config
 
 
-def app_of(settings: type[Config], serve: Callable[[Config], Any]) -> typer.Typer:
+def app_of(settings: type[Config], serve: Callable[[Config], Any], program: str = "") -> typer.Typer:
     """Return the program that calls a function with the settings of its command line and environment."""
 
     def command(_: typer.Context, config: Config) -> Any:
@@ -98,7 +140,7 @@ def app_of(settings: type[Config], serve: Callable[[Config], Any]) -> typer.Type
 
     command.__doc__ = inspect.getdoc(serve)
     app = typer.Typer(add_completion=False)
-    app.command(context_settings={"auto_envvar_prefix": "SPECWHISPER"})(
+    app.command(program, cls=Program, context_settings={"auto_envvar_prefix": "SPECWHISPER"})(
         _command(command, Part(kind=settings), flags_of(settings), VERSION)
     )
     return app
@@ -122,10 +164,16 @@ def _command(
     """Return a command as typer reads it; what it raises calls options by their flags."""
 
     def run(context: typer.Context, **values: Any) -> Any:
-        sources = {name: context.get_parameter_source(name) for name in values}
-        written = {name for name, source in sources.items() if source and source.name != "DEFAULT"}
-        with spelled({flag.field: flag.flag for flag in flags}):
-            return command(context, part.value(values, Given(frozenset(written))))
+        sources = {name: getattr(context.get_parameter_source(name), "name", "DEFAULT") for name in values}
+        written = {
+            flag.name: f"${flag.variable}" if sources[flag.name] == "ENVIRONMENT" else flag.flag
+            for flag in flags
+            if sources[flag.name] != "DEFAULT"
+        }
+        with spelled({flag.field: written.get(flag.name, flag.flag) for flag in flags}):
+            with reading():
+                value = part.value(values, written)
+            return command(context, value)
 
     parameters = [inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
     parameters += [*map(_parameter, flags), *more]
@@ -146,7 +194,7 @@ def _parameter(flag: Flag) -> inspect.Parameter:
     info = (typer.Argument if about.is_argument else typer.Option)(
         *([] if about.is_argument else names),
         metavar=about.metavar or None,
-        parser=_number_or_none if about.takes_none else None,
+        parser=partial(_number, takes_none=about.takes_none) if kind in NUMBERS else None,
         help=about.help,
         show_envvar=False,
         rich_help_panel=about.panel or None,
@@ -171,6 +219,30 @@ def _kind(flag: Flag) -> Any:
     return kind if flag.default is MISSING else kind | None
 
 
-def _number_or_none(text: str) -> float | None:
-    """Read a number, or ``None`` as openai/whisper's command line does."""
-    return None if text == "None" else float(text)
+def _number(text: Any, *, takes_none: bool) -> Any:
+    """Read a number, or ``None`` as openai/whisper's command line does.
+
+    Other text is left as it is, for its option to refuse.
+    """
+    if takes_none and text == "None":
+        return None
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text) if isinstance(text, str) else text
+    return text
+
+
+def _sentence(error: Any) -> str:
+    """Return what is wrong with a command line, as its parser found."""
+    context, option = error.ctx, getattr(error, "option_name", "")
+    parameter: Any = getattr(error, "param", None)
+    if hasattr(error, "possibilities"):
+        parents = context.parent.command.params if context.parent is not None else ()
+        if any(option in parameter.opts for parameter in parents):
+            return (
+                f"{option} is an option of {context.parent.command_path}: put it before {context.info_name}."
+            )
+    if getattr(parameter, "is_flag", False):  # only a variable gives a switch a value
+        variable = f"SPECWHISPER_{parameter.name.upper()}"
+        return f"${variable} is '{environ.get(variable)}': it must be 1 or 0."
+    return f"{error.format_message().rstrip('.')}. See {context.command_path} --help."

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
 from specwhisper.errors import ModelNotFound, TargetUnavailable
 from specwhisper.settings.setting import SERVING
-from specwhisper.validated import option, switch
+from specwhisper.validated import NAMED, option, switch
 
 logger = logging.getLogger(__name__)
 
@@ -21,18 +21,12 @@ SHOWN_CHARS = 100  # a client may send a name of any length
 def served_model_names_option(clients: str) -> Any:
     help = f"Name of the target for {clients}; repeat for more; default: the target's own name and whisper-1."
     flags = ("served-model-name",)
-    return option((), help, "NAME", flags=flags, repeats=True, read=_to_names, panel=SERVING)
+    return option((), help, "NAME", flags=flags, repeats=True, rules=(NAMED,), panel=SERVING)
 
 
 def strict_model_names_option() -> Any:
-    help = "Refusal of other model names; without it, they are logged and stand for the first name."
+    help = "Refusal of other model names; without it, they are logged and get the target anyway."
     return switch(False, help, panel=SERVING)
-
-
-def _to_names(names: Iterable[str]) -> tuple[str, ...]:
-    if not all(name.strip() for name in names):
-        raise ValueError("it has an empty name: write a name, or leave it out")
-    return tuple(names)
 
 
 class ModelNames:

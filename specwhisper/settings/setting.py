@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import cache
-from typing import Any, NewType, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
+from specwhisper.errors import InvalidRequest
 from specwhisper.extras import offers
 from specwhisper.observe.logs import LogFormat, LogLevel
-from specwhisper.validated import Option, choice, default_of, option_of, spelled, validate
+from specwhisper.validated import Option, checked, choice, default_of, is_number, option_of, spelled, validate
 
 MODEL = "Model"
 DRAFTING = "Drafting"
@@ -23,7 +24,6 @@ OBSERVABILITY = "Observability"
 PANELS = (MODEL, DRAFTING, SERVING, SECURITY, OBSERVABILITY)  # in the order of --help
 
 Config = TypeVar("Config", bound="Settings")
-Given = NewType("Given", frozenset[str])  # a field of this type has the names of the flags that were written
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Flag:
 
     @property
     def flag(self) -> str:
-        return f"--{self.name.replace('_', '-')}"
+        return self.option.metavar if self.option.is_argument else f"--{self.name.replace('_', '-')}"
 
     @property
     def variable(self) -> str:
@@ -67,6 +67,7 @@ class Part:
     renamed : names of flags by those of the options.
     prefix : put before the names of the flags.
     words : replace ``{word}`` in their help.
+    needs, not_with : of each option, as in :class:`Option`.
     """
 
     kind: Any = None
@@ -78,6 +79,8 @@ class Part:
     renamed: Mapping[str, str] = field(default_factory=dict)
     prefix: str = ""
     words: Mapping[str, str] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    not_with: tuple[str, ...] = ()
 
     def flags(self) -> Iterator[Flag]:
         for each in self._fields():
@@ -86,19 +89,20 @@ class Part:
             if (flag := self._flag(each)) is not None:
                 yield flag
 
-    def value(self, values: Mapping[str, Any], written: Given) -> Any:
+    def value(self, values: Mapping[str, Any], written: Mapping[str, str]) -> Any:
         """Return the value.
 
         Parameters
         ----------
-        values, written : values of all flags, and which were written, by the flags' names.
+        values : of all flags, by their names.
+        written : how each flag was written that was: as it is, or as its variable.
         """
         arguments: dict[str, Any] = {}
-        names: dict[str, str] = {}
+        flags: dict[str, Flag] = {}
         for each in self._fields():
             flag, parts = self._flag(each), _parts(each)
             if flag is not None:
-                names[each.name] = flag.flag
+                flags[each.name] = flag
                 if flag.name in written or not self.only_written:
                     arguments[each.name] = values[flag.name]
             elif "part" in each.metadata:
@@ -107,11 +111,12 @@ class Part:
                 found = {name: part.value(values, written) for name, part in parts.items()}
                 is_one = each.metadata["offer"] is not None
                 arguments[each.name] = next(iter(found.values()), None) if is_one else found
-            elif _types(self.kind)[each.name] is Given:
-                arguments[each.name] = written
-        if self.only_written:
-            return arguments
-        with spelled(names):
+        with spelled({name: written.get(flag.name, flag.flag) for name, flag in flags.items()}):
+            arguments = {} if self.kind is None else checked(self.kind, arguments)
+            for flag in flags.values():
+                _check_others(flag, {name: flag.name for name, flag in flags.items()}, values, written)
+            if self.only_written:
+                return arguments
             made = [] if self.kind is None else [self.kind(**arguments)]
             return made[0] if self.then is None else self.then(*made)
 
@@ -133,7 +138,13 @@ class Part:
         if self.prefix and not name.startswith(f"{self.prefix}_"):
             name = f"{self.prefix}_{name}"
         help = about.help.format(**self.words) if self.words else about.help
-        about = replace(about, help=help, panel=self.panel or about.panel)
+        about = replace(
+            about,
+            help=help,
+            panel=self.panel or about.panel,
+            needs=self.needs or about.needs,
+            not_with=self.not_with or about.not_with,
+        )
         return Flag(name, declared.name, _types(self.kind)[declared.name], default_of(declared), about)
 
 
@@ -174,6 +185,34 @@ def _parts(declared: Field[Any]) -> Mapping[str, Part]:
         for name, entry in offers(declared.metadata["group"]).items()
         if wanted in (None, name)
     }
+
+
+def _check_others(
+    flag: Flag, names: Mapping[str, str], values: Mapping[str, Any], written: Mapping[str, str]
+) -> None:
+    """Refuse a flag that has no effect because of others; ``names`` has those of its part by option."""
+    about, value, spelling = flag.option, values[flag.name], written.get(flag.name)
+    if spelling is None or not _is_set(value):
+        return
+
+    def offered(*options: str) -> list[tuple[Any, str]]:
+        found = [name for each in options if (name := names.get(each, each)) in values]
+        return [(values[name], written.get(name, f"--{name.replace('_', '-')}")) for name in found]
+
+    needed = offered(*about.needs)
+    if needed and not any(_is_set(other) for other, _ in needed):
+        others = " or ".join(name for _, name in needed)
+        raise InvalidRequest(f"{spelling} has no effect without {others}: set both.")
+    for other, name in offered(*about.not_with):
+        if _is_set(other):
+            raise InvalidRequest(f"{spelling} has no effect with {name}: leave one of them out.")
+    for other, name in offered(about.at_most):
+        if is_number(value) and is_number(other) and value > other:
+            raise InvalidRequest(f"{spelling} is {value}: it must be at most {name}, which is {other}.")
+
+
+def _is_set(value: Any) -> bool:
+    return value is not None and value is not False and value != ""
 
 
 @cache

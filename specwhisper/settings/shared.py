@@ -8,25 +8,29 @@ from typing import Any
 
 from specwhisper.settings.setting import MODEL, SERVING
 from specwhisper.types import DTYPES
-from specwhisper.validated import ABOVE_0, choice, number, option, text, whole
+from specwhisper.validated import ABOVE_0, Rule, choice, number, option, text, whole
 
 MAX_CORES = 4096
-SERVERS = (
-    "Addresses of draft servers, or locator:///HOST:PORT of their locator; sessions are spread over all."
+DEVICE = Rule(
+    re.compile(r"cpu|mps|auto|cuda(:\d{1,3})?").fullmatch,
+    "choose cpu, cuda, one GPU such as cuda:1, mps or auto",
 )
 
 
-def revision_option() -> Any:
-    return text(None, "Commit or tag of a model on the hub.", "REVISION", panel=MODEL)
+def revision_option(help: str = "Commit or tag of a model on the hub.", **about: Any) -> Any:
+    return text(None, help, "REVISION", **about)
 
 
-def device_option() -> Any:
-    help = "Device of the model: cpu, cuda, cuda:1, mps or auto (the first of cuda, mps and cpu)."
-    return text("cpu", help, "DEVICE", panel=MODEL)
+def device_option(
+    help: str = "Device of the model: cpu, cuda, cuda:1, mps or auto (the first of cuda, mps and cpu).",
+    default: str | None = "cpu",
+    **about: Any,
+) -> Any:
+    return text(default, help, "DEVICE", rules=(DEVICE,), **about)
 
 
-def dtype_option(help: str, panel: str = MODEL) -> Any:
-    return choice("float32", help, "TYPE", DTYPES, panel=panel)
+def dtype_option(help: str, **about: Any) -> Any:
+    return choice("float32", help, "TYPE", DTYPES, **about)
 
 
 def threads_option() -> Any:

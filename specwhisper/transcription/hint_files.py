@@ -182,7 +182,8 @@ def _text_of(path: Path) -> str:
             )
         content = content_bytes.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"The hint {path} cannot be read as text ({error}).") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidRequest(f"The hint {path} cannot be read as text: {reason}.") from error
     suffix = path.suffix.lower()
     if suffix == ".json":
         return _text_of_json(path, content)

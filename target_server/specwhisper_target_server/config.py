@@ -30,7 +30,7 @@ from specwhisper.types import (
     Limits,
     default_num_batched_tokens,
 )
-from specwhisper.validated import ABOVE_0, Rule, number, option, switch, text, validate, whole
+from specwhisper.validated import ABOVE_0, Rule, number, option, switch, text, whole
 
 DEFAULT_PORT = 50_052
 DEFAULT_IDLE_S = 30.0  # draft servers send heartbeats
@@ -43,13 +43,11 @@ def read_device_map(device_map: Any) -> DeviceMap:
     try:
         devices = json.loads(Path(device_map).read_text())
     except OSError as error:
-        raise InvalidRequest(f"--device-map {device_map} cannot be read: {error.strerror}.") from error
+        raise InvalidRequest(f"{device_map} cannot be read: {error.strerror}.") from error
     except ValueError as error:
-        raise InvalidRequest(f"--device-map {device_map} is not JSON: {error}.") from error
+        raise InvalidRequest(f"{device_map} is not JSON: {error}.") from error
     if not (isinstance(devices, dict) and all(isinstance(value, int | str) for value in devices.values())):
-        raise InvalidRequest(
-            f'--device-map {device_map} must hold an object such as {{"encoder": 0, "decoder": 1}}.'
-        )
+        raise InvalidRequest(f'{device_map} must hold an object such as {{"encoder": 0, "decoder": 1}}.')
     return devices
 
 
@@ -58,9 +56,6 @@ class LimitFlags:
     max_sessions: int = whole(
         8, 1, math.inf, "Concurrent sessions; each takes a slot of memory.", panel=SERVING
     )
-
-    def __post_init__(self) -> None:
-        validate(self)
 
     def limits(self) -> Limits:
         return Limits(max_sessions=self.max_sessions)
@@ -76,11 +71,12 @@ class TargetConfig(ServingOptions):
         "MODEL",
         panel=MODEL,
     )
-    revision: str | None = revision_option()
-    device: str = device_option()
+    revision: str | None = revision_option(panel=MODEL)
+    device: str = device_option(panel=MODEL)
     dtype: str = dtype_option(
         "Numeric type of the weights: float32 (text identical to transformers); on a CPU with VNNI int8; "
-        "with PyTorch (the extra server) bfloat16 or float16."
+        "with PyTorch (the extra server) bfloat16 or float16.",
+        panel=MODEL,
     )
     max_width: int = whole(
         16,
@@ -103,6 +99,7 @@ class TargetConfig(ServingOptions):
         'Folder for "disk" entries of the device map.',
         "FOLDER",
         rules=(Rule(lambda path: not Path(path).is_file(), "it must be a folder"),),
+        needs=("device_map",),
         panel=MODEL,
     )
     self_test: bool = switch(

@@ -63,7 +63,10 @@ def test_evaluate_without_its_packages_names_the_extra(tmp_path):
                 "specwhisper_target_server --host 0.0.0.0",
                 "Listening on '0.0.0.0' would open a server without encryption",
             ),
-            ("specwhisper_draft_server --mode one-process", "--mode is one-process: a draft server offers"),
+            (
+                "specwhisper_draft_server --mode one-process",
+                "--mode is 'one-process': choose from",
+            ),
             ("specwhisper_target_server --device-map {folder}/bad.json", "bad.json is not JSON"),
             (
                 "specwhisper_draft_server --host ::",
@@ -80,7 +83,7 @@ def test_an_invalid_setting_is_one_sentence_at_once(arguments, sentence, tmp_pat
     (tmp_path / "bad.json").write_text("{")
     (tmp_path / "list.json").write_text("[1]")
     status, out, err = run(*arguments.format(folder=tmp_path).split())
-    assert (status, out) == (1, "")
+    assert (status, out) == (2, "")
     assert len(err.splitlines()) == 1
     assert err.startswith(f"{arguments.split()[0].replace('_', '-')}: ")
     assert sentence in err

@@ -107,9 +107,15 @@ def test_no_flag_holds_a_key():
         [
             (("--host", "0.0.0.0", "--tokens-file", "{folder}/tokens"), "without encryption to the network"),
             (("--server", "nowhere"), "is not HOST:PORT"),
-            (("--http-server-cert", "{folder}/server.pem"), "add --http-use-ssl"),
+            (
+                ("--http-server-cert", "{folder}/server.pem"),
+                "--http-server-cert has no effect without --http-use-ssl or --http-use-ssl-mutual",
+            ),
             (("--http-use-ssl",), "--http-use-ssl needs --http-server-cert and --http-server-key"),
-            (("--server-root-cert", "{folder}/roots.pem"), "A certificate is set, but encryption is off"),
+            (
+                ("--server-root-cert", "{folder}/roots.pem"),
+                "--server-root-cert has no effect without --server-use-ssl",
+            ),
             (("--server-token-file", "{folder}/tokens"), "is not a token"),
             (("--tokens-file", "{folder}/roots.pem"), "write NAME TOKEN, with a name"),
             (("--tokens-file", "{folder}/nothing"), "cannot be read"),
@@ -119,7 +125,7 @@ def test_no_flag_holds_a_key():
 )
 def test_incomplete_security_flags_print_one_sentence(options: tuple[str, ...], sentence: str, folder: Any):
     status, out, err = run("specwhisper_gateway", *(option.format(folder=folder) for option in options))
-    assert (status, out) == (1, "")
+    assert (status, out) == (2, "")
     assert err.startswith("specwhisper-gateway: ")
     assert sentence in err
     assert len(err.splitlines()) == 1

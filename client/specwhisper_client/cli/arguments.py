@@ -7,17 +7,18 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from specwhisper.live import EndpointingOptions
-from specwhisper.options import DecodingOptions
+from specwhisper.options import MAX_TEMPERATURE, MIN_TEMPERATURE, DecodingOptions
 from specwhisper.selection import Selection
 from specwhisper.settings.setting import part
 from specwhisper.types import Mode
-from specwhisper.validated import choice, option, switch, text
+from specwhisper.validated import LARGEST, choice, number, option, switch
+from specwhisper_client.resolving import servers_option
 from specwhisper_client.servers import DEFAULT_SERVER
 
 # Decoding options with a flag that is declared elsewhere, or without one.
 NO_FLAGS = ("hint", "temperatures", "vad_parameters", "log_mel_max", "live")
 # Names in errors of options whose flag has another name.
-SPELLING = {"temperatures": "--temperature", "vad_parameters": "--vad-threshold and the like"}
+SPELLING = {"temperatures": "--temperature", "vad_parameters": "--vad-filter"}
 FORMATS_OF_HINTS = "Text that the audio is believed to say: captions (srt, vtt, ass, ttml) or plain text"
 
 FALLBACK: Mapping[str, Any] = {"temperature": 0.0, "temperature_increment_on_fallback": 0.2}
@@ -25,14 +26,18 @@ FALLBACK: Mapping[str, Any] = {"temperature": 0.0, "temperature_increment_on_fal
 
 @dataclass(frozen=True, kw_only=True)
 class Temperatures:
-    """Temperatures, as on openai/whisper's command line; :func:`options_from` checks them."""
+    """Temperatures, as on openai/whisper's command line."""
 
     greedy: bool = switch(
         False, "Plain greedy decoding: no second attempt, and no threshold that is not given."
     )
-    temperature: float = option(FALLBACK["temperature"], "Sampling temperature; 0 is greedy.", "T")
-    temperature_increment_on_fallback: float | None = option(
+    temperature: float = number(
+        FALLBACK["temperature"], 0, MAX_TEMPERATURE, "Sampling temperature; 0 is greedy.", "T"
+    )
+    temperature_increment_on_fallback: float | None = number(
         FALLBACK["temperature_increment_on_fallback"],
+        MIN_TEMPERATURE,
+        LARGEST,
         "Step of the temperatures, up to 1, for a window that failed; None: no second try.",
         "T|None",
         takes_none=True,
@@ -42,11 +47,11 @@ class Temperatures:
 
 def server_option(default: str | None = DEFAULT_SERVER, purpose: str = "") -> Any:
     help = f"Addresses of draft servers, or locator:///HOST:PORT, which lists them{purpose}."
-    return text(default, help, "HOST:PORT,...")
+    return servers_option(default, help)
 
 
-def mode_option(modes: tuple[Mode, ...], help: str) -> Any:
-    return choice(None, help, "MODE", modes)
+def mode_option(modes: tuple[Mode, ...], help: str, **about: Any) -> Any:
+    return choice(None, help, "MODE", modes, **about)
 
 
 def quiet_option() -> Any:
@@ -59,5 +64,6 @@ def decoding_part(*names: str) -> Any:
     return part(DecodingOptions, dict, only_written=True, only=names, but=but)
 
 
-def endpointing_part() -> Any:
-    return part(EndpointingOptions, EndpointingOptions(), but=("prefix_padding_ms", "min_speech_ms"))
+def endpointing_part(*needs: str) -> Any:
+    but = ("prefix_padding_ms", "min_speech_ms")
+    return part(EndpointingOptions, EndpointingOptions(), but=but, needs=needs)

@@ -15,8 +15,8 @@ from rich.text import Text
 
 from specwhisper.audio.damage import Warnings
 from specwhisper.audio.decode import decode_file
-from specwhisper.errors import DiarizationFailed, MissingExtra, SpecWhisperError
-from specwhisper.extras import MISSING_EXTRA_STATUS, needs_extra
+from specwhisper.errors import DiarizationFailed, SpecWhisperError, Unauthenticated
+from specwhisper.extras import needs_extra
 from specwhisper.options import DecodingOptions
 from specwhisper.printable import escaped
 from specwhisper.rpc.channels import OPEN, Credentials
@@ -44,6 +44,9 @@ from specwhisper_client.updates import Update
 if TYPE_CHECKING:
     from specwhisper_client.cli.transcribe_command import TranscribeOptions
 
+TOKEN_VARIABLE = "SPECWHISPER_TOKEN"
+HOW_TO_TOKEN = f" Put --token-file FILE before the command, or set ${TOKEN_VARIABLE}."
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -64,7 +67,7 @@ class Job:
     @property
     def hints(self) -> Path | None:
         """Folder with a hint for each recording of its name."""
-        return path if (path := self.wanted.hint) is not None and path.is_dir() else None
+        return self.wanted.hint if isinstance(self.wanted.hint, Path) else None
 
     def rendered(self, transcript: Transcription, recording: RecordingFile, form: OutputFormat) -> str:
         return render(transcript, recording.path, form, self.wanted.layout, self.wanted.unsure_below)
@@ -202,15 +205,12 @@ def _choose_display(job: Job, console: Console, errors: Console) -> Display:
     return WithProgress(display, errors) if errors.is_interactive and not job.wanted.quiet else display
 
 
-def report(error: SpecWhisperError, errors: Console, file: Path | None = None) -> int:
-    """Print an error and return its exit status.
-
-    ``file`` is named if the error does not name it.
-    """
+def report(error: SpecWhisperError | str, errors: Console, file: Path | None = None) -> None:
+    """Print an error; ``file`` is named if the error does not name it."""
     name = f"{file}: " if file is not None and str(file) not in str(error) else ""
-    text = escaped(f"{name}{error}")
+    remedy = HOW_TO_TOKEN if isinstance(error, Unauthenticated) else ""
+    text = escaped(f"{name}{error}{remedy}")
     errors.print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
-    return MISSING_EXTRA_STATUS if isinstance(error, MissingExtra) else 1
 
 
 def warn(transcript: Transcription, errors: Console) -> None:

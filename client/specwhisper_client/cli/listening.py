@@ -23,7 +23,7 @@ from specwhisper.transcription.formats import one_line
 from specwhisper.transcription.hint_files import read_hint
 from specwhisper.transcription.speakers import UtteranceSpeakers
 from specwhisper.types import LIVE_MODES, Mode, Segment, VoiceEvent
-from specwhisper.validated import number, option, switch, text, validate, whole
+from specwhisper.validated import number, option, switch, text, whole
 from specwhisper_client import sources
 from specwhisper_client.cli.arguments import (
     FORMATS_OF_HINTS,
@@ -48,12 +48,17 @@ class ListenOptions:
     server: str = server_option()
     simulate: Path | None = option(None, "Recording to send in real time instead of the microphone.", "FILE")
     device: str | None = text(
-        None, "Microphone: number or part of its name. Default: the system's.", "DEVICE"
+        None,
+        "Microphone: number or part of its name. Default: the system's.",
+        "DEVICE",
+        not_with=("simulate",),
     )
     decoding: Mapping[str, Any] = decoding_part(
         "language", "languages", "task", "initial_prompt", "hotwords", "padding"
     )
-    hint: Path | None = option(None, f"{FORMATS_OF_HINTS}. It saves time; the target verifies it.", "FILE")
+    hint: str | None = option(
+        None, f"{FORMATS_OF_HINTS}. It saves time; the target verifies it.", "FILE", read=read_hint
+    )
     live: LiveOptions = part(LiveOptions, LiveOptions(), but=("confirm_every_ms",))
     confirm_every: float | None = number(
         None,
@@ -76,12 +81,9 @@ class ListenOptions:
     speakers: Any = offered("speaker_options", "listen")
     quiet: bool = quiet_option()
 
-    def __post_init__(self) -> None:
-        validate(self)
-
     def stream(self, credentials: Credentials, speakers: UtteranceSpeakers | None = None) -> StreamingClient:
         every_ms = None if self.confirm_every is None else round(1000 * self.confirm_every)
-        hint = {} if self.hint is None else {"hint": read_hint(self.hint)}
+        hint = {} if self.hint is None else {"hint": self.hint}
         return StreamingClient(
             self.server,
             **{**self.decoding, **hint},

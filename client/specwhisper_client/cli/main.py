@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,32 +16,31 @@ from typer.core import TyperGroup
 from specwhisper.errors import SpecWhisperError
 from specwhisper.extras import offers
 from specwhisper.observe.tracing import configure_tracing
+from specwhisper.rpc.addresses import to_addresses
 from specwhisper.rpc.channels import ClientFlags, Credentials
-from specwhisper.settings.command_line import VERSION, takes
+from specwhisper.settings.command_line import VERSION, OneSentence, takes
 from specwhisper.settings.setting import Part
+from specwhisper.validated import number, option
 from specwhisper_client.cli import listening
-from specwhisper_client.cli.health import is_serving
-from specwhisper_client.cli.jobs import imported, report
+from specwhisper_client.cli.health import GATEWAYS, is_serving
+from specwhisper_client.cli.jobs import TOKEN_VARIABLE, imported, report
 from specwhisper_client.cli.models_command import app as models
 from specwhisper_client.cli.openai_flags import OpenAICommand
 from specwhisper_client.cli.transcribe_command import transcribe
 from specwhisper_client.cli.tune_command import tune
 from specwhisper_client.servers import DEFAULT_SERVER
 
-TOKEN_VARIABLE = "SPECWHISPER_TOKEN"
 
+class Commands(OneSentence, TyperGroup):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return list(super().parse_args(ctx, args or ["--help"]))
 
-class Commands(TyperGroup):
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except SpecWhisperError as error:
-            raise typer.Exit(report(error, Console(stderr=True))) from None
+    def report(self, error: SpecWhisperError | str) -> None:
+        report(error, Console(stderr=True))
 
 
 app = typer.Typer(
     cls=Commands,
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich cuts off long option names
@@ -76,19 +77,23 @@ app.command()(tune)
 app.add_typer(models, name="models")
 
 
+@dataclass(frozen=True, kw_only=True)
+class HealthOptions:
+    server: str = option(
+        DEFAULT_SERVER,
+        "Address of a draft or target server, or URL of a gateway.",
+        "HOST:PORT",
+        read=lambda text: text if text.startswith(GATEWAYS) else to_addresses(text),
+        is_argument=True,
+    )
+    timeout: float = number(5.0, 0.1, math.inf, "Longest wait for the answer.", "SECONDS")
+
+
 @app.command()
-def health(
-    context: typer.Context,
-    server: Annotated[
-        str,
-        typer.Argument(metavar="HOST:PORT", help="Address of a draft or target server, or URL of a gateway."),
-    ] = DEFAULT_SERVER,
-    timeout: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="Longest wait for the answer.")
-    ] = 5.0,
-) -> None:
+@takes(HealthOptions)
+def health(context: typer.Context, wanted: HealthOptions) -> None:
     """Check whether a server takes calls; the exit status is 1 if it does not."""
-    serves = asyncio.run(is_serving(server, context.obj, timeout_s=timeout))
+    serves = asyncio.run(is_serving(wanted.server, context.obj, timeout_s=wanted.timeout))
     print("serving" if serves else "not serving")
     if not serves:
         raise typer.Exit(1)

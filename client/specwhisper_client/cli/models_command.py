@@ -3,42 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-import json as json_module
+import json
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from specwhisper.rpc.channels import OPEN, Credentials
+from specwhisper.settings.command_line import takes
+from specwhisper.validated import switch
 from specwhisper_client.api import TranscriptionClient
+from specwhisper_client.cli.arguments import server_option
 from specwhisper_client.cli.jobs import imported
 from specwhisper_client.cli.tables import local_models_table, server_table
 
 app = typer.Typer(rich_markup_mode=None)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ModelsOptions:
+    server: str | None = server_option(None, ": shows their models")
+    json: bool = switch(False, "Models of this machine as JSON.", not_with=("server",))
+
+
 @app.callback(invoke_without_command=True)
-def models(
-    context: typer.Context,
-    server: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT,...",
-            help="Addresses of draft servers, or locator:///HOST:PORT, which lists them: shows their models.",
-        ),
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Models of this machine as JSON.")] = False,
-) -> None:
+@takes(ModelsOptions)
+def models(context: typer.Context, wanted: ModelsOptions) -> None:
     """List the models on this machine, or those of a server."""
     if context.invoked_subcommand is not None:
         return
-    if server is not None:
-        asyncio.run(show_server(server, Console(), context.obj))
+    if wanted.server is not None:
+        asyncio.run(show_server(wanted.server, Console(), context.obj))
         return
     local = imported("specwhisper.model.local", "models without --server", "draft")
     found = local.local_models()
-    if json:
-        print(json_module.dumps(found, indent=2))
+    if wanted.json:
+        print(json.dumps(found, indent=2))
     else:
         Console().print(local_models_table(found))
         Console().print(

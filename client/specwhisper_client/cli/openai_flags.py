@@ -7,12 +7,14 @@ that is not offered is refused with the reason, unless its value changes nothing
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperOption
 
-from specwhisper.errors import UnsupportedOption
+from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.options import NO_BEAMS
+from specwhisper.settings.command_line import Program, reading
 
 SET_AT_SERVER = "{name} is set at the server: see specwhisper-target-server --help; leave it out here."
 NOT_OFFERED = "{name} is not offered: leave it out."
@@ -34,7 +36,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 
-class OpenAICommand(TyperCommand):
+class OpenAICommand(Program):
     """A command that also accepts options in the form of openai/whisper's command line."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -51,7 +53,9 @@ class OpenAICommand(TyperCommand):
             if not option.is_flag
             for name in option.opts
         }
-        return list(super().parse_args(ctx, list(_translated(args, switches, valued))))
+        with reading():
+            translated = list(_translated(args, switches, valued))
+        return super().parse_args(ctx, translated)
 
 
 def _translated(
@@ -70,6 +74,9 @@ def _translated(
             if following in ("True", "False"):
                 del rest[: not has_value]
                 yield from switches[name][following == "False"]
+            elif has_value or (following.isalnum() and not Path(following).exists()):
+                file = "" if has_value else ", or the name of a file"
+                raise InvalidRequest(f"{name} is '{following}': write True or False{file}.")
             else:
                 yield arg
         elif name in REFUSED or (following == "None" and valued.get(name) is False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,15 @@ from specwhisper.live import EndpointingOptions
 from specwhisper.options import DecodingOptions, options_from
 from specwhisper.rpc.channels import Credentials
 from specwhisper.selection import Selection, VadOptions
-from specwhisper.settings.command_line import takes
+from specwhisper.settings.command_line import reading, takes
 from specwhisper.settings.setting import offered, part
+from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.transcription.formats import Layout
 from specwhisper.transcription.hint_files import read_hint
 from specwhisper.transcription.speakers import TurnFinder
 from specwhisper.transcription.transcription import UNSURE_BELOW
 from specwhisper.types import SERVER_MODES, Mode
-from specwhisper.validated import called, number, option, spelled, switch, text, validate, whole
+from specwhisper.validated import number, option, spelled, switch, text, whole
 from specwhisper_client.cli.arguments import (
     FALLBACK,
     FORMATS_OF_HINTS,
@@ -41,7 +42,12 @@ from specwhisper_client.cli.batch import transcribe_files
 from specwhisper_client.cli.jobs import Job
 from specwhisper_client.cli.output import OutputFormat
 
+MAX_POSITIONS = 448  # of Whisper's decoder
 INTERRUPTED_STATUS = 130  # a shell's status of a command that Ctrl-C ended
+
+
+def _to_hint(path: str) -> Path | str:
+    return Path(path) if path and Path(path).is_dir() else read_hint(path)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,27 +61,30 @@ class TranscribeOptions:
     )
     server: str = server_option()
     decoding: Mapping[str, Any] = decoding_part()
-    hint: Path | None = option(
+    hint: str | Path | None = option(  # a folder, or the text of a file
         None,
         f"{FORMATS_OF_HINTS}; for several recordings a folder of files with their names. It saves time; the "
         "target verifies it.",
         "FILE|FOLDER",
+        read=_to_hint,
     )
     selection: Mapping[str, Any] = part(Selection, dict, only_written=True)
     temperatures: Mapping[str, Any] = part(Temperatures, dict, only_written=True)
-    vad: VadOptions = part(VadOptions, VadOptions(), prefix="vad")
+    vad: VadOptions = part(VadOptions, VadOptions(), prefix="vad", needs=("vad_filter",))
     mode: Mode | None = mode_option(
         SERVER_MODES,
         f"Mode of draft and target: {', '.join(SERVER_MODES[:-1])} or {SERVER_MODES[-1]}. "
         "Default: the server's.",
     )
-    gamma: int | None = whole(None, 1, math.inf, "Draft tokens per block. Default: the server's.")
+    gamma: int | None = whole(
+        None, 1, MAX_GAMMA, "Draft tokens per block. Default: the server's.", not_with=("as_live",)
+    )
     as_live: bool = switch(
         False,
-        "Decoding as of live audio: cuts at pauses of speech, not windows of 30 s. The five options after it "
-        "set where, as for listen.",
+        "Decoding as for live audio: pieces cut at pauses in speech, not windows of 30 s. The five options "
+        "after it set where, as for listen.",
     )
-    endpointing: EndpointingOptions = endpointing_part()
+    endpointing: EndpointingOptions = endpointing_part("as_live")
     output_format: str = text(
         OutputFormat.TXT,
         f"{', '.join(OutputFormat)}, or all, which needs --output-dir.",
@@ -90,8 +99,10 @@ class TranscribeOptions:
         flags=("output-dir", "o"),
     )
     batch_size: int = whole(1, 1, math.inf, "Recordings that are transcribed at a time.")
-    skip_existing: bool = switch(False, "Only the recordings whose transcripts are not in the folder yet.")
-    layout: Layout = part(Layout, Layout())
+    skip_existing: bool = switch(
+        False, "Only the recordings whose transcripts are not in the folder yet.", needs=("output_dir",)
+    )
+    layout: Layout = part(Layout, Layout(), needs=("word_timestamps", "diarize"))
     diarizer: TurnFinder | None = offered("speaker_options", "transcribe")
     print_colors: bool = switch(
         False,
@@ -100,9 +111,6 @@ class TranscribeOptions:
     )
     unsure_below: float = number(UNSURE_BELOW, 0, 1, "Probability below which unsure lists a word.", "P")
     quiet: bool = quiet_option()
-
-    def __post_init__(self) -> None:
-        validate(self)
 
     def options(self) -> DecodingOptions:
         """Return the decoding options.
@@ -114,8 +122,8 @@ class TranscribeOptions:
         given = {**self.decoding, **self.selection, **self.temperatures}
         if not self.temperatures.get("greedy"):
             given = {**FALLBACK, **given}
-        if self.hint is not None and not self.hint.is_dir():
-            given["hint"] = read_hint(self.hint)
+        if isinstance(self.hint, str):
+            given["hint"] = self.hint
         if self.vad != VadOptions():
             given["vad_parameters"] = self.vad
         if self.diarizer is not None:
@@ -131,17 +139,8 @@ class TranscribeOptions:
         InvalidRequest : for options that have no effect, or contradict each other.
         """
         options, formats = self.options(), parse_formats(self.output_format)
-        if self.layout != Layout() and not options.word_timestamps:
-            raise InvalidRequest("Lines are laid out by their words: add --word-timestamps.")
         if self.diarizer is None and OutputFormat.DIARIZED_JSON in formats:
             raise InvalidRequest("diarized_json needs speakers: add --diarize FOLDER.")
-        for_recordings = {
-            "--diarize": self.diarizer is not None,
-            "--vad-filter": options.vad_filter,
-            "--gamma": self.gamma is not None,
-        }
-        for name in (name for name, is_given in for_recordings.items() if is_given and self.as_live):
-            raise InvalidRequest(f"{name} is for whole recordings: leave it or --as-live out.")
         needs_words = {"--print-colors": self.print_colors, "unsure": OutputFormat.UNSURE in formats}
         for name in (name for name, is_wanted in needs_words.items() if is_wanted):
             if not options.word_timestamps or self.as_live:
@@ -152,15 +151,16 @@ class TranscribeOptions:
                 "--print-colors is for the text of one recording after the other: leave --diarize, "
                 "--batch-size and other formats out."
             )
-        for each in fields(EndpointingOptions):
-            if not self.as_live and getattr(self.endpointing, each.name) != each.default:
-                raise InvalidRequest(f"{called(each.name)} has no effect without --as-live: set both.")
+        if (options.max_new_tokens or 0) > MAX_POSITIONS:
+            raise InvalidRequest(
+                f"--max-new-tokens is {options.max_new_tokens}: no window has more than {MAX_POSITIONS}."
+            )
+        if self.unsure_below != UNSURE_BELOW and OutputFormat.UNSURE not in formats:
+            raise InvalidRequest("--unsure-below has no effect without the format unsure: add -f unsure.")
         if options.vad_filter:
             check_extra()  # once, not for each recording
         if len(formats) > 1 and self.output_dir is None:
             raise InvalidRequest("Several formats need a folder: add --output-dir FOLDER.")
-        if self.skip_existing and self.output_dir is None:
-            raise InvalidRequest("Without a folder no transcript exists: add --output-dir FOLDER.")
         return Job(self, options, formats, credentials)
 
 
@@ -173,7 +173,8 @@ def transcribe(context: typer.Context, wanted: TranscribeOptions) -> None:
     Statistics and errors go to standard error. If the command is interrupted, --skip-existing continues it.
     """
     console, errors = Console(), Console(stderr=True)
-    job = wanted.job(context.obj)
+    with reading():
+        job = wanted.job(context.obj)
     try:
         has_all = asyncio.run(transcribe_files(wanted.files, job, console, errors))
     except KeyboardInterrupt:

@@ -20,14 +20,16 @@ from rich.table import Table
 import specwhisper
 from specwhisper.extras import needs_extra
 from specwhisper.options import DecodingOptions
+from specwhisper.rpc.addresses import to_addresses
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.rpc.tokens import TARGET_TOKEN
 from specwhisper.settings.command_line import takes
 from specwhisper.settings.setting import part
+from specwhisper.settings.shared import device_option, dtype_option
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import Mode
-from specwhisper.validated import number, option, text, validate, whole
+from specwhisper.validated import number, option, text, whole
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.cli.advice import (
     COMPARED,
@@ -46,17 +48,14 @@ SAMPLES = Path(specwhisper.__file__).parent / "demo" / "samples"
 class Pair:
     """A remote target and a local draft; the fields are options of the draft server."""
 
-    target: str = text(MISSING, "Address of the target server.", "HOST:PORT")
+    target: str = option(MISSING, "Address of the target server.", "HOST:PORT", read=to_addresses)
     draft_model: str = text("demo-draft-tiny", "Draft model: a name, a hub id, a folder or a file.", "MODEL")
-    device: str = text("cpu", "Device of the draft model.", "DEVICE")
-    dtype: str = text("float32", "Precision of the draft model.", "TYPE")
+    device: str = device_option("Device of the draft model.")
+    dtype: str = dtype_option("Precision of the draft model.")
     threads: int | None = whole(
         None, 1, math.inf, "CPU threads of the draft model. Default: as many as cores."
     )
     credentials: Credentials = OPEN
-
-    def __post_init__(self) -> None:
-        validate(self)
 
     @property
     def command(self) -> list[str]:
@@ -88,9 +87,6 @@ class TuneOptions:
     )
     seconds: float = number(40.0, 0, math.inf, "Length of the measurement, at least two rounds.", "SECONDS")
     json: Path | None = option(None, "File for the figures, as JSON.", "FILE")
-
-    def __post_init__(self) -> None:
-        validate(self)
 
 
 @takes(TuneOptions)

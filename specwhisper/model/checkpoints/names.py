@@ -33,6 +33,8 @@ def resolve(name: str, revision: str | None = None) -> str:
     ``revision``: the hub's; without it, a model that was fetched before is taken.
     """
     if name in DEMO_MODELS:
+        if revision is not None:
+            raise CheckpointError(f"'{name}' is bundled and has no revision '{revision}': leave it out.")
         folder = DEMO_FOLDER / name.removeprefix("demo-")
         if not folder.is_dir():
             raise CheckpointError(

@@ -273,7 +273,7 @@ async def test_an_interrupted_folder_has_whole_transcripts_and_is_resumed(folder
 async def test_what_needs_a_folder_of_transcripts_or_one_recording_is_refused(folder, unused_tcp_port):
     address = f"127.0.0.1:{unused_tcp_port}"
     status, _, err = await run_cli("transcribe", folder, "--server", address, "--skip-existing")
-    assert (status, err) == (1, "error: Without a folder no transcript exists: add --output-dir FOLDER.\n")
+    assert (status, err) == (2, "error: --skip-existing has no effect without --output-dir: set both.\n")
     colors = ("--word-timestamps", "--print-colors", "-o", folder / "out")
     status, _, err = await run_cli("transcribe", folder, "--server", address, *colors)
     assert status == 1

@@ -174,4 +174,4 @@ async def test_all_formats_at_once(files, tmp_path):
         assert await run_cli(*arguments, "-o", folder) == (0, "", "")
         status, _, err = await run_cli(*arguments)
     assert sorted(path.suffix for path in folder.iterdir()) == [".json", ".srt", ".tsv", ".txt", ".vtt"]
-    assert (status, err) == (1, "error: Several formats need a folder: add --output-dir FOLDER.\n")
+    assert (status, err) == (2, "error: Several formats need a folder: add --output-dir FOLDER.\n")

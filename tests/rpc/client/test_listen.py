@@ -185,7 +185,7 @@ async def test_a_recording_as_live_has_the_text_of_listen_with_its_options(talk_
 )
 async def test_bad_options_are_refused(talk_file, command, options, message):
     status, out, err = await run_cli(command, *[talk_file] * (command == "transcribe"), *options.split())
-    assert (status, out) == (1, "")
+    assert (status, out) == (2, "")
     assert err.startswith("error: ") and message in err and len(err.splitlines()) == 1
 
 

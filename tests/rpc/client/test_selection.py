@@ -92,7 +92,7 @@ async def test_the_gateway_selects():
         for name, (value, error) in ERRORS.items():
             with pytest.raises(openai.BadRequestError, match=error):
                 await create(file=PAUSED, model=MODEL, extra_body={name: value})
-        with pytest.raises(openai.BadRequestError, match="channel is middle: it must be mix, left, right"):
+        with pytest.raises(openai.BadRequestError, match="channel is 'middle': it must be mix, left, right"):
             await create(file=PAUSED, model=MODEL, extra_body={"channel": "middle"})
         await create(file=PAUSED, model=MODEL, extra_body={"container_times": False, "channel": "left"})
     assert len(server.audio) / 32_000 == pytest.approx(11, abs=0.1)

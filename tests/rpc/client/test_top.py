@@ -111,7 +111,7 @@ async def test_the_targets_of_a_locator_are_followed():
 async def test_an_invalid_address_is_refused():
     for arguments in (["--metrics", "nowhere"], ["--locator", "nowhere"], []):
         status, _ = await run(*arguments, "--once")
-        assert status == 1
+        assert status == 2
 
 
 async def test_a_gateway_shows_its_open_transcriptions():

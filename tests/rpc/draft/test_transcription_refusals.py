@@ -241,7 +241,7 @@ async def test_a_token_that_the_target_refuses_is_not_taken_for_the_clients(mode
 @pytest.mark.parametrize(
     ("settings_class", "settings", "words"),
     [
-        (DraftConfig, {"mode": Mode.ONE_PROCESS}, "--mode is one-process"),
+        (DraftConfig, {"mode": Mode.ONE_PROCESS}, "mode is 'one-process': choose from"),
         (DraftConfig, {"gamma": 0}, "gamma is 0"),
         (DraftConfig, {"gamma": 65}, "gamma is 65"),
         (DraftConfig, {"target": "nowhere"}, "is not HOST:PORT"),
@@ -279,7 +279,7 @@ def test_cores_are_parsed():
     for text in ("", "a", "1-", "-1", "0,,1", "1-x", "3-1", "0-99999999999", "4096"):
         with pytest.raises(InvalidRequest, match=f"cores is '{text}'"):
             TargetConfig(cores=text)
-    with pytest.raises(InvalidRequest, match=r"--cores is \[4095\], but this process may use \["):
+    with pytest.raises(InvalidRequest, match=r"cores is \[4095\], but this process may use \["):
         prepare_process("cpu", None, (4095,))
 
 
@@ -290,5 +290,5 @@ def test_windows_are_cut_on_onnx_runtime_only():
 
 
 def test_a_missing_device_is_refused():
-    with pytest.raises(InvalidRequest, match="--device is 'meta:x', which cannot be used here"):
+    with pytest.raises(InvalidRequest, match="device is 'meta:x', which cannot be used here"):
         prepare_process("meta:x", None, None)

@@ -139,7 +139,7 @@ def test_incomplete_flags_are_refused_with_the_gateways_names(folder):
     paths = {flag: folder / name for flag, name in names.items()}
     certificate = {"http-server-cert": folder / "server.pem"}
     for flags, problem in (
-        (certificate, "add --http-use-ssl"),
+        (certificate, "no effect without --http-use-ssl"),
         (
             {"http-use-ssl": True} | certificate,
             "--http-use-ssl needs --http-server-cert and --http-server-key",

@@ -83,10 +83,13 @@ async def test_several_recordings_have_their_speakers(recording, folder, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--diarize", "{models}", "--as-live"), "diarize is for whole recordings"),
+        (("--diarize", "{models}", "--as-live"), "--diarize has no effect with --as-live"),
         (("--diarize", "{recording}"), "holds no model for speaker segmentation"),
         (("-f", "diarized_json"), "diarized_json needs speakers: add --diarize FOLDER"),
-        (("--diarize", "{models}", "--speaker-sample", "ann.wav"), "'ann.wav' is not NAME=FILE"),
+        (
+            ("--diarize", "{models}", "--speaker-sample", "ann.wav"),
+            "--speaker-sample is 'ann.wav': write NAME=FILE",
+        ),
         (("--diarize", "{models}", "--speaker-sample", "Ann=no.wav"), "'no.wav' does not exist"),
         (("--speaker-sample", "Ann=ann.wav"), "speaker-sample has no effect without --diarize"),
         (
@@ -99,5 +102,5 @@ async def test_several_recordings_have_their_speakers(recording, folder, tmp_pat
 async def test_what_cannot_have_speakers_is_refused(recording, folder, arguments, sentence):
     filled = (each.format(models=folder, recording=recording) for each in arguments)
     status, out, err = await run_cli("transcribe", recording, *filled)
-    assert (status, out) == (1, "")
+    assert (status, out) == (2, "")
     assert sentence in " ".join(err.split())

@@ -1,13 +1,16 @@
 """Options of commands: their values, and their names in errors."""
 
+import shlex
+
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from scripts.settings import PROGRAMS
 from specwhisper.errors import InvalidRequest
 from specwhisper.options import DecodingOptions, Padding, WordTimes
 from specwhisper.selection import VadOptions
-from specwhisper.settings.command_line import takes
+from specwhisper.settings.command_line import app_of, takes
 from specwhisper_client.cli.main import app
 from specwhisper_client.cli.openai_flags import OpenAICommand
 from specwhisper_client.cli.transcribe_command import TranscribeOptions
@@ -23,7 +26,7 @@ def read(*arguments: str) -> DecodingOptions:
 
     app = typer.Typer(context_settings={"token_normalize_func": lambda name: name.replace("_", "-")})
     app.command(cls=OpenAICommand)(command)
-    result = CliRunner().invoke(app, ["a.wav", *arguments])
+    result = CliRunner().invoke(app, ["a.wav", *arguments], standalone_mode=False)
     if result.exception is not None:
         raise result.exception
     return found[0]
@@ -34,20 +37,23 @@ def read(*arguments: str) -> DecodingOptions:
     [
         ("--max-new-tokens 0", "--max-new-tokens is 0: it must be at least 1, or left out."),
         ("--max-initial-timestamp -1", "--max-initial-timestamp is -1"),
-        ("--temperature -1", "--temperature is (-1.0,"),
+        ("--temperature -1", "--temperature is -1: it must lie between 0 and 1000000."),
         ("--task sing", "--task is 'sing': choose from transcribe, translate."),
         (
             "--hallucination-silence-threshold 2",
             "--hallucination-silence-threshold needs times of words: add --word-timestamps.",
         ),
         ("--multilingual --language en", "--multilingual is True: the language 'en' contradicts it"),
-        ("--vad-speech-pad-ms 0", "--vad-threshold and the like are set: they have no effect"),
+        ("--vad-speech-pad-ms 0", "--vad-speech-pad-ms has no effect without --vad-filter: set both."),
         (
             "--vad-filter --vad-threshold 0.4 --vad-neg-threshold 0.6",
             "--vad-neg-threshold is 0.6: it must be at most --vad-threshold",
         ),
-        ("--threshold 2", "--threshold is 2.0: it must lie between 0.05 and 0.95."),
-        ("--max-line-count 2", "--max-line-count has no effect without --max-line-width"),
+        ("--as-live --threshold 2", "--threshold is 2: it must lie between 0.05 and 0.95."),
+        (
+            "--word-timestamps --max-line-count 2",
+            "--max-line-count has no effect without --max-line-width",
+        ),
     ],
 )
 def test_names_are_those_of_the_command_line(arguments, sentence):
@@ -133,7 +139,7 @@ def test_booleans_and_none_are_read_as_openais():
         ("--fp16 False", "fp16 is set at the server"),
         ("--clip_timestamps 0,10", "clip_timestamps is not offered"),
         ("--greedy --temperature_increment_on_fallback 0.2", "no window fails without a threshold"),
-        ("--max_line_width 20", "add --word-timestamps"),
+        ("--max_line_width 20", "--max-line-width has no effect without --word-timestamps or --diarize"),
         ("--print_colors True", "add --word-timestamps"),
         ("-f unsure", "add --word-timestamps"),
         ("-f docx", "--output-format is 'docx': choose from txt, json"),
@@ -142,6 +148,123 @@ def test_booleans_and_none_are_read_as_openais():
 )
 def test_what_cannot_be_is_one_sentence(options, sentence):
     result = CliRunner().invoke(app, ["transcribe", "talk.mp3", *options.split()])
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
     assert sentence.lower() in result.stderr.lower()
+
+
+HOST_PORT = "Address 'foo' is not HOST:PORT: write a host, a colon and a port from 1 to 65535."
+NO_FILE = "nofile cannot be read: No such file or directory."
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("target --port x", "--port is 'x': it must be a whole number."),
+        ("target --threads 0", "--threads is 0: it must be at least 1."),
+        ("SPECWHISPER_PORT=70000 target", "$SPECWHISPER_PORT is 70000: it must lie between 0 and 65535."),
+        ("SPECWHISPER_INSECURE=maybe target", "$SPECWHISPER_INSECURE is 'maybe': it must be 1 or 0."),
+        ("SPECWHISPER_TOKENS_FILE=nofile target", f"$SPECWHISPER_TOKENS_FILE: {NO_FILE}"),
+        ("SPECWHISPER_THREADS=2 target --threads 1.5", "--threads is 1.5: it must be a whole number."),
+        (
+            "target --device gpu",
+            "--device is 'gpu': choose cpu, cuda, one GPU such as cuda:1, mps or auto.",
+        ),
+        ("target --cores x", "--cores is 'x': write numbers and ranges, such as 0,2 or 0-3."),
+        ("target --grpc-use-ssl --grpc-server-key nofile", f"--grpc-server-key: {NO_FILE}"),
+        ("target --tokens-file /", "--tokens-file: / cannot be read: Is a directory."),
+        ("target --nosuch", "No such option: --nosuch. See specwhisper-target-server --help."),
+        (
+            "target --max-sessions 2 --max-sessions-per-token 5",
+            "--max-sessions-per-token is 5: it must be at most --max-sessions, which is 2.",
+        ),
+        ("target --offload-folder f", "--offload-folder has no effect without --device-map: set both."),
+        ("draft --mode ful", "--mode is 'ful': choose from target-only, sync, pipelined, full."),
+        ("draft --target foo", f"--target: {HOST_PORT}"),
+        ("draft --target-device cuda", "--target-device has no effect without --target-model: set both."),
+        (
+            "SPECWHISPER_TARGET_REVISION=v1 draft",
+            "$SPECWHISPER_TARGET_REVISION has no effect without --target-model: set both.",
+        ),
+        (
+            "SPECWHISPER_TARGET_MODEL=base draft --target a:1",
+            "--target has no effect with $SPECWHISPER_TARGET_MODEL: leave one of them out.",
+        ),
+        ("draft --speaker-jobs 3", "--speaker-jobs has no effect without --speaker-models: set both."),
+        ("draft --riva --no-riva", "--riva and --no-riva contradict each other: leave one out."),
+        (
+            "draft --no-riva --strict-model-names",
+            "--strict-model-names is for Riva's service: leave it or --no-riva out.",
+        ),
+        ("draft --served-model-name ''", "--served-model-name is '': write a name, or leave it out."),
+        ("draft --target-token-file nofile", f"--target-token-file: {NO_FILE}"),
+        ("gateway --server foo", f"--server: {HOST_PORT}"),
+        (
+            "gateway --server-client-key /etc/hosts",
+            "--server-client-key: /etc/hosts is not in PEM format: it holds no '-----BEGIN'.",
+        ),
+        (
+            "wyoming --uri foo",
+            "--uri is 'foo': write tcp://HOST:PORT, unix:///PATH of a socket, or stdio://.",
+        ),
+        ("specwhisper --token-file nofile health", f"--token-file: {NO_FILE}"),
+        (
+            "specwhisper --ssl-server-name a health",
+            "--ssl-server-name has no effect without --use-ssl: set both.",
+        ),
+        ("specwhisper transcribe a.wav --temperature abc", "--temperature is 'abc': it must be a number."),
+        (
+            "specwhisper transcribe a.wav --logprob_threshold foo",
+            "--logprob-threshold is 'foo': it must be a number.",
+        ),
+        ("specwhisper transcribe a.wav --gamma 1000", "--gamma is 1000: it must lie between 1 and 64."),
+        ("specwhisper transcribe a.wav --server foo", f"--server: {HOST_PORT}"),
+        (
+            "specwhisper transcribe a.wav --hint nofile",
+            "--hint: The hint nofile cannot be read as text: No such file or directory.",
+        ),
+        (
+            "specwhisper transcribe a.wav --use_ssl",
+            "--use-ssl is an option of specwhisper: put it before transcribe.",
+        ),
+        (
+            "specwhisper transcribe a.wav --word_timestamps maybe",
+            "--word-timestamps is 'maybe': write True or False, or the name of a file.",
+        ),
+        (
+            "specwhisper transcribe a.wav --max-new-tokens 5000",
+            "--max-new-tokens is 5000: no window has more than 448.",
+        ),
+        (
+            "specwhisper transcribe a.wav --unsure-below 0.3",
+            "--unsure-below has no effect without the format unsure: add -f unsure.",
+        ),
+        (
+            "specwhisper listen --simulate F --device X",
+            "--device has no effect with --simulate: leave one of them out.",
+        ),
+        ("specwhisper health foo", f"HOST:PORT: {HOST_PORT}"),
+        ("specwhisper health --timeout 0", "--timeout is 0: it must be at least 0.1."),
+        (
+            "specwhisper models --server a:1 --json",
+            "--json has no effect with --server: leave one of them out.",
+        ),
+        ("specwhisper tune --target foo", f"--target: {HOST_PORT}"),
+    ],
+)
+def test_a_wrong_command_line_is_one_sentence_and_status_2(line, sentence, monkeypatch):
+    words = shlex.split(line)
+    while "=" in words[0]:
+        monkeypatch.setenv(*words.pop(0).split("="))
+    program, kind = words[0], "error"
+    command = app
+    if program != "specwhisper":
+        kind, settings = next(each for each in PROGRAMS.items() if program in each[0])
+        command = app_of(settings, lambda _: None, kind)
+    result = CliRunner().invoke(command, words[1:], prog_name=program if kind == "error" else kind)
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"{kind}: {sentence}\n")
+
+
+def test_what_fails_at_run_time_has_status_1(unused_tcp_port):
+    result = CliRunner().invoke(app, ["health", f"127.0.0.1:{unused_tcp_port}"])
+    assert result.exit_code == 1

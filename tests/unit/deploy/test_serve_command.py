@@ -56,7 +56,7 @@ def test_a_lost_cluster_ends_the_command_with_one_line(error, monkeypatch):
         raise error
 
     monkeypatch.setattr(command, "run", run)
-    with pytest.raises(SystemExit, match=r"^specwhisper serve: Ray was lost[^\n]+$"):
+    with pytest.raises(TargetUnavailable, match=r"^Ray was lost[^\n]+$"):
         command.main(None, None)
 
 

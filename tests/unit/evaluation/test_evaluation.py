@@ -282,9 +282,12 @@ def test_a_plot_that_cannot_be_written_is_refused_first(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--server", "a:1", "--final-model", "demo-target"], "leave --final-model out"),
-        (["--server", "a:1", "--chunk-length-s", "10"], "window after window: leave --chunk-length-s out"),
-        (["--mode", "sync"], "--mode is for servers: add --server HOST:PORT"),
+        (
+            ["--server", "a:1", "--final-model", "demo-target"],
+            "--final-model has no effect with --server: leave one of them out.",
+        ),
+        (["--server", "a:1", "--chunk-length-s", "10"], "--chunk-length-s has no effect with --server"),
+        (["--mode", "sync"], "--mode has no effect without --server: set both."),
         (
             ["--plot", "nowhere/plot.png"],
             "Folder nowhere does not exist: make it, or name another for --plot",
@@ -295,5 +298,5 @@ def test_a_plot_that_cannot_be_written_is_refused_first(tmp_path, monkeypatch):
 )
 def test_options_that_do_not_fit_are_refused(arguments, reason):
     done = CliRunner().invoke(app, ["evaluate", *arguments])
-    assert (done.exit_code, done.stdout) == (1, "")
+    assert (done.exit_code, done.stdout) == (2, "")
     assert reason in " ".join(done.stderr.split())

@@ -38,8 +38,8 @@ def test_addresses_split_and_join(address, parts):
         "localhost:²",
     ],
 )
-def test_anything_else_is_refused_with_an_example(address):
-    with pytest.raises(InvalidRequest, match=r"127\.0\.0\.1:50052"):
+def test_anything_else_is_refused(address):
+    with pytest.raises(InvalidRequest, match="a host, a colon and a port"):
         split_address(address)
 
 

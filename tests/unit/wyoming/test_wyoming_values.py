@@ -90,7 +90,7 @@ def test_a_public_address_needs_permission_and_an_announcement_a_public_address(
     assert config_from(WyomingConfig, flags).zeroconf == "kitchen"
     with pytest.raises(InvalidRequest, match="--zeroconf"):
         config_from(WyomingConfig, {"zeroconf": "kitchen"})
-    with pytest.raises(InvalidRequest, match="--zeroconf is empty"):
+    with pytest.raises(InvalidRequest, match="--zeroconf is ' ': write a name"):
         config_from(WyomingConfig, flags | {"zeroconf": " "})
 
 
