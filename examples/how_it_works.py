@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from specwhisper.speculation.acceptance import accept
-
 END = "<end>"
 SAID = "He was not an ill-disposed young man . <end>".split()
 MISHEARD = {"ill-disposed": "old-sposed", "man": "men"}  # what the draft writes instead
@@ -64,16 +62,22 @@ def verify(target: ScriptedModel, committed: list[str], candidates: list[str]) -
     """Return what the target appends, and how many candidates are accepted: one forward pass."""
     pending = committed[len(target.cache) :]  # the last token, which no pass has had yet
     choices = target.forward([*pending, *candidates])[len(pending) - 1 :]
-    # The choice after the committed text is compared with the first candidate, and so on. The first choice
-    # that differs is the correction; what was drafted after it continued another text.
-    verdict = accept(numbers(candidates), numbers(choices), ends=numbers([END]), budget=len(SAID))
-    target.roll_back(len(committed) + verdict.num_accepted)
-    return choices[: len(verdict.tokens)], verdict.num_accepted
+    tokens, num_accepted = accept(candidates, choices)
+    target.roll_back(len(committed) + num_accepted)
+    return tokens, num_accepted
 
 
-def numbers(tokens: list[str]) -> list[int]:
-    """Return token ids: acceptance compares numbers."""
-    return [hash(token) for token in tokens]
+def accept(candidates: list[str], choices: list[str]) -> tuple[list[str], int]:
+    """Return the target's choices up to the first that differs from its candidate.
+
+    The choice after the committed text is compared with the first candidate, and so on. The first choice that
+    differs is the correction; what was drafted after it continued another text.
+    """
+    for num_accepted, candidate in enumerate(candidates):
+        if choices[num_accepted] != candidate:
+            return choices[: num_accepted + 1], num_accepted
+    is_complete = END in candidates
+    return choices[: len(candidates) + (not is_complete)], len(candidates)
 
 
 def transcribe(target: ScriptedModel, draft: ScriptedModel, gamma: int) -> list[str]:

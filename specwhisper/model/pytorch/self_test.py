@@ -1,16 +1,23 @@
-"""Compare Triton's kernels with PyTorch on the device that they are for, before they serve."""
+"""Compare Triton's kernels with PyTorch on the device that they are for, before they serve.
+
+``python -m specwhisper.model.pytorch.self_test`` does so for :func:`run`: a kernel that stops the GPU ends
+only that process.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from specwhisper.errors import DeviceFault
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.faults import is_device_fault
 from specwhisper.model.pytorch import kernels
@@ -25,6 +32,7 @@ BOUNDS = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 6e-2}
 NUM_TOKENS = (1, 5, 16, 32, 64)
 ROWS = ((2, 60, 5), (0, 0, 40), (1, 17, 1))  # slot, start and width: they take one block, three, and one
 NUM_SLOTS = 4  # the last one is for padding
+TIMEOUT_S = 120.0  # of a self-test, which compiles the kernels once
 
 
 class Check(NamedTuple):
@@ -52,17 +60,13 @@ class Finding(NamedTuple):
         return self.difference is not None and self.difference <= self.bound  # no number is above NaN
 
     def __str__(self) -> str:
-        largest = f"{self.difference:.1e} of the largest number"
-        return self.error or f"differs by {largest}, where {self.bound:.0e} is allowed"
+        if self.difference is None:
+            return self.error
+        return f"differs by {self.difference:.1e} of the largest number, where {self.bound:.0e} is allowed"
 
 
 def compare(checks: Sequence[Check]) -> Iterator[Finding]:
-    """Yield what each check finds.
-
-    Raises
-    ------
-    DeviceFault : if a kernel has stopped the device, so that nothing more can run on it.
-    """
+    """Yield what each check finds; one that stops the device is the last."""
     for name, fused, plain, bound in checks:
         try:
             with torch.inference_mode():
@@ -70,29 +74,51 @@ def compare(checks: Sequence[Check]) -> Iterator[Finding]:
                 difference = float((fused().double() - expected).abs().max() / expected.abs().max())
             yield Finding(name, bound, difference)
         except Exception as error:
-            if is_device_fault(error):
-                raise DeviceFault(
-                    f"The kernel of {name} has stopped the GPU ({error}): without Triton, PyTorch serves."
-                ) from error
             message = str(error).strip().partition("\n")[0]
             yield Finding(name, bound, error=f"{type(error).__name__}: {message}")
+            if is_device_fault(error):
+                return
+
+
+def run(sizes: ModelSizes, dtype: torch.dtype, device: torch.device) -> list[Finding]:
+    """Compare all kernels in a process of their own; if it ended badly, that is the last finding."""
+    wanted = json.dumps([asdict(sizes), str(dtype).removeprefix("torch."), str(device)])
+    command = [sys.executable, "-m", "specwhisper.model.pytorch.self_test", wanted]
+    try:
+        ran = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return [Finding("self-test", 0.0, error=f"it took longer than {TIMEOUT_S:.0f} s")]
+    found = [Finding(**json.loads(line)) for line in ran.stdout.splitlines()]
+    if ran.returncode or not found:
+        *_, last = ("", *ran.stderr.strip().splitlines())
+        found.append(Finding("self-test", 0.0, error=f"it ended with status {ran.returncode}: {last}"))
+    return found
+
+
+def main(wanted: str) -> None:
+    """Print what each check finds, a line of JSON each."""
+    sizes, dtype, device = json.loads(wanted)
+    sizes, dtype, device = ModelSizes(**sizes), getattr(torch, dtype), torch.device(device)
+    for one in compare(checks(kernels.FusedOperations(sizes, device), sizes, dtype, device)):
+        print(json.dumps(one._asdict()), flush=True)
 
 
 def operations_for(sizes: ModelSizes, dtype: torch.dtype, device: torch.device) -> PlainOperations:
     """Return the kernels if all of them agree with PyTorch; else warn, and return PyTorch's operations."""
     reason = kernels.reason_against(device, sizes.d_model // sizes.decoder_attention_heads)
     if reason is None:
-        fused = kernels.FusedOperations(sizes, device)
-        findings = compare(checks(fused, sizes, dtype, device))
+        findings = run(sizes, dtype, device)
         reason = next((f"{one.name}: {one}" for one in findings if not one.agrees), None)
         if reason is None:
-            return fused
+            return kernels.FusedOperations(sizes, device)
     logger.warning("fused kernels are not used: PyTorch's operations serve", extra={"reason": reason})
     return PlainOperations()
 
 
 def table(sizes: ModelSizes, dtype_name: str, device_name: str) -> tuple[str, bool]:
-    """Return a table of all kernels, and whether they agree; if none can run, the reason why."""
+    """Return a table of all kernels, and whether they agree; if none can run, the reason, and ``False``."""
     dtype, device = getattr(torch, dtype_name), torch.device(device_name)
     reason = (
         f"{dtype_name} runs on CPUs only"
@@ -101,8 +127,8 @@ def table(sizes: ModelSizes, dtype_name: str, device_name: str) -> tuple[str, bo
     )
     if reason is not None:
         without = "Name a GPU with --device." if device.type == "cpu" else "PyTorch's operations serve."
-        return f"No kernel runs on {device}: {reason}. {without}", True
-    found = list(compare(checks(kernels.FusedOperations(sizes, device), sizes, dtype, device)))
+        return f"No kernel runs on {device}: {reason}. {without}", False
+    found = run(sizes, dtype, device)
     lines = [f"{'kernel':40} {'difference':>10} {'bound':>8}"]
     for one in found:
         difference = "-" if one.difference is None else f"{one.difference:.1e}"
@@ -182,3 +208,7 @@ def checks(
 
 def _of_rows(attended: Tensor) -> Tensor:
     return attended[: sum(tokens for _, _, tokens in ROWS)]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
-from specwhisper.errors import DeviceFault
 from specwhisper.model.pytorch import kernels, self_test
 from specwhisper.model.pytorch.cache import BatchRow
 from specwhisper.model.pytorch.kernels import FusedOperations
 from specwhisper.model.pytorch.operations import PlainOperations
 from specwhisper.model.pytorch.packed import PackedInputs, bucket_for
-from specwhisper.model.pytorch.self_test import Check, compare, operations_for, table
+from specwhisper.model.pytorch.self_test import Check, Finding, compare, operations_for, table
 from specwhisper_target_server.__main__ import serve
 from specwhisper_target_server.config import TargetConfig
 
@@ -191,6 +190,7 @@ class TestKernels:
         assert type(operations_for(SIZES, torch.float32, DEVICE)) is FusedOperations
         shown, agrees = table(SIZES, "float32", str(DEVICE))
         assert agrees and shown.count("agrees") == 8 and not caplog.records
+        monkeypatch.setattr(self_test, "run", run_here)
         monkeypatch.setattr(kernels, "LOG2_E", 1.0)
         assert type(operations_for(SIZES, torch.float32, DEVICE)) is PlainOperations
         (record,) = caplog.records
@@ -260,6 +260,10 @@ def test_kernels_compile_for_an_architecture_and_fit_into_its_memory(
     assert max(one.metadata.shared for one in compiled) <= SHARED_KIB[architecture] * 1024
 
 
+def run_here(sizes, dtype, device) -> list[Finding]:
+    return list(compare(self_test.checks(kernels.FusedOperations(sizes, device), sizes, dtype, device)))
+
+
 def check(name: str, made) -> Check:
     return Check(name, fused=made, plain=lambda: torch.tensor([1.0, -4.0]), bound=0.01)
 
@@ -283,12 +287,38 @@ def test_the_self_test_compares_each_kernel():
     assert found[3].error == "RuntimeError: out of resource: shared memory"
 
 
-def test_a_kernel_that_stops_the_gpu_is_named():
+def test_a_kernel_that_stops_the_gpu_is_the_last_that_is_tried():
     def faulty() -> Tensor:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    with pytest.raises(DeviceFault, match=r"kernel of attention has stopped the GPU .*: without Triton"):
-        list(compare([check("attention", faulty)]))
+    (found,) = compare([check("attention", faulty), check("right", lambda: torch.tensor([1.0, -4.0]))])
+    assert found.error == "RuntimeError: CUDA error: an illegal memory access was encountered"
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("kill -ABRT $$", "self-test: it ended with status -6: "),
+        ("echo Traceback >&2; echo no memory >&2; exit 1", "self-test: it ended with status 1: no memory"),
+        ("""echo '{"name": "logits", "bound": 0.1, "error": "wrong"}'""", "logits: wrong"),
+        ("exit 0", "self-test: it ended with status 0: "),
+        ("exec tail -f /dev/null", "self-test: it took longer than 0 s"),
+    ],
+)
+def test_a_self_test_that_ends_badly_lets_pytorch_serve(monkeypatch, caplog, tmp_path, program, reason):
+    (tmp_path / "python").write_text(f"#!/bin/sh\n{program}\n")
+    (tmp_path / "python").chmod(0o755)
+    monkeypatch.setattr(kernels, "reason_against", lambda device, head_size: None)
+    monkeypatch.setattr(self_test, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert type(operations_for(SIZES, torch.float16, torch.device("cpu"))) is PlainOperations
+    assert [record.reason for record in caplog.records] == [reason]
+
+
+@pytest.mark.skipif(IS_INTERPRETED or HAS_GPU, reason="kernels run here")
+def test_the_self_test_runs_in_a_process_of_its_own():
+    found = self_test.run(SIZES, torch.float32, torch.device("cpu"))
+    assert found and not any(one.agrees for one in found)
 
 
 @pytest.mark.parametrize("is_wrong", [False, True])
@@ -302,6 +332,7 @@ def test_kernels_serve_if_all_agree(monkeypatch, caplog, is_wrong):
 
     monkeypatch.setattr(kernels, "reason_against", lambda device, head_size: None)
     monkeypatch.setattr(kernels, "FusedOperations", Fused)
+    monkeypatch.setattr(self_test, "run", run_here)
     cpu = torch.device("cpu")
     assert type(operations_for(SIZES, torch.float16, cpu)) is (PlainOperations if is_wrong else Fused)
     shown, agrees = table(SIZES, "float16", "cpu")
@@ -342,6 +373,6 @@ def test_without_kernels_a_warning_says_why(
 def test_the_servers_self_test_prints_what_can_run(capsys):
     with pytest.raises(SystemExit) as ended:
         serve(TargetConfig(self_test=True))
-    assert ended.value.code == 0
+    assert ended.value.code == 1
     shown = capsys.readouterr().out
     assert shown.startswith("No kernel runs on cpu: ") and "Name a GPU with --device." in shown
