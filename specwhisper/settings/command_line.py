@@ -91,6 +91,13 @@ class OneSentence:
             self.report(error)
             sys.exit(error.exit_status)
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return list(super().parse_args(ctx, args))  # type: ignore[misc]
+        except UsageError as error:
+            error.ctx = error.ctx or ctx  # type: ignore[attr-defined]  # the parser's own errors have none
+            raise
+
     def report(self, error: SpecWhisperError | str) -> None:
         print(f"{self.name}: {escaped(str(error))}", file=sys.stderr)  # type: ignore[attr-defined]
 
@@ -104,7 +111,7 @@ class Program(OneSentence, TyperCommand):
             if on and off:
                 with reading():
                     raise InvalidRequest(f"{on} and {off} contradict each other: leave one out.")
-        return list(super().parse_args(ctx, args))
+        return super().parse_args(ctx, args)
 
 
 def config_from(settings: type[Config], flags: Mapping[str, object]) -> Config:
@@ -245,4 +252,5 @@ def _sentence(error: Any) -> str:
     if getattr(parameter, "is_flag", False):  # only a variable gives a switch a value
         variable = f"SPECWHISPER_{parameter.name.upper()}"
         return f"${variable} is '{environ.get(variable)}': it must be 1 or 0."
-    return f"{error.format_message().rstrip('.')}. See {context.command_path} --help."
+    found = error.format_message().rstrip(".")
+    return f"{found}{'' if found.endswith('?') else '.'} See {context.command_path} --help."

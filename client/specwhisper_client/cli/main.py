@@ -103,7 +103,7 @@ def health(context: typer.Context, wanted: HealthOptions) -> None:
 def serve(
     config: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="Configuration of Ray Serve. Default: the demo's."),
+        typer.Argument(metavar="FILE", help="Configuration of Ray Serve. Default: the demo's."),
     ] = None,
     address: Annotated[
         str | None,

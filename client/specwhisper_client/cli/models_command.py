@@ -56,7 +56,7 @@ async def show_server(server: str, console: Console, credentials: Credentials = 
 
 @app.command()
 def get(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of models: tiny.en, base.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Names of models: tiny.en, base.")],
 ) -> None:
     """Fetch models, so that their names work without a network from then on."""
     local = imported("specwhisper.model.local", "models get", "draft")

@@ -55,7 +55,7 @@ class TranscribeOptions:
     files: tuple[Path, ...] = option(
         MISSING,
         "Recordings of any audio format, folders of them, and patterns such as '*/*.mp3'.",
-        "FILE...",
+        "FILE",
         repeats=True,
         is_argument=True,
     )

@@ -175,6 +175,19 @@ NO_FILE = "nofile cannot be read: No such file or directory."
         ("target --tokens-file /", "--tokens-file: / cannot be read: Is a directory."),
         ("target --nosuch", "No such option: --nosuch. See specwhisper-target-server --help."),
         (
+            "target --port",
+            "Option '--port' requires an argument. See specwhisper-target-server --help.",
+        ),
+        (
+            "target --standby=maybe",
+            "Option '--standby' does not take a value. See specwhisper-target-server --help.",
+        ),
+        ("specwhisper --token-file", "Option '--token-file' requires an argument. See specwhisper --help."),
+        (
+            "specwhisper trasncribe",
+            "No such command 'trasncribe'. Did you mean 'transcribe'? See specwhisper --help.",
+        ),
+        (
             "target --max-sessions 2 --max-sessions-per-token 5",
             "--max-sessions-per-token is 5: it must be at most --max-sessions, which is 2.",
         ),
