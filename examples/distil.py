@@ -102,7 +102,7 @@ def windows_of(paths: list[Path]) -> list[bytes]:
 
 
 def in_ever_new_order(windows: list[bytes], size: int, random: np.random.Generator) -> Iterator[list[bytes]]:
-    """Yield batches for ever."""
+    """Yield batches forever."""
     while True:
         order = random.permutation(len(windows))
         for i in range(0, len(order), size):

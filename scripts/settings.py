@@ -61,7 +61,7 @@ COMMANDS = """\
 ## Commands
 
 - Options of connections stand before the command: `specwhisper --use-ssl transcribe a.wav`.
-- An option may be written with `_` for `-`, as openai-whisper has it: `--initial_prompt`.
+- An option may be written with `_` for `-`, as in openai-whisper: `--initial_prompt`.
 - The exit status is that of servers, and 130 after Ctrl-C.
 """
 

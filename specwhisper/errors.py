@@ -44,7 +44,7 @@ class SpecWhisperError(Exception):
     Attributes
     ----------
     retry_after_s : when to try again, if the server named a time.
-    exit_status : of a program that it ends; 2 if its command line must change, or its installation.
+    exit_status : the status of a program that it ends; 2 if its command line or installation must change.
     """
 
     retry_after_s: float | None = None

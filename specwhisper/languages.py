@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-# Codes as the tokens have them, and names in lower case; "jw" is what Whisper calls Javanese.
+# Codes as in the tokens, and names in lower case; "jw" is what Whisper calls Javanese.
 NAMES = {
     "af": "afrikaans",
     "am": "amharic",

@@ -102,7 +102,7 @@ class EndpointingOptions:
     """When an utterance begins, is cut and ends, by the probability of speech."""
 
     threshold: float = number(  # speech ends 0.15 below it
-        0.5, 0.05, 0.95, "Probability above which audio is speech.", "P"
+        0.5, 0.05, 0.95, "Audio above this probability is speech.", "P"
     )
     prefix_padding_ms: int = whole(
         300, 0, 2_000, "Milliseconds kept before detected speech, so that its onset is not clipped.", "MS"

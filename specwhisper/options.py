@@ -36,10 +36,11 @@ NO_BEAMS = (
     "Beam search is not offered: a beam reorders its past at every token, which no draft can predict; "
     "leave beam_size at 1, or sample with a temperature."
 )
-MAX_HINT_BYTES = 200_000  # some four hours of English; a message holds 262,144
+MAX_HINT_BYTES = 200_000  # about four hours of English; a message holds 262,144
 MAX_SEED = 2**63 - 1
 MAX_TEMPERATURES = 16
-# Logits are divided by a temperature in float32: with a smaller one they overflow; a larger one does itself.
+# Logits are divided by a temperature in float32. With a smaller one, the quotients overflow; a larger one
+# overflows itself.
 MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-6, 1e6
 
 
@@ -75,7 +76,7 @@ THRESHOLDS = ("compression_ratio_threshold", "logprob_threshold", "no_speech_thr
 # Plain greedy decoding: every window is kept, whatever its text is.
 GREEDY: Mapping[str, Any] = MappingProxyType({"temperatures": (0.0,), **dict.fromkeys(THRESHOLDS)})
 
-# Options that live audio has not, and why.
+# Options that live audio doesn't have, and why.
 FOR_RECORDINGS = {
     "hallucination_silence_threshold": "whose silence is never decoded",
     "condition_on_previous_text": "whose windows hold the audio of the text before, too",
@@ -128,14 +129,16 @@ class DecodingOptions(Selection):
         "LANGUAGE",
         read=_to_language,
     )
-    multilingual: bool = switch(False, "Language detected in every window, not only in the first.")
+    multilingual: bool = switch(False, "Detect the language in every window, not only in the first.")
     # Windows of recordings end where another language begins. A single one is the `language`.
     languages: tuple[str, ...] = option(
         (), "Languages that may be spoken, as en,fr,de: no other is detected.", "CODES", read=language_codes
     )
     task: Task = choice(Task.TRANSCRIBE, "Task: transcribe, or translate into English.", "TASK")
-    timestamps: bool = switch(True, "Times of segments; without them, a window always advances by 30 s.")
-    word_timestamps: bool = switch(False, "Times of words, for one more forward pass per window.")
+    timestamps: bool = switch(
+        True, "Write the times of segments; without them, a window always advances by 30 s."
+    )
+    word_timestamps: bool = switch(False, "Write the times of words, for one more forward pass per window.")
     word_times: WordTimes = choice(
         WordTimes.SOUND,
         "Times of words: trimmed to the sound, or as cross-attention gives them, as in transformers.",
@@ -146,13 +149,15 @@ class DecodingOptions(Selection):
         "",
         "Prompt of every window, or of the first one only if the others are prompted with the previous text.",
     )
-    carry_initial_prompt: bool = switch(False, "Initial prompt in every window, before the previous text.")
-    # Of more tokens than fit into half a window, those of the initial prompt included, the last ones count.
+    carry_initial_prompt: bool = switch(
+        False, "Put the initial prompt in every window, before the previous text."
+    )
+    # If these and the initial prompt have more tokens than fit into half a window, the last ones count.
     hotwords: str = option("", "Words before the prompt of every window.", "TEXT", read=_to_words)
     # Makes a transcription faster; changes no text unless there is an `acceptance_threshold`.
     hint: str = option(
         "",
-        "Text that the audio is believed to say, such as captions; the target verifies it like a draft.",
+        "Text that the audio probably contains, such as captions; the target verifies it like a draft.",
         "TEXT",
         read=to_text,
         rules=(
@@ -164,7 +169,7 @@ class DecodingOptions(Selection):
     )
     vad_filter: bool = switch(
         False,
-        "Transcription of speech only, as silero-vad's model finds it. Needs the extra vad.",
+        "Transcribe only speech, which silero-vad's model finds. Needs the extra vad.",
         not_with=("as_live",),
     )
     vad_parameters: VadOptions | None = option(
@@ -173,16 +178,14 @@ class DecodingOptions(Selection):
         "`vad_parameters[speech_pad_ms]`.",
         read=to_vad_options,
     )
-    condition_on_previous_text: bool = switch(False, "Previous text as the prompt of each window.")
+    condition_on_previous_text: bool = switch(False, "Use the previous text as the prompt of each window.")
     padding: Padding = choice(
         Padding.SILENCE,
         "Content of windows after the end of the audio: silence, as in transformers, or features of 0, as in "
         "openai-whisper and faster-whisper.",
         "silence|zero",
     )
-    strict: bool = switch(
-        False, "Refusal of recordings that lack something, such as damaged files. Default: a warning."
-    )
+    strict: bool = switch(False, "Refuse damaged recordings instead of warning.")
     temperatures: tuple[float, ...] = option(
         (0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
         "Sampling temperatures, tried in order until a window passes the thresholds; 0 is greedy.",
@@ -203,7 +206,8 @@ class DecodingOptions(Selection):
     )
     compression_ratio_of: CompressionRatio = choice(
         CompressionRatio.TEXT,
-        "Data of the compression ratio: the text, as OpenAI, or the tokens, as transformers.",
+        "What is compressed for the ratio: the text, as in openai-whisper, or the tokens, as in "
+        "transformers.",
         "text|tokens",
     )
     # Natural logarithm, end-of-text included.
@@ -262,8 +266,8 @@ class DecodingOptions(Selection):
         None,
         ABOVE_0,
         1,
-        "LOSSY: target's probability from which a candidate is kept that is not the target's choice. "
-        "Default: none.",
+        "LOSSY: keep a candidate that is not the target's choice if the target gives it at least this "
+        "probability. Default: none.",
         "P",
         must="it must be a probability above 0; leave it out for the target's own text",
     )

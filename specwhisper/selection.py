@@ -41,7 +41,7 @@ class Selection:
 
     channel: str = option(
         MIX,
-        "Channel of the audio: mix for all of them, or left, right or its number from 1 on.",
+        "Channel of the audio: mix for all of them, or left, right or its number, counted from 1.",
         "mix|left|right|N",
         read=_to_channel,
         rules=(
@@ -52,13 +52,13 @@ class Selection:
         None,
         1,
         MAX_AUDIO_TRACK,
-        "Audio track of a file, from 1 on (FFmpeg's 0:a:0). Default: the file's own.",
-        must="it must be a number from 1 on, or left out",
+        "Audio track of a file, counted from 1 (FFmpeg's 0:a:0). Default: the file's own.",
+        must="it must be a number of at least 1, or left out",
     )
     container_times: bool = switch(
         True,
-        "Times of the container: a late start of the audio and gaps in it become silence. Otherwise the "
-        "recorded parts are joined.",
+        "Keep the container's times: a late start of the audio and gaps in it become silence. Otherwise "
+        "the recorded parts are joined.",
     )
 
     def __post_init__(self) -> None:
@@ -73,7 +73,7 @@ ALL_AUDIO = Selection()
 class VadOptions:
     """Which parts of a recording are speech, as faster-whisper's ``VadOptions``."""
 
-    threshold: float = number(0.5, 0, 1, "Probability from which audio is speech.", "P")
+    threshold: float = number(0.5, 0, 1, "Audio with at least this probability is speech.", "P")
     neg_threshold: float | None = number(  # at least 0.01
         None,
         0,

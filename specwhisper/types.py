@@ -189,7 +189,7 @@ class Window:
     id : identifies this decoding; never used again.
     num_frames : mel frames of the recording in it, the silence up to 30 s of a short one included.
     max_new_tokens : limit on the tokens after the prompt.
-    prefix : tokens with which its text begins, which are not decoded: of live audio, what is final in it.
+    prefix : tokens with which its text begins, which are not decoded; in live audio, the final ones.
     attempt : number of earlier decodings of the same audio, at lower temperatures.
     redetects : whether the language is detected anew after it.
     """
@@ -239,7 +239,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class TimedHint:
-    """A text that the audio is believed to say, beginning at a given time.
+    """A text that the audio probably contains, beginning at a given time.
 
     It replaces all that was sent for that audio before.
 

@@ -67,7 +67,7 @@ class LiveSession:
 
     Attributes
     ----------
-    follows : windows that follow the target's, as a draft server has them.
+    follows : windows that follow the target's, as on a draft server.
     start_sample : first sample of its audio.
     windows : each window that was opened, and its tokens after the prefix.
     hypotheses : texts of the draft.

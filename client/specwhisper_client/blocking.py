@@ -77,7 +77,7 @@ def listen(
 
 
 async def _in_thread(audio: Iterator[bytes | Samples]) -> AsyncGenerator[bytes | Samples]:
-    """Read the pieces in a daemon thread, since the iterator may block for ever."""
+    """Read the pieces in a daemon thread, since the iterator may block forever."""
     loop = asyncio.get_running_loop()
     wanted: SimpleQueue[asyncio.Future[bytes | Samples | None] | None] = SimpleQueue()
 

@@ -94,7 +94,7 @@ class LiveTranscription:
                 async for piece in pieces:
                     await self._stream.send(piece)
         except Exception:
-            # Otherwise the stream would wait for ever; this task keeps the error.
+            # Otherwise the stream would wait forever; this task keeps the error.
             await self._stream.finish()
             raise
         await self._stream.finish()  # not after a cancellation: no reader is left

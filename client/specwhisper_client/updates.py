@@ -55,7 +55,7 @@ class Update:
     ----------
     segments : segments that have become final; each comes once and in order.
     verified_text : the target's text; live, it may still change.
-    stable_text : the draft's text after that, as far as four hypotheses in a row have it.
+    stable_text : the draft's text after that, as far as it is in four hypotheses in a row.
     tentative_text : the rest of the draft's text.
     settled_text : the beginning of ``verified_text``: complete segments of a recording. They stay unless the
         window is decoded again at another temperature or skipped as silence, or

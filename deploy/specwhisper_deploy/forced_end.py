@@ -53,7 +53,7 @@ class ForcedEnd:
             end.setblocking(False)
         signal.set_wakeup_fd(self._on_signal.fileno(), warn_on_full_buffer=False)
         self._watching.start()
-        Thread(target=self._ask, daemon=True).start()  # it may wait for Ray for ever
+        Thread(target=self._ask, daemon=True).start()  # it may wait for Ray forever
         return self
 
     def __exit__(self, *_: object) -> None:

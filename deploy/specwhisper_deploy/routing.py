@@ -122,7 +122,7 @@ class LeastSessions(FIFOMixin, RequestRouter):  # type: ignore[misc]  # Ray's cl
         replicas = list(candidate_replicas)
         random.shuffle(replicas)
         replicas.sort(key=rank)
-        # Noted before it is sent: of many requests at once, the next is ranked before this one has an answer.
+        # Noted before it is sent: with many requests at once, the next is ranked before this one is answered.
         if replicas and pending_request is not None:
             request_id, first = pending_request.metadata.internal_request_id, replicas[0].replica_id
             self._pending.add(request_id, first)

@@ -1,4 +1,4 @@
-"""The autoscaling policy. Ray sends this file to its controller by value, so it imports nothing of ours."""
+"""The autoscaling policy. Ray sends this file by value, so it imports none of our modules."""
 
 from __future__ import annotations
 

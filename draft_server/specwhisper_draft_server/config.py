@@ -67,7 +67,7 @@ class DraftConfig(ServingOptions):
     )
     cut_windows: bool = switch(
         False,
-        "Windows of recordings encoded only as far as they hold audio and 6 s more, not to 30 s; on CPUs. "
+        "Encode windows of recordings only as far as they hold audio and 6 s more, not to 30 s; on CPUs. "
         "Short ones are encoded many times faster; the draft may be right less often. Live audio is always "
         "encoded this way. Without effect where draft and target share an encoder.",
         panel=MODEL,
@@ -147,7 +147,7 @@ class DraftConfig(ServingOptions):
         panel=OBSERVABILITY,
     )
     allow_latency_injection: bool = switch(
-        False, "Permission for clients to inject latency before the target, for experiments.", panel=SECURITY
+        False, "Let clients inject latency before the target, for experiments.", panel=SECURITY
     )
     max_audio_s: float = 4 * 3600.0  # longest recording that Recognize accepts
     failpoints: Any = part(None, None, then=partial(load_failpoints, os.environ, "draft"))

@@ -1,7 +1,7 @@
 """Whisper models in a draft server's process: the draft, and perhaps a target.
 
-A server without a draft, or with one of another kind, doesn't load this module. Of a draft it loads only the
-protocols, in ``draft_source``.
+A server without a draft, or with one of another kind, doesn't load this module, only the protocols
+of a draft in ``draft_source``.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from specwhisper.transcription.hints import HintBuilder
 SHAPES = PUBLISHED | {"distil-large-v3": replace(PUBLISHED["large-v3"], decoder_layers=2)}
 GIB = 2**30
 AUDIO_POSITIONS = 1_500
-# Of words and special tokens: multilingual checkpoints have one language more from large-v3 on.
+# Words and special tokens; multilingual checkpoints have one more language since large-v3.
 VOCABULARY = 51_865
 BYTES: Mapping[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
 WINDOW_TOKENS = 200

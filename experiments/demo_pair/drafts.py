@@ -42,7 +42,7 @@ from experiments.demo_pair.vocabulary import (
 from experiments.demo_pair.windows import Transcriber, WindowMaker
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
 
-# Of the layers that learnt from the beginning, the last: it knows where it is in the audio.
+# The last of the layers that learnt from the beginning: it knows where it is in the audio.
 LOCATING_LAYER = LESSONS[0].depth - 1
 TINY_LAYERS = (LOCATING_LAYER,)
 DISTIL_LAYERS = (0, LOCATING_LAYER)

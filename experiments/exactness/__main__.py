@@ -87,7 +87,7 @@ def bars_of(results: Sequence[Result], *, is_whole: bool) -> list[Bar]:
     oracle = sum(len(result.oracle_differences) for result in results)
     bars = [
         Bar("texts of a pair that differ from the target's", split, 1, str(split)),
-        Bar("texts of ours that differ from transformers'", oracle, 1, str(oracle)),
+        Bar("our texts that differ from transformers'", oracle, 1, str(oracle)),
     ]
     if is_whole:
         num = sum(result.attempts for result in results)

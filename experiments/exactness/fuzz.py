@@ -189,7 +189,7 @@ class Outcome(StrEnum):
     REFUSED = "refused"  # one of our errors refuses it, as it must
     OURS_ONLY = "ours only"  # transformers raises an error or never ends; our texts are equal to each other
     DIFFERENT = "different"  # a text differs, or a value is not refused that must be
-    RAW_ERROR = "raw error"  # an error of ours that is not one of its own
+    RAW_ERROR = "raw error"  # another error than the project's own
 
 
 @dataclass
@@ -236,7 +236,7 @@ def run_drawn(drawn: Drawn) -> Fuzzed:
 def _judged(
     drawn: Drawn, folder: Path, pcm: bytes, options: DecodingOptions, theirs: OracleText | Exception
 ) -> Fuzzed:
-    """Decode by us and compare; an error of ours is raised."""
+    """Decode by us and compare; our own error is raised."""
     with _warnings() as warned:
         checkpoint = load_checkpoint(str(folder))
     result = Fuzzed(str(drawn), Outcome.SAME)
@@ -269,7 +269,7 @@ def _judged(
 
 
 def judged_refusal(drawn: Drawn, error: SpecWhisperError, theirs: OracleText | Exception) -> Fuzzed:
-    """Judge an error of ours: the values must allow it, or transformers must raise one too."""
+    """Judge our own error: the values must allow it, or transformers must raise one too."""
     patterns = [pattern for value in drawn.values for pattern in (value.refused, value.may_refuse) if pattern]
     is_expected = any(re.search(pattern, str(error)) for pattern in patterns)
     must = any(value.refused for value in drawn.values)

@@ -1,4 +1,4 @@
-"""The oracle: plain ``transformers``, whose tokens every mode of ours must equal."""
+"""The oracle: plain ``transformers``, whose tokens each of our modes must equal."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def _features(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return transformers' input features and the mask of frames with audio.
 
-    For ``ZERO`` they are openai/whisper's: of the audio and 30 s of silence, with 0 after the audio.
+    For ``ZERO`` they are openai/whisper's, of the audio and 30 s of silence, with 0 after the audio.
     """
     samples = np.frombuffer(pcm, "<i2").astype(np.float32) / 32768
     num_frames = max(1, len(samples) // HOP_SAMPLES)

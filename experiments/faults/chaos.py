@@ -54,7 +54,7 @@ Fault = Callable[["World"], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of fault: of a target, or of a draft server, or of the network before either."""
+    """A kind of fault: a target's, a draft server's, or that of the network before either."""
 
     name: str
     fault: Fault

@@ -95,7 +95,7 @@ class Throughput:
 
     Attributes
     ----------
-    requests_per_s, p95_s : of texts that ended within the period; the time from request to text of 95 of 100.
+    requests_per_s, p95_s : texts that ended within the period; the time from request to text of 95 of 100.
     tokens_per_s : tokens of all sessions, with encoder and messages.
     tokens_per_forward_s : per second of the target's forward passes.
     tokens_per_pass, sessions_per_pass : tokens of one session in a pass, and sessions in one.

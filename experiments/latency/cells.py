@@ -109,7 +109,9 @@ def parse_round_trips(words: str) -> list[float]:
             raise ValueError(word)
         return float(word)
 
-    return _parse(words, milliseconds, f"--rtt-ms is '{words}': pass numbers from 0 on, separated by commas.")
+    return _parse(
+        words, milliseconds, f"--rtt-ms is '{words}': pass numbers of 0 or more, separated by commas."
+    )
 
 
 def _parse(words: str, parse: Callable[[str], Parsed], message: str) -> list[Parsed]:

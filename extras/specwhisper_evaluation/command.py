@@ -46,14 +46,14 @@ class Models:
     draft_dtype: str | None = choice(
         None, "Precision of the draft, if another: it changes no text.", "TYPE", DTYPES
     )
-    cut_windows: bool = switch(False, "Draft that encodes only the audio that a window has, on CPUs.")
+    cut_windows: bool = switch(False, "Let the draft encode only a window's audio, not 30 s, on CPUs.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
     """What is written beside the table of totals."""
 
-    recordings: bool = switch(True, "Table of every recording.")
+    recordings: bool = switch(True, "Print a table of every recording.")
     json: Path | None = option(None, "File for all texts and figures, as JSON.", "FILE")
     plot: Path | None = option(
         None, "Picture of acceptance and speed-up of each recording: a name ending with .png or .svg.", "FILE"
@@ -78,9 +78,9 @@ class EvaluateOptions:
         None, 1, MAX_GAMMA, "Draft tokens per block. Default: 5; with --server, its own."
     )
     adaptive_gamma: bool = switch(
-        False, "Blocks end where the draft is unsure, whatever --gamma is.", not_with=("server",)
+        False, "End blocks where the draft is unsure, whatever --gamma is.", not_with=("server",)
     )
-    batch_size: int = whole(1, 1, math.inf, "Recordings that are transcribed at once.")
+    batch_size: int = whole(1, 1, math.inf, "Recordings to transcribe at a time.")
     decoding: Mapping[str, Any] = decoding_part("language", "task", "timestamps", "padding")
     greedy: Mapping[str, Any] = part(Temperatures, dict, only_written=True, only=("greedy",))
     chunk_length_s: float | None = number(

@@ -65,7 +65,7 @@ def recognize_response(response: pb.RecognizeResponse) -> riva_asr_pb2.Recognize
 def set_speakers(response: riva_asr_pb2.RecognizeResponse, turns: Sequence[Turn]) -> None:
     """Add the speakers of words.
 
-    They are numbers from 1 on, for A, B, ...; 0 where unknown.
+    They are numbers, counted from 1, for A, B, ...; 0 where unknown.
     """
     speakers = SpeakersOfTurns(turns)
     for result in response.results:
@@ -128,7 +128,7 @@ class LiveReplies:
     def __init__(self, *, interim_results: bool) -> None:
         self._interim_results = interim_results
         self._pieces: list[pb.SpeechRecognitionResult] = []  # the open utterance's final results
-        self._sent = ("", 0.0)  # its text and stability, as the client has them
+        self._sent = ("", 0.0)  # its text and stability, as they were sent
         self._has_sent = False
         self._is_end_expected = False
 
@@ -137,7 +137,7 @@ class LiveReplies:
         self._is_end_expected = True
 
     def take(self, response: pb.StreamingRecognizeResponse) -> list[riva_asr_pb2.StreamingRecognizeResponse]:
-        """Return Riva's responses for one of ours; each has at most one final result."""
+        """Return Riva's responses for one update; each has at most one final result."""
         if not response.HasField("audio_received"):
             return []  # it names the model, or reports the start or end of speech
         audio_s = seconds(response.audio_received)

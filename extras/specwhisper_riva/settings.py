@@ -49,7 +49,7 @@ SETTINGS = Part(kind=RivaSettings)
 
 
 def riva_services(service: TranscriptionService, config: DraftConfig) -> Mapping[str, AddServicer]:
-    """Return Riva's service on top of ours, by name; empty if it is not offered."""
+    """Return Riva's service on top of our own, by name; empty if it is not offered."""
     settings = config.extras.get("riva", RivaSettings())
     if settings.riva is False:
         if config.speakers is not None:

@@ -23,7 +23,7 @@ class _SpeakerOptions:
     """Options of both commands."""
 
     speaker_threshold: float = number(
-        DEFAULT_THRESHOLD, ABOVE_0, math.inf, "Distance from which two voices are two speakers.", "D"
+        DEFAULT_THRESHOLD, ABOVE_0, math.inf, "Voices at least this far apart are different speakers.", "D"
     )
 
 

@@ -14,7 +14,7 @@ from specwhisper_speakers.voices import Voices
 logger = logging.getLogger(__name__)
 
 MARGIN_S = 0.25  # around an utterance: its times are less sure than those of speech
-# Of the audio after the last utterance; of a longer one the end counts. A server takes two minutes more than
+# Audio after the last utterance; if there is more, its end counts. A server takes two minutes more than
 # it has transcribed, and what is on the way to it may be half a minute.
 MAX_KEPT_S = 240.0
 

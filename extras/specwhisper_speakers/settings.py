@@ -32,7 +32,7 @@ class SpeakerOptions:
         DEFAULT_THRESHOLD,
         ABOVE_0,
         math.inf,
-        "Distance from which two voices are two speakers.",
+        "Voices at least this far apart are different speakers.",
         "D",
         panel=MODEL,
     )

@@ -3,12 +3,12 @@
 sherpa-onnx keeps Python's lock while it works, for minutes in a long recording, and ends the process if it
 cannot use a model. The process reads 16-bit PCM at 16 kHz on standard input.
 
-Of a recording it reads all of it, after the samples of speakers, whose numbers of bytes are its arguments. It
+It reads all of a recording, after the samples of speakers, whose numbers of bytes are its arguments. It
 writes one JSON object: ``turns`` (start and end in seconds, number of the speaker), and if there are samples,
 ``voices`` (embedding by number) and ``samples`` (embedding of each; null of one with too little speech, and
 then no recording is read).
 
-Of live audio it reads one piece after the other, each after its number of bytes (4 bytes, little-endian), and
+It reads live audio one piece after the other, each after its number of bytes (4 bytes, little-endian), and
 writes a line of JSON for each: ``turns`` and ``voices`` of the piece.
 """
 

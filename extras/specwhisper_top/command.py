@@ -89,8 +89,8 @@ class TopOptions:
     interval: float = number(
         2.0, 0.1, math.inf, "Seconds between two readings.", "SECONDS", not_with=("once", "json")
     )
-    once: bool = switch(False, "One table of all figures since the servers began.")
-    json: bool = switch(False, "One reading as JSON.")
+    once: bool = switch(False, "Print one table of all figures since the servers began.")
+    json: bool = switch(False, "Print one reading as JSON.")
 
 
 @takes(TopOptions)

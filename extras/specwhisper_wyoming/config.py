@@ -66,7 +66,7 @@ class WyomingConfig(Settings):
     )
     insecure: bool = switch(
         False,
-        "Permission to listen where other machines can connect: the Wyoming protocol has neither encryption "
+        "Listen where other machines can connect, although the Wyoming protocol has neither encryption "
         "nor tokens.",
         panel=SERVING,
     )

@@ -44,7 +44,7 @@ def read_format(data: dict[str, Any]) -> PcmFormat:
 class To16Bit:
     """Converts samples of 1 to 4 bytes to s16le; pieces may break off anywhere.
 
-    Samples of one byte are unsigned, as in WAV files. Of wider ones, the upper 16 bits are kept.
+    Samples of one byte are unsigned, as in WAV files. The upper 16 bits of wider ones are kept.
     """
 
     def __init__(self, width: int) -> None:

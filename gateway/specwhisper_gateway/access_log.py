@@ -24,7 +24,7 @@ LIVE_ROUTE = "/health/live"  # asked every few seconds, and no work: not even co
 QUIET_ROUTES = ("/health", LIVE_ROUTE, "/metrics")  # asked as often: logged at level debug
 ERROR, CALLER = "error", "caller"
 NORMAL, GONE = 1000, 1006  # close codes: a regular end; a connection that was lost
-PRIVATE = 4000  # one label for all codes from 3000 on, which clients may choose freely
+PRIVATE = 4000  # one label for all codes of 3000 and above, which clients may choose freely
 
 
 def note_error(scope: Scope, error: BaseException) -> None:

@@ -23,7 +23,7 @@ class Mixer:
     Stereo is averaged, but where its channels cancel each other out (one has the opposite phase), the louder
     one is taken: always the one that was louder where this began.
 
-    ``channel``: "mix", or the one that is taken: "left", "right", or its number from 1 on.
+    ``channel``: "mix", or the one that is taken: "left", "right", or its number, counted from 1.
     """
 
     def __init__(self, channel: str = MIX) -> None:

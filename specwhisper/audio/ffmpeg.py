@@ -107,7 +107,7 @@ LOSSLESS = frozenset(("ape", "flac", "tta", "wavpack"))
 # Each failure may cost as little as a frame, or as much as 64 KiB of junk.
 MAX_FAILURES = 100
 XING = re.compile(rb"(?:Xing|Info)\0\0\0[\1-\x0f](.{4})", re.DOTALL)  # an MP3's number of frames
-# An AVI's units of time, and how many an audio track has: of a file that is cut off FFmpeg forgets them.
+# An AVI's units of time, and how many an audio track has: if a file is cut off, FFmpeg forgets them.
 AVI_TRACK = re.compile(rb"strh....auds.{16}(.{4})(.{4}).{4}(.{4})", re.DOTALL)
 HEADERS_WITHIN_BYTES = 1 << 20
 
@@ -146,9 +146,8 @@ def decode_with_ffmpeg(
 
 def check_track(selection: Selection, num_tracks: int, name: str) -> None:
     if (selection.audio_track or 1) > num_tracks:
-        raise InvalidAudio(
-            f"{name} has no audio track {selection.audio_track}: its number of audio tracks is {num_tracks}."
-        )
+        tracks = "one audio track" if num_tracks == 1 else f"{num_tracks} audio tracks"
+        raise InvalidAudio(f"{name} has no audio track {selection.audio_track}: it has {tracks}.")
 
 
 def _track(tracks: Sequence[Any], name: str, selection: Selection) -> Any:
@@ -190,7 +189,7 @@ def _layout(context: Any) -> str:
 def weights_of(layout: str) -> Weights | None:
     """Return FFmpeg's weights of a layout's channels in their mix.
 
-    Together they are 1. ``None`` stands for an average: of one or two channels, or where no place is known.
+    Together they are 1. ``None`` stands for an average, of one or two channels or where no place is known.
     """
     if not layout or UNKNOWN_LAYOUT.fullmatch(layout):
         return None

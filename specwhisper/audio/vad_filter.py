@@ -13,7 +13,7 @@ from specwhisper.audio.speech import Span, SpeechFinder, SpeechMap
 from specwhisper.selection import VadOptions
 
 FRAME_BYTES = FRAME_SAMPLES * BYTES_PER_SAMPLE
-# People who take turns leave some 200 ms between them. Shorter speech may be the beginning of a hum.
+# People who take turns leave about 200 ms between them. Shorter speech may be the beginning of a hum.
 TURNS = VadOptions(min_silence_duration_ms=200, min_speech_duration_ms=250, speech_pad_ms=0)
 
 

@@ -27,7 +27,7 @@ from specwhisper.types import (
     WindowOpened,
 )
 
-FIRST_MS = 1_000  # audio of a piece's first hypothesis: of less, most words are wrong
+FIRST_MS = 1_000  # audio of a piece's first hypothesis: with less, most words are wrong
 MAX_BLOCK_TOKENS = 64  # what every target takes
 
 

@@ -212,7 +212,7 @@ class TargetSession:
         """Take candidates; return an empty commit, the window's state, for a block that is not used."""
         window, ledger = self.window, self.ledger
         if window is None or block.window_id != window.id:
-            # Of blocks for the next window, wherever the draft predicts it, the newest are kept.
+            # The newest blocks for the next window are kept, wherever the draft predicts it.
             if block.start_frame is not None and block.window_id == self.next_window_id:
                 self.early_blocks.append((block, received_ns))
                 del self.early_blocks[: -self.limits.max_ahead_tokens]
@@ -290,7 +290,7 @@ class TargetSession:
         """Open the next window, or the one that is resumed."""
         resumed, self.resumed = self.resumed, None
         window = resumed.window if resumed else self.windows.open(num_frames)
-        # Of a recording, target-only reuses nothing: it is the baseline.
+        # In a recording, target-only reuses nothing: it is the baseline.
         last = self.closed if self.mode.drafts or self.windows.is_live else None
         if self.closed is None and window.start_sample and (resumed or window.prefix):
             self.hints.open_later(resumed.previous if resumed else (), window.start_sample)

@@ -114,8 +114,8 @@ def open_backend(
     encoder : the checkpoint's, loaded before; by default it is loaded onto ``device``.
     ids : the checkpoint's id of each token of another vocabulary, ``None`` for those that it lacks. Then
         tokens and logits are in that vocabulary's order.
-    device_map : accelerate's map from module to device, "cpu" or "disk", or "auto": of the decoder's modules
-        (``layers.0``, ..., also as ``decoder.layers.0``) and of the encoder's (``encoder.layers.0``, ...).
+    device_map : accelerate's map from module to device, "cpu" or "disk", or "auto". Modules are the decoder's
+        (``layers.0``, ..., also as ``decoder.layers.0``) and the encoder's (``encoder.layers.0``, ...).
         ``encoder`` and ``decoder`` stand for all modules of one, "" for all of both. An encoder that the map
         does not name is on ``device``.
     offload_folder : for weights on disk, which are written there first.

@@ -78,7 +78,7 @@ class Scores:
     Attributes
     ----------
     log_probs : natural, after the rules and without temperature.
-    margins : distances to the second best: of logits or, with sampling, of logits with noise.
+    margins : distances to the second best; with sampling, the logits have noise.
     probe_result : set if the row has a probe.
     """
 

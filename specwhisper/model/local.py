@@ -112,7 +112,7 @@ class Source(NamedTuple):
     ----------
     repository : on the hub.
     packages : Python packages by pip's names. They hold the same files, the weights whole or in parts.
-    sha256 : of the weights.
+    sha256 : the hash of the weights.
     """
 
     repository: str

@@ -1,4 +1,4 @@
-"""Prometheus metrics: of every server, of a target's engine, and the tokens of all sessions.
+"""Prometheus metrics: every server's, a target engine's, and the tokens of all sessions.
 
 Each server has its own registry, so several fit into a process.
 """

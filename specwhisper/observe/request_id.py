@@ -10,7 +10,7 @@ from contextvars import ContextVar
 KEY = "x-request-id"  # metadata of every call
 VALID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
-# Of the call that is being answered, or made; empty outside of any.
+# The id of the call that is being answered, or made; empty outside of any.
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 

@@ -36,7 +36,7 @@ from specwhisper.wire.status import errors_to_status, refusal
 
 GRPC_SERVICES = "/grpc."  # health and reflection
 GRPC_REQUEST_S = 20.0  # to send one of their requests of a few bytes, for which no token is needed
-REQUEST_S = 300.0  # to send one of ours: 32 MiB, the largest recording, take 270 s at 1 Mbit/s
+REQUEST_S = 300.0  # to send our own: 32 MiB, the largest recording, take 270 s at 1 Mbit/s
 
 Enter = Callable[[Any], AbstractAsyncContextManager[Evictor]]
 Respond = Callable[[Any, Any], AsyncGenerator[Any]]

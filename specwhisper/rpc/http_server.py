@@ -96,7 +96,7 @@ class HttpServer(uvicorn.Server):
 
 
 class _Connection(asyncio.BufferedProtocol):
-    """A connection of uvicorn's: of a limited number, read in small pieces, cut without a request.
+    """One of uvicorn's connections: limited in number, read in small pieces, cut without a request.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ IDLE_CONNECTION_S = 300.0
 # Clients without a token may connect too, and each connection is a file of this process. A draft server has
 # one, and so has a client with all of its streams.
 MAX_CONNECTIONS = 1_000
-CLOSE_S = 0.5  # for the last bytes, once no call of ours is open
+CLOSE_S = 0.5  # for the last bytes, once none of our own calls is open
 
 # Adds a servicer to a server, as generated: ``partial(add_VerificationServicer_to_server, servicer)``.
 AddServicer = Callable[[grpc.aio.Server], Any]

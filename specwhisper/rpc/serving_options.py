@@ -34,7 +34,7 @@ class ListenerOptions(Settings):
     port: int = port_option(0)
     insecure: bool = switch(
         False,
-        "Permission to listen where other machines can connect, without encryption or tokens; only TLS "
+        "Listen where other machines can connect, even without encryption or tokens; only TLS "
         "detects bytes that the network corrupts.",
         panel=SERVING,
     )

@@ -25,7 +25,7 @@ def served_model_names_option(clients: str) -> Any:
 
 
 def strict_model_names_option() -> Any:
-    help = "Refusal of other model names; without it, they are logged and get the target anyway."
+    help = "Refuse other model names. Otherwise they are logged and get the target anyway."
     return switch(False, help, panel=SERVING)
 
 

@@ -67,7 +67,7 @@ class Part:
     renamed : names of flags by those of the options.
     prefix : put before the names of the flags.
     words : replace ``{word}`` in their help.
-    needs, not_with : of each option, as in :class:`Option`.
+    needs, not_with : those of each option, as in :class:`Option`.
     """
 
     kind: Any = None
@@ -94,7 +94,7 @@ class Part:
 
         Parameters
         ----------
-        values : of all flags, by their names.
+        values : the values of all flags, by their names.
         written : how each flag was written that was: as it is, or as its variable.
         """
         arguments: dict[str, Any] = {}

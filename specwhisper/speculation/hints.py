@@ -1,4 +1,4 @@
-"""Follow a hint: a text that the audio is believed to say.
+"""Follow a hint: a text that the audio probably contains.
 
 A hint is never trusted: the target verifies its tokens as candidates. So it saves forward passes and round
 trips, and cannot change the text. After each committed token, :class:`Hint` finds where the hint continues.
@@ -205,7 +205,7 @@ class Alignment:
             replaced += old[index - 1]
             cost = min(replaced, new[-1] + (1.0 if theirs else LIGHT), old[index] + added)
             new.append(cost)
-            # Of equal costs, an end at a match wins; then a substitution, which most errors are.
+            # At equal costs, an end at a match wins; then a substitution, which most errors are.
             if cost < best_cost or (cost == best_cost == replaced and not matched):
                 best, best_cost, matched = index, cost, is_match and cost == replaced
         self._costs = new

@@ -208,6 +208,6 @@ def _failpoint(text: str, known: Collection[str]) -> tuple[str, Failpoint]:
     if point not in known or fault not in set(Fault) or (at and not (hit.isdecimal() and int(hit))):
         raise InvalidRequest(
             f"{VARIABLE} has '{text}': write POINT=FAULT or POINT=FAULT@HIT, with a point of "
-            f"{', '.join(known)}, a fault of {', '.join(Fault)} and a hit from 1 on."
+            f"{', '.join(known)}, a fault of {', '.join(Fault)} and a hit, counted from 1."
         )
     return point, Failpoint(Fault(fault), int(hit or 1))

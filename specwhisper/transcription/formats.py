@@ -49,7 +49,7 @@ class Layout:
     max_words_per_line: int | None = whole(  # a cue then has one line
         None, 1, inf, "Most words in a cue of srt and vtt."
     )
-    highlight_words: bool = switch(False, "Underlined current word in srt and vtt.")
+    highlight_words: bool = switch(False, "Underline the current word in srt and vtt.")
 
     def __post_init__(self) -> None:
         validate(self)

@@ -141,8 +141,8 @@ def read_hint(path: Path | str) -> str:
     """Return the text of a file of captions, or of plain text in UTF-8.
 
     Captions are SRT, WebVTT, ASS or TTML, transcripts JSON (a member ``text``, or those of ``segments`` or
-    ``transcription``) or TSV (its last column), by the name of the file. Of plain text, the times that
-    openai/whisper prints before each line are left out, and those of SBV.
+    ``transcription``) or TSV (its last column), by the name of the file. The times that openai/whisper
+    prints before each line of plain text are left out, and those of SBV.
 
     Raises
     ------

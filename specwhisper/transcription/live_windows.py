@@ -193,7 +193,7 @@ def _rounded_up(sample: int) -> int:
     return -(-sample // PIECE_SAMPLES) * PIECE_SAMPLES
 
 
-SURE = 0.9  # a piece is short: of English ones in noise, one in twenty is another language with up to 0.89
+SURE = 0.9  # pieces are short: one in twenty English ones in noise is another language with up to 0.89
 MAX_WINDOW_SAMPLES = 29 * SAMPLE_RATE  # earlier pieces and the one to decode
 MAX_PROMPT = 4  # tokens, besides the caller's words
 MAX_NOISE_SAMPLES = SAMPLE_RATE // 10  # alone it holds no word, and a model would invent one
@@ -233,7 +233,7 @@ class LiveWindows(WhisperWindows):
         self._has_failed = self._is_settled = False  # the piece; whether its next text is final in any case
         self._surest: tuple[float, int] | None = None  # mean log-probability of that attempt, its number
         self._is_guess = False  # whether the language is that of a piece which grows
-        # Of the tokens after the longest prompt, as many are left to the text.
+        # Half of the tokens after the longest prompt; the others are left to the text.
         self._prefix_room = (vocabulary.max_length - len(self._previous.prefix()) - MAX_PROMPT) // 2
         self.begin_at(LivePosition())
 

@@ -1,7 +1,7 @@
 """Build a window's prompt from the caller's words and the text before it.
 
 The rules are transformers' (``WhisperGenerationMixin._prepare_decoder_input_ids``). faster-whisper's hotwords
-are added: they stay in front of every prompt. Of words that are too long the last tokens count, as in
+are added: they stay in front of every prompt. If words are too long, the last tokens count, as in
 openai/whisper, hotwords first. If all of this would leave a window no room for its own tokens, the text
 before is shortened; transformers raises an error in both cases.
 """

@@ -158,7 +158,9 @@ class LanguageWindows(SequentialWindows):
         if num_frames == WINDOW_FRAMES and len(spoken) > 1 and spoken[-1].stop == end:
             end = cuts(spoken)[-1]  # speech continues after the window
             del spoken[-1]
-        rest = spoken[:1] if start < self._end_frame and not has_enough(spoken) else []  # of the last window
+        rest = (
+            spoken[:1] if start < self._end_frame and not has_enough(spoken) else []
+        )  # what the last window left
         spoken, before = [*rest, *join_short(spoken[len(rest) :])], self._language_before
         detects_first = before is None or self._voice is None or has_enough(spoken)
         self._search = search([start, *cuts(spoken), end], before, detects_first=detects_first)

@@ -74,7 +74,7 @@ def label(number: int) -> str:
 
 
 def number_of(name: str) -> int:
-    """Return the number of a speaker by its :func:`label`, from 1 on; 0 for an empty name."""
+    """Return the number of a speaker by its :func:`label`, counted from 1; 0 for an empty name."""
     number = 0
     for letter in name:
         number = 26 * number + ascii_uppercase.index(letter) + 1

@@ -62,7 +62,7 @@ class Transcription(Keyed):
     options : the decoding options of the request.
     elapsed_s : seconds from the request to the last text.
     window_tokens : tokens of each window, end-of-text included; empty where a server transcribed.
-    warnings : what is missing of the recording, such as of a damaged file, or may be: a sentence each.
+    warnings : what is missing of the recording, such as of a damaged file, or may be: one sentence each.
     """
 
     segments: tuple[Segment, ...] = ()

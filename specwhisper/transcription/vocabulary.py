@@ -28,9 +28,9 @@ class Vocabulary:
     ----------
     tokens : byte-level BPE strings as tokenizers write them (a space is ``Ġ``); specials as ``<|...|>``.
     end_of_text : first special id; ids below it are text.
-    more_ends : further ids that end a text, as chat models have them; never sent over the wire.
+    more_ends : further ids that end a text, such as those of chat models; never sent over the wire.
     start_of_transcript, no_timestamps : prompt tokens; ``no_timestamps`` is ``None`` where a model has none.
-    timestamp_begin : id of ``<|0.00|>``; ids from it on are timestamps, 20 ms apart.
+    timestamp_begin : id of ``<|0.00|>``; it and all higher ids are timestamps, 20 ms apart.
     languages, tasks : ids of the prompt tokens by code and name; both empty for English-only models.
     own_language : the language that a model was fine-tuned to; ``None`` if it must be detected.
     start_of_prev : id in front of earlier text in a prompt; ``None`` where a model has none.
@@ -198,7 +198,7 @@ def _whole_characters(data: bytes) -> tuple[str, bytes]:
 def _byte_of_character() -> dict[str, int]:
     """Return GPT-2's reversible byte alphabet.
 
-    Printable bytes stand for themselves; the others are the characters from 256 on.
+    Printable bytes stand for themselves; the others are the characters above 255.
     """
     printable = [
         *range(ord("!"), ord("~") + 1),

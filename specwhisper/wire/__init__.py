@@ -6,7 +6,7 @@ from specwhisper.errors import PairMismatch
 # A version is raised with every change by which peers with and without it could misunderstand each other.
 PROTOCOL_VERSION = 1  # between draft and target servers
 CLIENT_PROTOCOL_VERSION = 1  # between clients, the gateway among them, and draft servers
-HEARTBEAT_S = 5.0  # between two heartbeats: of either side of a session, and of draft servers to clients
+HEARTBEAT_S = 5.0  # between two heartbeats of either side of a session, and of draft servers to clients
 SILENCE_S = 15.0  # a peer that sends no message for so long is lost, even if its connection is open
 WELCOME_S = 60.0  # for the first message of a stream: a busy target opens a session between two steps
 

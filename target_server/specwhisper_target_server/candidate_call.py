@@ -35,7 +35,7 @@ from specwhisper_target_server.metrics import TargetMetrics
 MAX_UNREAD_EVENTS = 32_768  # all sessions of a call together
 MAX_EVENTS = 256  # in one response
 MAX_BLOCKS = 256  # in one request
-MAX_POSTED_BLOCKS = 32  # of a session, that may wait for the engine's next step
+MAX_POSTED_BLOCKS = 32  # a session's, which may wait for the engine's next step
 MIN_KEY, MAX_KEY = 16, 64  # characters
 JOIN_S = 5.0  # for which a session waits for its draft server's call, which was opened first
 

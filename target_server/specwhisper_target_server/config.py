@@ -104,7 +104,7 @@ class TargetConfig(ServingOptions):
     )
     self_test: bool = switch(
         False,
-        "Compare the GPU kernels with PyTorch on the device, print a table and exit; 1 if any differs.",
+        "Compare the GPU kernels with PyTorch on the device, print a table and exit; 1 unless all agree.",
         panel=MODEL,
     )
 
@@ -130,7 +130,7 @@ class TargetConfig(ServingOptions):
     )
     standby: bool = switch(
         False,
-        "A loaded spare, which takes no session until a draft server has lost one of its targets.",
+        "Wait as a loaded spare that takes no session until a draft server has lost one of its targets.",
         panel=SERVING,
     )
     failpoints: Any = part(None, None, then=partial(load_failpoints, os.environ, "target"))

@@ -54,7 +54,7 @@ def serve_config(*applications: dict[str, Any]) -> ServeDeploySchema:
 def application(
     builder: str, args: dict[str, Any], deployment: dict[str, Any], name: str = ""
 ) -> dict[str, Any]:
-    """Return an application of ours in a configuration, with the options of one of its deployments."""
+    """Return our own application in a configuration, with the options of one of its deployments."""
     return {
         "name": name or builder,
         "import_path": f"specwhisper_deploy.serve_app:{builder}",

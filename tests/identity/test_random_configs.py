@@ -1,4 +1,4 @@
-"""Checkpoints with random configs and options: equal to transformers, or refused by an error of ours."""
+"""Checkpoints with random configs and options: equal to transformers, or refused by our own error."""
 
 from __future__ import annotations
 

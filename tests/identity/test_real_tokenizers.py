@@ -18,7 +18,7 @@ from experiments.exactness.matrix import Row, run_row
 from experiments.exactness.prepared import prepared
 from specwhisper.model.translated import draft_ids
 
-# Ids as the generation configs on the hub have them.
+# Ids as in the generation configs on the hub.
 PUBLISHED = {
     "large-v3": (Shape(words="multilingual", cantonese=True), 51_866, 50_257, 50_362, 50_364),
     "tiny": (Shape(words="multilingual"), 51_865, 50_257, 50_361, 50_363),

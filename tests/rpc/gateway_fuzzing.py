@@ -92,7 +92,7 @@ class Fuzzed:
                 return reply.status, reply.getheader("content-type", ""), reply.read()
 
     def check_alive(self) -> None:
-        """Assert that the gateway answers, has no session, and logged no error of ours."""
+        """Assert that the gateway answers, has no session, and logged none of our own errors."""
         assert self.ask("GET", "/health")[0] == 200
         asyncio.run_coroutine_threadsafe(self._at_rest(), self.loop).result(REPLY_S)
         assert self.errors.messages == []

@@ -13,7 +13,7 @@ from specwhisper.types import NS_PER_S, Mode
 
 COMPARED = (Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL)
 MIN_ROUNDS = 2  # with a single round the spread is unknown
-# Student's t for 95 %, rounded up, by degrees of freedom from 1 on; the last value is for all higher ones.
+# Student's t for 95 %, rounded up, for 1, 2, ... degrees of freedom; the last value is for all higher ones.
 STUDENT_T = (12.71, 4.31, 3.19, 2.78, 2.58, 2.45, 2.37, 2.31, 2.27, 2.23)
 
 

@@ -19,7 +19,7 @@ from specwhisper_client.servers import DEFAULT_SERVER
 NO_FLAGS = ("hint", "temperatures", "vad_parameters", "log_mel_max", "live")
 # Names in errors of options whose flag has another name.
 SPELLING = {"temperatures": "--temperature", "vad_parameters": "--vad-filter"}
-FORMATS_OF_HINTS = "Text that the audio is believed to say: captions (srt, vtt, ass, ttml) or plain text"
+FORMATS_OF_HINTS = "Text that the audio probably contains: captions (srt, vtt, ass, ttml) or plain text"
 
 FALLBACK: Mapping[str, Any] = {"temperature": 0.0, "temperature_increment_on_fallback": 0.2}
 
@@ -28,9 +28,7 @@ FALLBACK: Mapping[str, Any] = {"temperature": 0.0, "temperature_increment_on_fal
 class Temperatures:
     """Temperatures, as on openai/whisper's command line."""
 
-    greedy: bool = switch(
-        False, "Plain greedy decoding: no second attempt, and no threshold that is not given."
-    )
+    greedy: bool = switch(False, "Decode greedily: no second attempt, and only the thresholds that you set.")
     temperature: float = number(
         FALLBACK["temperature"], 0, MAX_TEMPERATURE, "Sampling temperature; 0 is greedy.", "T"
     )
@@ -55,7 +53,7 @@ def mode_option(modes: tuple[Mode, ...], help: str, **about: Any) -> Any:
 
 
 def quiet_option() -> Any:
-    return switch(False, "No output but the text.")
+    return switch(False, "Print nothing but the text.")
 
 
 def decoding_part(*names: str) -> Any:

@@ -76,7 +76,7 @@ class ListenOptions:
         0, 0, 2_000, "Latency injected into the round trip to the target, if the server allows it.", "MS"
     )
     continue_unverified: bool = switch(
-        False, "Unverified text of the draft while the target cannot be reached; it is verified later."
+        False, "Show the draft's unverified text while the target cannot be reached; it is verified later."
     )
     speakers: Any = offered("speaker_options", "listen")
     quiet: bool = quiet_option()

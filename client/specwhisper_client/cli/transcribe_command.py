@@ -81,8 +81,8 @@ class TranscribeOptions:
     )
     as_live: bool = switch(
         False,
-        "Decoding as for live audio: pieces cut at pauses in speech, not windows of 30 s. The five options "
-        "after it set where, as for listen.",
+        "Decode as for live audio: pieces cut at pauses in speech, not windows of 30 s. The next five "
+        "options set where, as for listen.",
     )
     endpointing: EndpointingOptions = endpointing_part("as_live")
     output_format: str = text(
@@ -98,15 +98,15 @@ class TranscribeOptions:
         "FOLDER",
         flags=("output-dir", "o"),
     )
-    batch_size: int = whole(1, 1, math.inf, "Recordings that are transcribed at a time.")
+    batch_size: int = whole(1, 1, math.inf, "Recordings to transcribe at a time.")
     skip_existing: bool = switch(
-        False, "Only the recordings whose transcripts are not in the folder yet.", needs=("output_dir",)
+        False, "Skip recordings whose transcripts are already in the folder.", needs=("output_dir",)
     )
     layout: Layout = part(Layout, Layout(), needs=("word_timestamps", "diarize"))
     diarizer: TurnFinder | None = offered("speaker_options", "transcribe")
     print_colors: bool = switch(
         False,
-        "Words on a terminal in the colour of their probability: green from 0.8 on, yellow from 0.5 on, red "
+        "Colour words on a terminal by probability: green at 0.8 and above, yellow at 0.5 and above, red "
         "below.",
     )
     unsure_below: float = number(UNSURE_BELOW, 0, 1, "Probability below which unsure lists a word.", "P")

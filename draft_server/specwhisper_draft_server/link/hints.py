@@ -9,7 +9,7 @@ from collections.abc import Callable
 from specwhisper.transcription.hints import HintFeed
 from specwhisper.types import TimedHint
 
-# For each hint, and for each of its bytes: a target takes some 1 ms for a short one and 9 ms for the longest,
+# For each hint, and each of its bytes: a target takes about 1 ms for a short one and 9 ms for the longest,
 # in which other sessions wait. So one session's hints take at most 4 % of its time.
 INTERVAL_S, INTERVAL_S_PER_BYTE = 0.025, 50e-6
 BURST_S = 16 * INTERVAL_S  # hints are sent at once until their intervals add up to this

@@ -1,7 +1,7 @@
 """The progress of a session, for the next target that it runs on.
 
 A recording continues within a window, live audio after its last final text. Pure: the session reports what it
-sends and receives, and calls ``resume()`` when the target is lost. Of a recording's window:
+sends and receives, and calls ``resume()`` when the target is lost. For a recording's window:
 
 ====================  =========================================  =========================================
 State                 Shown by                                   Events of the target

@@ -78,7 +78,7 @@ class ResumingTargetStream:
     ----------
     target : the expected target; once the stream is open, the one that runs it. Others have its weights.
     progress : where another target continues.
-    hints : texts that the audio is believed to say; each target is sent those that it may need.
+    hints : texts that the audio probably contains; each target is sent those that it may need.
     resume_timeout_s : how long to look for a target after a loss, until the session fails. The limit restarts
         only when a target has committed something.
     waits_long : whether it looks for up to :data:`MAX_OUTAGE_S` while audio may come, and keeps as much

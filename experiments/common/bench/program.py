@@ -96,7 +96,7 @@ class Program:
 
 
 def program(run: Callable[Concatenate[Program, Options], None]) -> Callable[..., None]:
-    """Return a command with the options that all have; an error of ours ends it with its message alone."""
+    """Return a command with the options that all have; our own error ends it with its message alone."""
 
     @wraps(run)
     def command(*args: Any, **options: Any) -> None:

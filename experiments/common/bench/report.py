@@ -19,7 +19,7 @@ from rich.console import Console
 from transformers.utils import logging
 
 ROOT = Path(__file__).parents[3]
-COMMIT = "SPECWHISPER_COMMIT"  # variable: of a copy without the repository
+COMMIT = "SPECWHISPER_COMMIT"  # variable for a copy without the repository
 PAGE_WIDTH = 170
 LOAD_AT_START = os.getloadavg()[0]  # load of other processes
 PACKAGES = ("torch", "transformers", "grpcio", "protobuf", "numpy")

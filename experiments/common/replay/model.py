@@ -157,7 +157,7 @@ class ReplayDraft(Replay):
 
 
 def forward_ids(vocabulary: Vocabulary, of_forward: Vocabulary) -> list[int]:
-    """Return an id of the forward model for every token: of the same string, or any text token.
+    """Return an id of the forward model for every token: that of the same string, or any text token.
 
     Special tokens and timestamps keep their meaning, so that the rules have the same work.
     """

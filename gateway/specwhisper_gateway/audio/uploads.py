@@ -26,7 +26,7 @@ from specwhisper_gateway.state import within_time
 FILE, FORM = "file", "multipart/form-data"
 MAX_FIELDS = 200  # keywords[] is a list
 MAX_FIELD_BYTES = 64 * 1024  # a prompt has some hundred bytes
-# Of samples of speakers in base64: 10 s of stereo at 48 kHz have 2.6 MB. Fields are held in memory.
+# Samples of speakers are in base64: 10 s of stereo at 48 kHz have 2.6 MB. Fields are held in memory.
 MAX_SAMPLE_BYTES = 3 * 1024 * 1024
 MAX_BYTES_OF = {"hint": MAX_HINT_BYTES, "known_speaker_references": MAX_SAMPLE_BYTES}
 IDLE_TIMEOUT_S = 30.0  # for a client that stops in the middle: it counts as a session

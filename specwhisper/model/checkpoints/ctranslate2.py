@@ -1,4 +1,4 @@
-"""Read models of CTranslate2, as faster-whisper and whisperX have them.
+"""Read models of CTranslate2, which faster-whisper and whisperX use.
 
 ``model.bin`` is a header and then each variable with its name, shape, type and numbers, little endian. Sizes
 are the shapes', and rows of Q, K and V are fused. Quantised matrices are multiplied out when they are read:

@@ -81,7 +81,7 @@ MAX_RANK = 4
 FLOATS: dict[int, np.dtype[Any]] = {0: np.dtype("<f4"), 1: np.dtype("<f2")}
 BLOCK = 32  # numbers that share a scale
 HALVES = ("low", "u1", BLOCK // 2)  # four bits each: first the numbers of the lower halves
-# Numbers of types, as ggml has them, of blocks.
+# Types of blocks by ggml's numbers.
 BLOCKS: dict[int, np.dtype[Any]] = {
     2: np.dtype([("scale", "<f2"), HALVES]),  # q4_0
     3: np.dtype([("scale", "<f2"), ("minimum", "<f2"), HALVES]),  # q4_1

@@ -60,7 +60,7 @@ def resolve(name: str, revision: str | None = None) -> str:
 
 
 def public_name(name: str) -> str:
-    """Return what clients may know of a model's name: of a path the last part."""
+    """Return what clients may know of a model's name: the last part of a path."""
     path = Path(name)
     if not path.exists() or name in (*DEMO_MODELS, *OPENAI_MODELS, *OTHER_NAMES):
         return name

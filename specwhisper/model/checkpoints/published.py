@@ -45,7 +45,7 @@ ALIGNMENT_HEADS = {
     (32, 32, 1280, 51_866): ("large-v3", "7.0 10.17 12.18 13.12 16.1 17.14 19.11 21.4 24.1 25.6"),
     (32, 4, 1280, 51_866): ("large-v3-turbo", "2.4 2.11 3.3 3.6 3.11 3.14"),
 }
-# What is not speech, as openai-whisper lists it. Of a miscellaneous symbol the first token is suppressed:
+# What is not speech, as openai-whisper lists it. The first token of a miscellaneous symbol is suppressed:
 # in UTF-8 it is shared by symbols only.
 SYMBOLS = [
     *'"#()*+/:;<=>@[\\]^_`{|}~「」『』',

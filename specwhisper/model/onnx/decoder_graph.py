@@ -31,10 +31,11 @@ class DecoderGraph:
     unpadded : where each token's result is among those, flattened: tokens.
     last, num_queries, total : for each slot the last position that it holds after this pass, and its queries;
         the number of positions of the longest slot.
-    self_key_L, self_value_L : of layer L: slots x heads x positions x head size, written in place.
+    self_key_L, self_value_L : those of layer L: slots x heads x positions x head size, written in place.
     num_rows : rows of this pass.
     row_R : the tokens of row R, as cross-attention takes them: pieces x queries.
-    cross_key_L_R, cross_value_L_R : of layer L, for row R: 1 x heads x window x head size, and its transpose.
+    cross_key_L_R, cross_value_L_R : those of layer L for row R: 1 x heads x window x head size, and
+        its transpose.
     gathered : where each token's result is among those of all rows: tokens.
     wanted : the tokens whose logits are returned.
     """

@@ -60,7 +60,7 @@ def reason_against(device: torch.device, head_size: int) -> str | None:
     if torch.cuda.get_device_capability(device) < (8, 0):
         return "kernels need compute capability 8.0"
     if head_size < 16 or head_size & (head_size - 1):
-        return f"heads of {head_size} numbers are not a power of two from 16 on"
+        return f"heads of {head_size} numbers are not a power of two of at least 16"
     return None
 
 

@@ -28,7 +28,7 @@ async def coming(pcm: bytes) -> AsyncIterator[bytes]:
 
 @pytest.fixture
 def endless() -> Iterator[Iterator[bytes]]:
-    """A talk, and then nothing for ever: its iterator blocks."""
+    """A talk, and then nothing forever: its iterator blocks."""
     is_over = threading.Event()
 
     def pieces() -> Iterator[bytes]:

@@ -22,7 +22,7 @@ from tests.rpc.terminals import Streams, run_cli
 FILES = Path(__file__).parents[2] / "data" / "files"
 PAUSED = FILES / "gap10s.webm"  # 11 s with a pause of 10 s
 ERRORS = {  # of what it does not have
-    "audio_track": (2, "has no audio track 2: its number of audio tracks is 1"),
+    "audio_track": (2, "has no audio track 2: it has one audio track"),
     "channel": ("3", "no channel '3': the number of channels is 2"),
 }
 

@@ -1,4 +1,4 @@
-"""Of damaged, cut and joined files all is decoded that can be, and the rest is reported."""
+"""All that can be decoded of damaged, cut and joined files is, and the rest is reported."""
 
 import io
 import struct

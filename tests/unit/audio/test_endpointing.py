@@ -42,7 +42,7 @@ def run(
 ) -> list[tuple[int, VoiceMark, int, bool]]:
     """Return each mark with the number of samples that it took, and boundary and state after it.
 
-    Levels are those of the audio's frames from 0 on; a frame from a boundary within one has that one's level.
+    Levels are those of the audio's frames, from 0; a frame from a boundary within one has that one's level.
     """
     endpointer = Endpointer(options, start_sample, is_speech=is_speech, settling_ms=settling_ms)
     at, known, found = start_sample, 0, []

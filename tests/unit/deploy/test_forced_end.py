@@ -1,4 +1,4 @@
-"""``specwhisper serve`` ends although its main thread waits for ever."""
+"""``specwhisper serve`` ends although its main thread waits forever."""
 
 from __future__ import annotations
 

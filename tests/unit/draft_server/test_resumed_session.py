@@ -138,7 +138,7 @@ async def test_time_on_a_target_does_not_count():
 
 
 async def test_only_final_text_is_progress_of_live_audio():
-    """Each target decodes the piece anew, so other text would let the session try for ever."""
+    """Each target decodes the piece anew, so other text would let the session try forever."""
     clock = Clock()
     target = Flapping(clock, [[OPENED, first(7)]], taking_s=4.0)
     assert await num_taken(target, clock, is_live=True) == 1 + 3

@@ -40,7 +40,7 @@ def drafted(text):
 
 
 def sent(replies, *results):
-    """Return the responses for one of ours: (stability, text) each, stability ``None`` for a final result."""
+    """Return the responses for one update: (stability, text) each, stability ``None`` for a final result."""
     response = pb.StreamingRecognizeResponse(results=results, audio_received=RECEIVED)
     answers = replies.take(response)
     assert all(result.audio_processed == 2.5 for answer in answers for result in answer.results)

@@ -95,7 +95,7 @@ class Scripted:
 
     Attributes
     ----------
-    words : of each text token: its text, steps from the window's start at its beginning and end, probability.
+    words : each text token's text, steps from the window's start at its beginning and end, probability.
     """
 
     num_frames: int

@@ -1,4 +1,4 @@
-"""Events are read within limits: bytes of any kind are an event, an end, or an error of ours."""
+"""Events are read within limits: bytes of any kind are an event, an end, or our own error."""
 
 from __future__ import annotations
 

@@ -353,7 +353,7 @@ def test_kernels_serve_if_all_agree(monkeypatch, caplog, is_wrong):
         (False, None, (9, 0), 64, "Triton is not installed"),
         (True, "6.4", (9, 0), 64, "no kernel was compiled or tried on an AMD GPU"),
         (True, None, (7, 5), 64, "kernels need compute capability 8.0"),
-        (True, None, (9, 0), 80, "heads of 80 numbers are not a power of two from 16 on"),
+        (True, None, (9, 0), 80, "heads of 80 numbers are not a power of two of at least 16"),
     ],
 )
 def test_without_kernels_a_warning_says_why(
