@@ -290,5 +290,5 @@ def test_windows_are_cut_on_onnx_runtime_only():
 
 
 def test_a_missing_device_is_refused():
-    with pytest.raises(InvalidRequest, match="device is 'meta:x', which cannot be used here"):
+    with pytest.raises(InvalidRequest, match="device is 'meta:x': choose cpu, cuda, one GPU"):
         prepare_process("meta:x", None, None)
