@@ -102,7 +102,11 @@ def _to_language(value: Any) -> str | None:
 
 
 def _to_words(value: Any) -> str | None:
-    return to_text(", ".join(value) if isinstance(value, list | tuple) else value)
+    if not isinstance(value, list | tuple):
+        return to_text(value)
+    if not all(isinstance(word, str) for word in value):
+        raise ValueError("it must be text, or a list of texts")
+    return to_text(", ".join(value))
 
 
 @described
@@ -293,19 +297,9 @@ class DecodingOptions(Selection):
         if len(self.languages) == 1 and self.language is None:
             object.__setattr__(self, "language", self.languages[0])
             object.__setattr__(self, "languages", ())
-        for name, value in (("multilingual", self.multilingual), ("languages", ",".join(self.languages))):
-            if value and self.language is not None:
-                raise InvalidRequest(
-                    f"{called(name)} is {value}: the language '{self.language}' contradicts it: "
-                    "leave one out.",
-                    called(name),
-                )
-        if self.multilingual and self.languages:
-            raise InvalidRequest(
-                f"{called('multilingual')} is True: languages, {','.join(self.languages)}, contradict it: "
-                "leave one out.",
-                called("multilingual"),
-            )
+        spoken = [called(name) for name in ("language", "languages", "multilingual") if getattr(self, name)]
+        if len(spoken) > 1:
+            raise InvalidRequest(f"{spoken[0]} and {spoken[1]} exclude each other: leave one out.", spoken[1])
         if self.vad_parameters is not None and not self.vad_filter:
             raise InvalidRequest(
                 f"{called('vad_parameters')} are set: they have no effect without {called('vad_filter')}.",

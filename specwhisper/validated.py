@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,6 +37,10 @@ class Rule(NamedTuple):
 
 
 NAMED = Rule(str.strip, "write a name, or leave it out")
+DEVICE = Rule(
+    re.compile(r"cpu|mps|auto|cuda(:\d{1,3})?").fullmatch,
+    "choose cpu, cuda, one GPU such as cuda:1, mps or auto",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,8 @@ def read_names(text: str) -> list[Name]:
 
     Raises :class:`InvalidRequest` for anything else.
     """
+    if not isinstance(text, str):
+        raise InvalidRequest(f"server is {text}: it must be text, as '127.0.0.1:50051'.")
     names = []
     for word in (part.strip() for part in text.split(",")):
         is_locator = word.startswith(LOCATOR)

@@ -18,7 +18,8 @@ from specwhisper_deploy.placement import Flags, port_choices, with_node_host
 
 def read_schema(path: Path) -> ServeDeploySchema:
     try:
-        return ServeDeploySchema.model_validate(yaml.safe_load(path.read_text()))
+        with path.open() as file:  # YAML's errors name it
+            return ServeDeploySchema.model_validate(yaml.safe_load(file))
     except OSError as error:
         raise InvalidRequest(f"{path} cannot be read: {error.strerror}.") from error
     except yaml.YAMLError as error:

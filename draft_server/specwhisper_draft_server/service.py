@@ -114,7 +114,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                 target = await self._transcriber.describe(placement.requirements())
             async with asyncio.timeout(self._config.draft_timeout_s):
                 await placement.done_for(target)
-        except PairMismatch as error:
+        except (PairMismatch, InvalidRequest) as error:
             logger.warning("not paired yet", extra={"error": str(error)})
         except (SpecWhisperError, TimeoutError) as error:
             logger.info("not paired yet", extra={"error": str(error) or "no target has answered in time"})

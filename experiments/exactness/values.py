@@ -53,7 +53,7 @@ def _suppressed(generation: Mapping[str, Any]) -> list[Value]:
     end, beyond = generation["eos_token_id"], 99_999
     lists = (ABSENT, None, [], [-1], [beyond], [3, 9, 9, beyond, -5], [end], list(range(0, end, 3)))
     previous = "takes no prompt|has no likeliest token"  # the last but one stands for <|startofprev|>
-    no_list = "which is no list of tokens"
+    no_list = "which isn't a list of tokens"
     return [
         *_each("suppress_tokens", *lists, may_refuse=previous),
         *_each("begin_suppress_tokens", *lists, may_refuse=previous),
@@ -75,7 +75,7 @@ def _tokens(generation: Mapping[str, Any]) -> list[Value]:
         *(Value(GENERATION, key, 99_999, stranger.format(key)) for key in ids),
         *(Value(GENERATION, key, ABSENT, f"has no {key}: copy") for key in ids[:2]),
         *_each("eos_token_id", [end]),
-        *_each("eos_token_id", [end, 5], refused=stranger.format("eos_token_id")),
+        *_each("eos_token_id", [end, 5], refused="has 2 ids in eos_token_id, but only one can be followed"),
         *_each("no_timestamps_token_id", ABSENT, may_refuse="has no timestamps|detect silence"),
         *_each("prev_sot_token_id", ABSENT, may_refuse="takes no prompt"),
         *_each("pad_token_id", ABSENT),
@@ -158,7 +158,7 @@ def _config() -> list[Value]:
         *in_config("begin_suppress_tokens", [5, 6]),
         *in_config("max_length", 11),
         *in_config("max_source_positions", 150, 3_000, refused="but windows of 30 s have 1500: choose"),
-        *in_config("vocab_size", 500, refused="weights do not fit its config.json"),
+        *in_config("vocab_size", 500, refused="weights do not fit its sizes"),
         *in_config("decoder_layers", 9, refused="is incomplete: .* weights are missing"),
         *in_config("d_model", None, refused="has d_model=None, which must be a whole number"),
         *(

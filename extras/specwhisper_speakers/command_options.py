@@ -11,20 +11,18 @@ from pathlib import Path
 from specwhisper.errors import InvalidRequest
 from specwhisper.settings.command_line import reading
 from specwhisper.settings.setting import Part
-from specwhisper.validated import ABOVE_0, naming, number, option, whole
+from specwhisper.validated import naming, option, whole
 from specwhisper_speakers.diarizer import Diarizer
 from specwhisper_speakers.live_diarizer import LiveDiarizer
 from specwhisper_speakers.live_speakers import LiveSpeakers
-from specwhisper_speakers.voices import DEFAULT_THRESHOLD
+from specwhisper_speakers.settings import threshold_option
 
 
 @dataclass(frozen=True, kw_only=True)
 class _SpeakerOptions:
     """Options of both commands."""
 
-    speaker_threshold: float = number(
-        DEFAULT_THRESHOLD, ABOVE_0, math.inf, "Voices at least this far apart are different speakers.", "D"
-    )
+    speaker_threshold: float = threshold_option()
 
 
 def _to_sample(text: str) -> tuple[str, Path]:

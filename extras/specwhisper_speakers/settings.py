@@ -7,6 +7,7 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from specwhisper.audio import turns as decoding
 from specwhisper.audio.inputs import Audio, Decode
@@ -19,6 +20,12 @@ from specwhisper_speakers.live_speakers import LiveSpeakers
 from specwhisper_speakers.voices import DEFAULT_THRESHOLD
 
 
+def threshold_option(**about: Any) -> Any:
+    help = "Voices at least this far apart are different speakers."
+    must = "it must be above 0 and below 2"
+    return number(DEFAULT_THRESHOLD, ABOVE_0, math.nextafter(2, 0), help, "D", must=must, **about)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SpeakerOptions:
     speaker_models: str | None = text(
@@ -28,14 +35,7 @@ class SpeakerOptions:
         "FOLDER",
         panel=MODEL,
     )
-    speaker_threshold: float = number(
-        DEFAULT_THRESHOLD,
-        ABOVE_0,
-        math.inf,
-        "Voices at least this far apart are different speakers.",
-        "D",
-        panel=MODEL,
-    )
+    speaker_threshold: float = threshold_option(panel=MODEL)
     speaker_jobs: int = whole(
         1, 1, math.inf, "Recordings whose speakers are looked for at a time.", panel=MODEL
     )

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.live import Live
 
 from specwhisper.errors import InvalidRequest
+from specwhisper.rpc.addresses import split_address
 from specwhisper.rpc.channels import Credentials
 from specwhisper.settings.command_line import reading, takes
 from specwhisper.validated import number, option, switch
@@ -27,7 +28,10 @@ WIDE = 160  # characters
 
 
 def _listed(text: str) -> tuple[str, ...]:
-    return tuple(address.strip() for address in text.split(",") if address.strip())
+    addresses = tuple(address.strip() for address in text.split(",") if address.strip())
+    for address in addresses:
+        split_address(address)
+    return addresses
 
 
 class Cluster:

@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, RemoteDisconnected
+from http.client import BadStatusLine, HTTPConnection, HTTPException, RemoteDisconnected
 from time import time
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -118,6 +118,8 @@ def _reason(error: Exception) -> str:
         return f"no encrypted connection: {error}"
     if isinstance(error, ConnectionResetError | RemoteDisconnected):
         return "closes the connection: does it need encryption?"
+    if isinstance(error, BadStatusLine):
+        return "does not speak HTTP: name the port of --metrics-port"
     if isinstance(error, ValueError | LookupError | TypeError):
         return "its answer is not metrics"
     return str(error) or type(error).__name__

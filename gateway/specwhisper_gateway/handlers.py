@@ -55,9 +55,11 @@ async def _disconnected(request: Request, error: ClientDisconnect) -> ASGIApp:
 
 
 async def _no_such_route(request: HTTPConnection, error: HTTPException) -> JSONResponse:
-    message = error.detail
-    if error.status_code in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
-        message = f"Invalid URL ({request.scope.get('method', 'GET')} {request.url.path})"
+    message, method, path = error.detail, request.scope.get("method", "GET"), request.url.path
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        message = f"Invalid URL ({method} {path})"
+    elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        message = f"{method} is not allowed at {path}: use {(error.headers or {}).get('Allow', 'GET')}."
     kind = INVALID if error.status_code < HTTPStatus.INTERNAL_SERVER_ERROR else BROKEN
     return JSONResponse(error_body(message, kind), error.status_code, error.headers)
 

@@ -14,7 +14,7 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.extras import needs_extra
 from specwhisper.model.backends import Library
 from specwhisper.model.threads import limit_threads
-from specwhisper.validated import called
+from specwhisper.validated import DEVICE, called
 
 
 def prepare_process(device: str | None, num_threads: int | None, cores: Sequence[int] | None) -> str | None:
@@ -80,6 +80,8 @@ def check_device(device: str, flag: str) -> str:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
+        if not DEVICE.allows(str(device)):  # torch's reason is a list of all that it was ever built for
+            raise InvalidRequest(f"{flag} is '{device}': {DEVICE.message}.") from None
         reason = str(error).strip().splitlines()[0].rstrip(".")
         raise InvalidRequest(
             f"{flag} is '{device}', which cannot be used here: {reason}; choose cpu, or auto."

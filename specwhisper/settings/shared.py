@@ -8,13 +8,9 @@ from typing import Any
 
 from specwhisper.settings.setting import MODEL, SERVING
 from specwhisper.types import DTYPES
-from specwhisper.validated import ABOVE_0, Rule, choice, number, option, text, whole
+from specwhisper.validated import ABOVE_0, DEVICE, choice, number, option, text, whole
 
 MAX_CORES = 4096
-DEVICE = Rule(
-    re.compile(r"cpu|mps|auto|cuda(:\d{1,3})?").fullmatch,
-    "choose cpu, cuda, one GPU such as cuda:1, mps or auto",
-)
 
 
 def revision_option(help: str = "Commit or tag of a model on the hub.", **about: Any) -> Any:

@@ -68,7 +68,8 @@ class AudioFields(OptionFields):
             return cls.model_validate(_grouped(form, cls._lists()))
         except ValidationError as error:
             problem = first_problem(error)
-            problem.param = str(problem.param).partition(".")[0]  # a form has no fields within fields
+            # A form has no fields within fields.
+            problem.param = str(problem.param).partition(".")[0].removesuffix("[]")
             raise problem from None
 
     @classmethod

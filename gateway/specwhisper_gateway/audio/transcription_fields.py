@@ -12,7 +12,7 @@ from specwhisper.selection import MAX_MS, VadOptions
 from specwhisper_gateway.audio.fields import AudioFields
 from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.option_fields import NOT_OPENAIS, option_fields, parse_object
-from specwhisper_gateway.transport.messages import StrictModel, first_problem
+from specwhisper_gateway.transport.messages import SHOWN_CHARS, StrictModel, first_problem
 
 MAX_SPEAKERS = 4  # OpenAI's limit
 NAMES, REFERENCES = "known_speaker_names", "known_speaker_references"
@@ -187,7 +187,7 @@ class TranscriptionFields(AudioFields, LanguageFields):
             (
                 isinstance(strategy, str) and strategy not in ("", "auto"),
                 "chunking_strategy",
-                "it must be 'auto' or an object of type server_vad.",
+                f"{str(strategy)[:SHOWN_CHARS]!r} is neither 'auto' nor an object of type server_vad.",
             ),
             (
                 self.vad_filter and bool(strategy),

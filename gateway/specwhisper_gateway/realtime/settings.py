@@ -183,7 +183,8 @@ class RealtimeSettings:
     def _with_transcription(self, changes: _Transcription) -> RealtimeSettings:
         named = {name: getattr(changes, name) for name in changes.model_fields_set}
         if changes.language and changes.languages:
-            raise _unsupported("audio.input.transcription.languages", "send them or language, not both")
+            sentence = f"{LANGUAGE} and {LANGUAGE}s exclude each other: leave one out."
+            raise InvalidField(sentence, f"{LANGUAGE}s", "unsupported_value")
         if named.keys() & {"language", "languages"}:
             asked = changes.languages or [named.pop("language", None)]
             named["languages"] = tuple(filter(None, map(language_code, asked)))

@@ -324,6 +324,8 @@ def test_names_are_read_with_their_schemes():
     for wrong in ("", "a", "dns://8.8.8.8/a:1", "http://a:1", "locator:///a"):
         with pytest.raises(InvalidRequest, match="HOST:PORT"):
             read_names(wrong)
+    with pytest.raises(InvalidRequest, match=r"server is 5: it must be text, as '127.0.0.1:50051'"):
+        read_names(5)
 
 
 @pytest.mark.parametrize("host", ["a..b", ".a", f"{'x' * 64}.com", f"{'пример' * 10}.рф"])

@@ -290,5 +290,15 @@ def test_windows_are_cut_on_onnx_runtime_only():
 
 
 def test_a_missing_device_is_refused():
-    with pytest.raises(InvalidRequest, match="device is 'meta:x', which cannot be used here"):
+    with pytest.raises(InvalidRequest, match="device is 'meta:x': choose cpu, cuda, one GPU"):
         prepare_process("meta:x", None, None)
+
+
+async def test_another_service_at_the_targets_address_is_a_warning(caplog):
+    async with draft_server("127.0.0.1:1") as other, draft_server(other.address) as mistaken:
+        await mistaken.service.prepare()
+    (record,) = [each for each in caplog.records if each.getMessage() == "not paired yet"]
+    assert record.levelname == "WARNING"
+    assert record.error == (
+        f"The server at target {other.address} does not offer this service; check the address."
+    )

@@ -222,6 +222,8 @@ async def test_an_unknown_path(gateway):
     nowhere = await gateway.http.get("/v1/nowhere")
     wrong_method = await gateway.http.get("/v1/audio/transcriptions")
     assert (nowhere.status_code, wrong_method.status_code) == (404, 405)
+    sentence = "GET is not allowed at /v1/audio/transcriptions: use POST."
+    assert wrong_method.json()["error"]["message"] == sentence
     assert nowhere.json()["error"] == {
         "message": "Invalid URL (GET /v1/nowhere)",
         "type": "invalid_request_error",

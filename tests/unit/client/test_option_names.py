@@ -43,7 +43,7 @@ def read(*arguments: str) -> DecodingOptions:
             "--hallucination-silence-threshold 2",
             "--hallucination-silence-threshold needs times of words: add --word-timestamps.",
         ),
-        ("--multilingual --language en", "--multilingual is True: the language 'en' contradicts it"),
+        ("--languages en,fr --language en", "--language and --languages exclude each other: leave one out."),
         ("--vad-speech-pad-ms 0", "--vad-speech-pad-ms has no effect without --vad-filter: set both."),
         (
             "--vad-filter --vad-threshold 0.4 --vad-neg-threshold 0.6",
@@ -255,6 +255,11 @@ NO_FILE = "nofile cannot be read: No such file or directory."
         (
             "specwhisper listen --simulate F --device X",
             "--device has no effect with --simulate: leave one of them out.",
+        ),
+        ("specwhisper top --metrics foo", f"--metrics: {HOST_PORT}"),
+        (
+            "specwhisper transcribe a.wav --diarize f --speaker-threshold 9",
+            "--speaker-threshold is 9: it must be above 0 and below 2.",
         ),
         ("specwhisper health foo", f"HOST:PORT: {HOST_PORT}"),
         ("specwhisper health --timeout 0", "--timeout is 0: it must be at least 0.1."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from http.client import HTTPException, RemoteDisconnected
+from http.client import BadStatusLine, HTTPException, RemoteDisconnected
 from math import inf
 
 import pytest
@@ -205,6 +205,7 @@ def untrusted() -> ssl.SSLCertVerificationError:
         (ssl.SSLError(1, "wrong version number"), "no encrypted connection"),
         (ConnectionResetError(104, "Connection reset by peer"), "does it need encryption"),
         (RemoteDisconnected("without response"), "does it need encryption"),
+        (BadStatusLine("\0\0\x18"), "does not speak HTTP: name the port of --metrics-port"),
         (ConnectionRefusedError(), "no server answers"),
         (TimeoutError(), "no answer in 2 s"),
         (ValueError("could not convert"), "is not metrics"),

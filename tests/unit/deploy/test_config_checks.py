@@ -51,7 +51,7 @@ def test_an_unreadable_file_is_named_with_the_reason(tmp_path):
     with pytest.raises(InvalidRequest, match="Serve: the file: "):
         read_schema(wrong)
     wrong.write_text("applications: [")
-    with pytest.raises(InvalidRequest, match=r"wrong.yaml is not valid YAML: [^\n]+$"):
+    with pytest.raises(InvalidRequest, match=r"wrong.yaml is not valid YAML: [^\n]+wrong.yaml[^\n]+$"):
         read_schema(wrong)
 
 

@@ -40,6 +40,32 @@ def test_another_chunking_strategy_is_refused(value):
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("temperature", "hot", "temperature is 'hot': it must be a number."),
+        ("temperature", "2", "temperature is '2': it must be at most 1."),
+        ("stream", "perhaps", "stream is 'perhaps': it must be true or false."),
+        ("vad_parameters", "abc", "vad_parameters is 'abc': it must be a JSON object."),
+        (
+            "timestamp_granularities[]",
+            "syllable",
+            "timestamp_granularities[] is 'syllable': it must be 'word' or 'segment'.",
+        ),
+        (
+            "chunking_strategy",
+            "manual",
+            "chunking_strategy cannot be used: 'manual' is neither 'auto' nor an object of type server_vad.",
+        ),
+    ],
+)
+def test_an_error_names_the_field_its_value_and_what_is_valid(name, value, sentence):
+    with pytest.raises(InvalidField) as refused:
+        read((name, value))
+    assert str(refused.value) == sentence
+    assert refused.value.param == name.removesuffix("[]")
+
+
+@pytest.mark.parametrize(
     "fields",
     [
         [("vad_parameters", '{"threshold": 0.7, "max_speech_duration_s": Infinity}')],

@@ -119,7 +119,7 @@ def test_languages_are_read_from_a_list_or_a_text():
     assert DecodingOptions(languages=["zh", "de"]).languages == ("zh", "de")
     alone = DecodingOptions(languages="de")
     assert (alone.language, alone.languages) == ("de", ())
-    with pytest.raises(InvalidRequest, match="languages is en,fr: the language 'en' contradicts it"):
+    with pytest.raises(InvalidRequest, match="language and languages exclude each other"):
         DecodingOptions(languages="en,fr", language="en")
     for wrong in (7, ["en", 7]):
         with pytest.raises(InvalidRequest, match=r"languages is .*: it must be languages, as 'en,fr'"):

@@ -50,6 +50,7 @@ from specwhisper.selection import VadOptions
         ({"initial_prompt": ["a"]}, "initial_prompt is .*: it must be text"),
         ({"initial_prompt": "a \ud800"}, "initial_prompt is .*: it must be valid Unicode"),
         ({"hint": "a \ud800"}, "hint is .*: it must be valid Unicode"),
+        ({"hotwords": ["a", 3]}, "hotwords is .*: it must be text, or a list of texts"),
         ({"hotwords": "\udfff"}, "hotwords is .*: it must be valid Unicode"),
         ({"timestamps": "no"}, "timestamps is 'no': it must be True or False"),
         ({"top_k": 2.5}, "top_k is 2.5: it must be a whole number"),
@@ -224,8 +225,8 @@ def test_an_error_shows_the_beginning_of_a_long_value():
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"language": "en"}, "the language 'en' contradicts it"),
-        ({"languages": "en,fr"}, "languages, en,fr, contradict it"),
+        ({"language": "en"}, "language and multilingual exclude each other: leave one out"),
+        ({"languages": "en,fr"}, "languages and multilingual exclude each other: leave one out"),
         ({"live": LiveOptions()}, "leave it out of live audio, which detects the language"),
     ],
 )
