@@ -14,9 +14,9 @@ from time import time
 from prometheus_client.parser import text_string_to_metric_families
 
 from specwhisper.errors import SpecWhisperError, UnsafeBind
+from specwhisper.observe.metrics import TARGETS_PATH
 from specwhisper.rpc.addresses import is_loopback, split_address
 from specwhisper.rpc.channels import Credentials
-from specwhisper.rpc.metrics_server import TARGETS_PATH
 from specwhisper.rpc.tls import NamedConnection
 
 TIMEOUT_S = 2.0

@@ -28,6 +28,8 @@ from specwhisper.types import (
 )
 from specwhisper.wire.outcomes import COMPLETE, OUTCOMES, outcome_of
 
+TARGETS_PATH = "/targets"  # as Prometheus' HTTP discovery reads it
+
 
 class Registry:
     """Makes metrics, in its own registry or in a shared one.

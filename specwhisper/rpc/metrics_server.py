@@ -13,12 +13,12 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from specwhisper.errors import SpecWhisperError, Unauthenticated
+from specwhisper.observe.metrics import TARGETS_PATH
 from specwhisper.rpc.http_server import HttpServer
 from specwhisper.rpc.tls import ServerTls
 from specwhisper.rpc.tokens import Tokens
 
 MAX_CONNECTIONS = 100
-TARGETS_PATH = "/targets"  # as Prometheus' HTTP discovery reads it
 
 # Answers a path and an Accept header with a status, a media type and a body, in a thread.
 Page = Callable[[str, str], tuple[HTTPStatus, str, bytes]]
