@@ -191,7 +191,7 @@ class Window:
     max_new_tokens : limit on the tokens after the prompt.
     prefix : tokens with which its text begins, which are not decoded; in live audio, the final ones.
     attempt : number of earlier decodings of the same audio, at lower temperatures.
-    redetects : whether the language is detected anew after it.
+    redetects : whether the language is detected again after it.
     """
 
     id: int

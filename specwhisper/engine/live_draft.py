@@ -1,6 +1,6 @@
 """The draft of live audio: texts of a piece while it grows, then candidates.
 
-The draft encodes what was said in a piece so far, and decodes it anew with its last text as a hint. These
+The draft encodes what was said in a piece so far, and decodes it again with its last text as a hint. These
 hypotheses are shown. Once the target opens the window of the piece, the last one is sent as candidates. The
 draft does not follow the target within a window: what a correction leaves of the candidates is a hint there.
 """

@@ -1,4 +1,4 @@
-"""Metrics over HTTP, on a port of their own; of a deployment, also where those of its replicas are."""
+"""Metrics over HTTP, on their own port. A deployment also lists the addresses of its replicas' metrics."""
 
 from __future__ import annotations
 

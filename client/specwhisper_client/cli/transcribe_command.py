@@ -42,7 +42,7 @@ from specwhisper_client.cli.batch import transcribe_files
 from specwhisper_client.cli.jobs import Job
 from specwhisper_client.cli.output import OutputFormat
 
-MAX_POSITIONS = 448  # of Whisper's decoder
+MAX_POSITIONS = 448  # positions in Whisper's decoder, in every size
 INTERRUPTED_STATUS = 130  # a shell's status of a command that Ctrl-C ended
 
 

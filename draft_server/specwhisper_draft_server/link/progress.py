@@ -261,13 +261,13 @@ class LiveProgress:
         """Return ``None``: clients continue from the position, too."""
 
     def migrate(self) -> None:
-        """Ignore it: the window is opened anew."""
+        """Ignore it: the next target opens the window again."""
 
     def propose(self, block: Candidates) -> None:
-        """Ignore it: the window's candidates are sent anew."""
+        """Ignore it: the draft sends the window's candidates again."""
 
     def observe(self, event: WindowOpened | Commit) -> Sequence[WindowOpened | Commit]:
-        """Return the event: readers begin anew with each window."""
+        """Return the event: readers start over with each window."""
         return (event,)
 
     def pop_pending_block(self) -> None:

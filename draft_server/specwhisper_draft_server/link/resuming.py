@@ -83,7 +83,7 @@ class ResumingTargetStream:
         only when a target has committed something.
     waits_long : whether it looks for up to :data:`MAX_OUTAGE_S` while audio may come, and keeps as much
         audio.
-    lost : why there is no target now; it then looks for one once its events are read.
+    lost : why there is no target yet; the search for one starts when the events are first read.
     same_weights : whether the first target, too, must have the weights of ``target``.
     on_change : called when a target is lost, or has taken the session again.
     """

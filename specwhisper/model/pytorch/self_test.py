@@ -32,7 +32,7 @@ BOUNDS = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 6e-2}
 NUM_TOKENS = (1, 5, 16, 32, 64)
 ROWS = ((2, 60, 5), (0, 0, 40), (1, 17, 1))  # slot, start and width: they take one block, three, and one
 NUM_SLOTS = 4  # the last one is for padding
-TIMEOUT_S = 120.0  # of a self-test, which compiles the kernels once
+TIMEOUT_S = 120.0  # longest self-test; the first one compiles the kernels
 
 
 class Check(NamedTuple):
@@ -90,7 +90,13 @@ def run(sizes: ModelSizes, dtype: torch.dtype, device: torch.device) -> list[Fin
         )
     except subprocess.TimeoutExpired:
         return [Finding("self-test", 0.0, error=f"it took longer than {TIMEOUT_S:.0f} s")]
-    found = [Finding(**json.loads(line)) for line in ran.stdout.splitlines()]
+    except OSError as error:
+        return [Finding("self-test", 0.0, error=f"it did not start: {error}")]
+    lines = [line for line in ran.stdout.splitlines() if line.startswith("{")]  # libraries may print, too
+    try:
+        found = [Finding(**json.loads(line)) for line in lines]
+    except (ValueError, TypeError):  # it ended while it wrote
+        found = []
     if ran.returncode or not found:
         *_, last = ("", *ran.stderr.strip().splitlines())
         found.append(Finding("self-test", 0.0, error=f"it ended with status {ran.returncode}: {last}"))
