@@ -40,7 +40,9 @@ class Transformers:
         logging.disable_progress_bar()
         self._model: Any = as_transformers(load_checkpoint(target))
         # The decoder alone: it shares the target's encoder, as distil-whisper is meant to be used.
-        self._assistant = WhisperForCausalLM.from_pretrained(assistant) if assistant else None
+        self._assistant = (
+            WhisperForCausalLM.from_pretrained(assistant, dtype=torch.float32) if assistant else None
+        )
         self._extract: Any = WhisperFeatureExtractor(feature_size=self._model.config.num_mel_bins)
         generation = self._model.generation_config
         self._special = generation.eos_token_id, generation.no_timestamps_token_id + 1
