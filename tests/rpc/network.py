@@ -86,10 +86,10 @@ class CutNetwork(BadNetwork):
 
     def _passes(self, key, event) -> bool:
         place = key, event.number
-        if place not in self._left:
+        if place in self._is_cut and self._is_cut[place].is_set():
+            return False  # a call delivers in order: nothing follows what is lost
+        if place not in self._left or event.is_finished:
             return True
-        if event.is_finished:
-            return not self._is_cut[place].is_set()
         if not self._left[place]:
             self._is_cut[place].set()
             return False
