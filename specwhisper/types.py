@@ -358,12 +358,14 @@ class WindowOpened:
     opening : text of its earlier decoding of the same audio, with which the window likely begins; it verifies
         these tokens first, and the draft continues after them.
     log_mel_max, previous : for :class:`Resume`.
+    language_probs : probability by language code, if the language was detected for this window.
     """
 
     window: Window
     log_mel_max: float | None = None
     opening: tuple[int, ...] = ()
     previous: tuple[int, ...] = ()
+    language_probs: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,7 +409,6 @@ class Commit:
     num_align_forwards : extra forward passes after a complete window, for word times.
     piece : what a complete window of live audio has made final; ``None`` for recordings.
     no_speech_prob : probability that the window holds no speech; with the window's first tokens.
-    language_probs : probability by language code; with the first tokens after a detection.
     """
 
     window_id: int
@@ -430,7 +431,6 @@ class Commit:
     num_align_forwards: int = 0
     piece: CompletePiece | None = None
     no_speech_prob: float | None = None
-    language_probs: Mapping[str, float] = field(default_factory=dict)
     timing: Timing = Timing()
 
     @property

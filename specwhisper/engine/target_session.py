@@ -100,8 +100,8 @@ class TargetSession:
         them.
     encoding : the slot's, while it is queued or running; ``encoded`` is the audio in the slot.
     encode_ns : time of the last encoding, until it is reported.
-    language_probs, detect_ns : a detected language, and the time of its forward passes, until they are
-        reported.
+    language_probs : a detected language's, until its window is opened.
+    detect_ns : time of its forward passes, until the window's first commit.
     aligning : the last commit of a window, which waits for an alignment on the executor.
     ready_ns : since when the session is runnable, or waits for candidates.
     num_missed : forward passes in which it was runnable and took no part, since its last one.
@@ -265,8 +265,6 @@ class TargetSession:
         check_resume(resume, vocabulary, self.options)
         self.resumed = resume
         self.windows.resume(resume.window, resume.previous)
-        if self.options.multilingual and not resume.committed:
-            self.windows.language = None  # detected again, since its probabilities come with the first tokens
         if resume.log_mel_max is not None:
             self.recording.resume_log_mel_max(num_mel_bins, resume.log_mel_max)
 
@@ -360,10 +358,8 @@ class TargetSession:
         ledger.extend_committed(verdict.tokens, verified)
         self.log_probs += log_probs
         self.may_self_decode, self.encode_ns, self.ready_ns = False, 0, now_ns
-        language_probs: Mapping[str, float] = {}
         if probe_result is not None:
             self.no_speech_prob = probe_result.no_speech_prob
-            language_probs, self.language_probs = self.language_probs, {}
             timing, self.detect_ns = replace(timing, detect_ns=self.detect_ns), 0
         closed = None
         if verdict.is_final:
@@ -387,7 +383,6 @@ class TargetSession:
             outcome=closed.outcome if closed else Outcome.KEPT,
             piece=closed.piece if closed else None,
             no_speech_prob=probe_result.no_speech_prob if probe_result else None,
-            language_probs=language_probs,
             timing=timing,
         )
 

@@ -311,7 +311,10 @@ class Verifier:
         else:
             self._encode(session, span)
         previous = tuple(session.windows.previous) if session.options.condition_on_previous_text else ()
-        self._reply(session, WindowOpened(window, log_mel_max, session.ledger.opening, previous))
+        language_probs, session.language_probs = session.language_probs, {}
+        self._reply(
+            session, WindowOpened(window, log_mel_max, session.ledger.opening, previous, language_probs)
+        )
         session.update_phase()
         early_blocks, session.early_blocks = session.early_blocks, []
         for block, received_ns in early_blocks:

@@ -165,6 +165,7 @@ class SpeculationStatistics(Keyed):
         match message:
             case WindowOpened():
                 self.num_windows += 1
+                self.num_forwards += bool(message.language_probs)  # a separate pass detected the language
             case Candidates():
                 self.num_blocks += 1
                 self.num_drafted += len(message.tokens)
@@ -208,7 +209,7 @@ class SpeculationStatistics(Keyed):
         self.draft_note = self.draft_note if report.note is None else report.note
 
     def _observe_forward(self, commit: Commit) -> None:
-        self.num_forwards += 1 + bool(commit.language_probs)  # a separate forward pass detected the language
+        self.num_forwards += 1
         self.num_committed += len(commit.tokens)
         self.token_ns = commit.timing.token_ns or self.token_ns
         self.num_self_decoded += commit.num_self_decoded

@@ -258,6 +258,7 @@ class LiveTranscript:
             case WindowOpened(window=window):
                 self._window = OpenWindow(window)
                 self.language = self._vocabulary.prompt_language(window.prompt) or "en"
+                self.language_probs = message.language_probs or self.language_probs
                 self._open.language = self.language
             case Commit() if self._window is not None and message.window_id == self._window.window.id:
                 return self._append(message, self._window)
@@ -265,7 +266,6 @@ class LiveTranscript:
 
     def _append(self, commit: Commit, opened: OpenWindow) -> list[Segment]:
         opened.append(commit)
-        self.language_probs = commit.language_probs or self.language_probs
         if not commit.is_final:
             return []
         self._window = None

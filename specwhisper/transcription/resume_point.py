@@ -48,7 +48,6 @@ class ResumePoint:
             held=end,
             credit=end + max_ahead_tokens,
             no_speech_prob=self.no_speech_prob,
-            language_probs=self.language_probs,
             timing=Timing(block_age_ns=UNKNOWN_AGE_NS),
         )
 

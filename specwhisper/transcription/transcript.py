@@ -159,6 +159,7 @@ class TranscriptBuilder:
             case WindowOpened(window=window):
                 self._open, self._drafted = OpenWindow(window), []
                 self.language = self._vocabulary.prompt_language(window.prompt) or "en"
+                self.language_probs = message.language_probs or self.language_probs
             case Candidates() if self.window is not None and message.window_id == self.window.id:
                 start = message.base - len(self._committed)
                 if 0 <= start <= len(self._drafted):
@@ -181,7 +182,6 @@ class TranscriptBuilder:
         fresh = opened.append(commit).tokens
         agrees = self._drafted[: len(fresh)] == list(fresh)
         self._drafted = self._drafted[len(fresh) :] if agrees else []
-        self.language_probs = commit.language_probs or self.language_probs
         if not commit.is_final:
             return []
         self._open, self._drafted = None, []

@@ -180,13 +180,13 @@ class ResumeTracker:
             return []  # the last token again
         event = window.append(event)
         self._has_committed |= bool(event.tokens)
-        self._language_probs = event.language_probs or self._language_probs
         return [event]
 
     def _open(self, opened: WindowOpened) -> SentEvents:
         if not self.is_reopened:
             return self._reopen(opened)
         self._opened, self._window = opened, OpenWindow(opened.window)
+        self._language_probs = opened.language_probs or self._language_probs
         self._newest = {
             number: newest for number, newest in self._newest.items() if number >= opened.window.id
         }

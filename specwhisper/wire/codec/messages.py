@@ -200,7 +200,9 @@ def confirm_every_from_proto(message: pb.ConfirmEvery) -> ConfirmEvery:
 
 def window_opened_to_proto(opened: WindowOpened) -> pb.WindowOpened:
     return pb.WindowOpened(
-        window=window_to_proto(opened.window, opened.log_mel_max, opened.previous), opening=opened.opening
+        window=window_to_proto(opened.window, opened.log_mel_max, opened.previous),
+        opening=opened.opening,
+        language_probs=opened.language_probs,
     )
 
 
@@ -209,7 +211,9 @@ def window_opened_from_proto(message: pb.WindowOpened, *, vocabulary_size: int |
         raise InvalidRequest("WindowOpened names no window.")
     window, opening, previous = window_from_proto(message.window), message.opening, message.window.previous
     _check_tokens("A window", [*window.prompt, *window.prefix, *opening, *previous], vocabulary_size)
-    return WindowOpened(window, _log_mel_max(message.window), tuple(opening), tuple(previous))
+    return WindowOpened(
+        window, _log_mel_max(message.window), tuple(opening), tuple(previous), dict(message.language_probs)
+    )
 
 
 def commit_to_proto(commit: Commit, message: pb.Commit | None = None) -> pb.Commit:
@@ -237,9 +241,8 @@ def commit_to_proto(commit: Commit, message: pb.Commit | None = None) -> pb.Comm
     message.batch_size = timing.batch_size
     message.block_age_ns = timing.block_age_ns
     message.token_ns = timing.token_ns
-    if timing.encode_ns or timing.detect_ns or commit.language_probs:  # a window's first commit
+    if timing.encode_ns or timing.detect_ns:  # a window's first commit
         message.encode_ns, message.detect_ns = timing.encode_ns, timing.detect_ns
-        message.language_probs.update(commit.language_probs)
     if commit.no_speech_prob is not None:
         message.no_speech_prob = commit.no_speech_prob
     if commit.num_align_forwards or timing.align_ns:
@@ -288,7 +291,6 @@ def commit_from_proto(message: pb.Commit, *, vocabulary_size: int | None = None)
         num_transcribed=message.num_transcribed if message.HasField("num_transcribed") else None,
         piece=_piece(message.piece) if message.HasField("piece") else None,
         no_speech_prob=message.no_speech_prob if message.HasField("no_speech_prob") else None,
-        language_probs=dict(message.language_probs),
         timing=Timing(
             message.queue_ns,
             message.forward_ns,

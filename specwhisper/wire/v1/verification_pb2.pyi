@@ -353,15 +353,7 @@ class Window(_message.Message):
     def __init__(self, id: _Optional[int] = ..., start_frame: _Optional[int] = ..., num_frames: _Optional[int] = ..., prompt: _Optional[_Iterable[int]] = ..., max_new_tokens: _Optional[int] = ..., temperature: _Optional[float] = ..., attempt: _Optional[int] = ..., redetects: bool = ..., prefix: _Optional[_Iterable[int]] = ..., log_mel_max: _Optional[float] = ..., previous: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class WindowOpened(_message.Message):
-    __slots__ = ("window", "opening")
-    WINDOW_FIELD_NUMBER: _ClassVar[int]
-    OPENING_FIELD_NUMBER: _ClassVar[int]
-    window: Window
-    opening: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., opening: _Optional[_Iterable[int]] = ...) -> None: ...
-
-class Commit(_message.Message):
-    __slots__ = ("window_id", "base", "tokens", "log_probs", "num_verified", "num_accepted", "num_hinted", "num_hinted_first", "num_self_decoded", "answered_block", "held", "credit", "is_final", "outcome", "no_speech_prob", "language_probs", "words", "num_transcribed", "piece", "queue_ns", "forward_ns", "batch_size", "block_age_ns", "token_ns", "encode_ns", "detect_ns", "num_align_forwards", "align_ns")
+    __slots__ = ("window", "opening", "language_probs")
     class LanguageProbsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -369,6 +361,16 @@ class Commit(_message.Message):
         key: str
         value: float
         def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    OPENING_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_PROBS_FIELD_NUMBER: _ClassVar[int]
+    window: Window
+    opening: _containers.RepeatedScalarFieldContainer[int]
+    language_probs: _containers.ScalarMap[str, float]
+    def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., opening: _Optional[_Iterable[int]] = ..., language_probs: _Optional[_Mapping[str, float]] = ...) -> None: ...
+
+class Commit(_message.Message):
+    __slots__ = ("window_id", "base", "tokens", "log_probs", "num_verified", "num_accepted", "num_hinted", "num_hinted_first", "num_self_decoded", "answered_block", "held", "credit", "is_final", "outcome", "no_speech_prob", "words", "num_transcribed", "piece", "queue_ns", "forward_ns", "batch_size", "block_age_ns", "token_ns", "encode_ns", "detect_ns", "num_align_forwards", "align_ns")
     WINDOW_ID_FIELD_NUMBER: _ClassVar[int]
     BASE_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -384,7 +386,6 @@ class Commit(_message.Message):
     IS_FINAL_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     NO_SPEECH_PROB_FIELD_NUMBER: _ClassVar[int]
-    LANGUAGE_PROBS_FIELD_NUMBER: _ClassVar[int]
     WORDS_FIELD_NUMBER: _ClassVar[int]
     NUM_TRANSCRIBED_FIELD_NUMBER: _ClassVar[int]
     PIECE_FIELD_NUMBER: _ClassVar[int]
@@ -412,7 +413,6 @@ class Commit(_message.Message):
     is_final: bool
     outcome: Outcome
     no_speech_prob: float
-    language_probs: _containers.ScalarMap[str, float]
     words: _containers.RepeatedCompositeFieldContainer[WordAlignment]
     num_transcribed: int
     piece: CompletePiece
@@ -425,7 +425,7 @@ class Commit(_message.Message):
     detect_ns: int
     num_align_forwards: int
     align_ns: int
-    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., log_probs: _Optional[_Iterable[float]] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_hinted: _Optional[int] = ..., num_hinted_first: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., answered_block: _Optional[int] = ..., held: _Optional[int] = ..., credit: _Optional[int] = ..., is_final: bool = ..., outcome: _Optional[_Union[Outcome, str]] = ..., no_speech_prob: _Optional[float] = ..., language_probs: _Optional[_Mapping[str, float]] = ..., words: _Optional[_Iterable[_Union[WordAlignment, _Mapping]]] = ..., num_transcribed: _Optional[int] = ..., piece: _Optional[_Union[CompletePiece, _Mapping]] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., batch_size: _Optional[int] = ..., block_age_ns: _Optional[int] = ..., token_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., detect_ns: _Optional[int] = ..., num_align_forwards: _Optional[int] = ..., align_ns: _Optional[int] = ...) -> None: ...
+    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., log_probs: _Optional[_Iterable[float]] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_hinted: _Optional[int] = ..., num_hinted_first: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., answered_block: _Optional[int] = ..., held: _Optional[int] = ..., credit: _Optional[int] = ..., is_final: bool = ..., outcome: _Optional[_Union[Outcome, str]] = ..., no_speech_prob: _Optional[float] = ..., words: _Optional[_Iterable[_Union[WordAlignment, _Mapping]]] = ..., num_transcribed: _Optional[int] = ..., piece: _Optional[_Union[CompletePiece, _Mapping]] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., batch_size: _Optional[int] = ..., block_age_ns: _Optional[int] = ..., token_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., detect_ns: _Optional[int] = ..., num_align_forwards: _Optional[int] = ..., align_ns: _Optional[int] = ...) -> None: ...
 
 class CompletePiece(_message.Message):
     __slots__ = ("utterance", "start_sample", "is_utterance_end")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from specwhisper.types import Candidates, Commit, Window, WindowOpened
 from specwhisper_draft_server.link.progress import ResumeTracker
 
@@ -75,6 +77,14 @@ def test_a_target_that_repeats_a_last_token_is_sent_an_empty_block():
     open_one.migrate()
     open_one.observe(OPENED)
     assert open_one.pop_pending_block() is None, "the draft continues in the open window"
+
+
+def test_a_detected_language_outlives_a_target_that_has_only_opened_its_window():
+    tracker = tracker_with_commit()
+    tracker.observe(Commit(1, 2, (9,), answered_block=1, held=3, is_final=True))
+    tracker.observe(replace(NEXT, language_probs={"de": 0.9}))
+    tracker.migrate()
+    assert tracker.resume_point().language_probs == {"de": 0.9}
 
 
 def test_a_session_without_a_window_begins_anew():

@@ -58,10 +58,9 @@ def test_ratios_are_ratios_of_sums():
 
 
 def test_a_forward_pass_that_detects_the_language_counts():
-    detected = replace(
-        commit(2), language_probs={"en": 0.9}, timing=Timing(queue_ns=1, forward_ns=10, detect_ns=7)
-    )
-    statistics = observed(detected, commit(1))
+    opened = WindowOpened(Window(0, 0, 3000, (1,), 10), language_probs={"en": 0.9})
+    detected = replace(commit(2), timing=Timing(queue_ns=1, forward_ns=10, detect_ns=7))
+    statistics = observed(opened, detected, commit(1))
     assert (statistics.num_forwards, statistics.forward_ns) == (3, 27)
 
 

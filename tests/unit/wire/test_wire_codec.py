@@ -171,7 +171,6 @@ def commits(draw: st.DrawFn) -> Commit:
         words=tuple(draw(st.lists(st.builds(WordAlignment, uint32, uint32, uint64, uint64), max_size=2))),
         piece=draw(maybe(complete_pieces)),
         no_speech_prob=draw(maybe(probability)),
-        language_probs=draw(st.dictionaries(text, probability, max_size=2)),
         timing=Timing(*(draw(uint32) for _ in range(7))),
         **counts,
     )
@@ -200,7 +199,8 @@ def vocabularies(draw: st.DrawFn) -> Vocabulary:
 
 log_probs = st.lists(st.floats(max_value=MAX_LOG_PROB, width=32), max_size=4).map(tuple)
 resumes = st.builds(Resume, windows, ids, maybe(finite), log_probs, ids)
-openings = st.builds(WindowOpened, windows, maybe(finite), ids, ids)
+probs = st.dictionaries(text, probability, max_size=2)
+openings = st.builds(WindowOpened, windows, maybe(finite), ids, ids, probs)
 of_type = {"int": uint64, "list[int]": st.lists(uint64, max_size=4), "str": text}
 statistics = st.builds(
     SpeculationStatistics,
