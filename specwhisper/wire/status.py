@@ -80,6 +80,8 @@ TOO_LARGE = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")  # gRPC's detail
 # gRPC's details of a broken connection or stream, under any status: UNKNOWN if it ended during a call,
 # INTERNAL if headers cannot be read, and others if a proxy has reset it.
 BROKEN = re.compile("Stream removed|parsing HTTP/2|RST_STREAM|Illegal header|Error parsing '[^']*' metadata")
+# gRPC's details where what answers, or a broken network, does not begin as HTTP/2 does.
+NOT_GRPC = "Expected SETTINGS frame as the first frame"
 # gRPC's details of a failed TLS handshake.
 UNTRUSTED = re.compile(r"(?<=CERTIFICATE_VERIFY_FAILED: )[^:]+|Hostname Verification Check failed")
 MAX_DETAILS_CHARACTERS = 500  # up to 12 bytes each on the wire; 8 KiB of metadata break the call
@@ -161,11 +163,16 @@ def ended_by_server(rpc_error: grpc.aio.AioRpcError) -> bool:
 
 
 def refused_handshake(details: str, peer: str) -> str | None:
-    """Return why a TLS handshake failed, from gRPC's details; ``None`` if it did not."""
+    """Return why a handshake of TLS or HTTP/2 failed, from gRPC's details; ``None`` if none did."""
     if reason := UNTRUSTED.search(details):
         return (
             f"The certificate of the server at {peer} is not trusted ({reason[0]}): check the authorities "
             "that are to be trusted, and the names in it."
+        )
+    if NOT_GRPC in details:
+        return (
+            f"The program at {peer} does not speak gRPC: name the port of a draft server (50051 by default) "
+            "or of a target server (50052), not that of a gateway or of metrics."
         )
     if "WRONG_VERSION_NUMBER" in details:
         return f"The server at {peer} does not encrypt: connect without encryption, or to another port."
@@ -182,8 +189,9 @@ def has_broken(rpc_error: grpc.aio.AioRpcError) -> bool:
     if ended_by_server(rpc_error):
         return False
     details = rpc_error.details() or ""
-    is_away = rpc_error.code() is grpc.StatusCode.UNAVAILABLE and not _never_connected(details)
-    return is_away or _is_broken(details)
+    if _never_connected(details):
+        return False
+    return rpc_error.code() is grpc.StatusCode.UNAVAILABLE or _is_broken(details)
 
 
 def was_there(error: SpecWhisperError) -> bool:

@@ -18,7 +18,7 @@ from specwhisper.audio.decode import decode_file
 from specwhisper.errors import DiarizationFailed, SpecWhisperError, Unauthenticated
 from specwhisper.extras import needs_extra
 from specwhisper.options import DecodingOptions
-from specwhisper.printable import escaped
+from specwhisper.printable import escaped, print_table
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.tasks import beside
 from specwhisper.transcription.hint_files import find_hint, read_hint
@@ -182,7 +182,7 @@ async def transcribe_with_display(
         elif form is not OutputFormat.TXT:  # txt was printed during the transcription
             console.file.write(job.rendered(transcript, recording, form))
     if not job.wanted.quiet:
-        errors.print(transcript_table(transcript))
+        print_table(errors, transcript_table(transcript))
     if no_speakers is not None:
         raise no_speakers
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from specwhisper.live import EndpointingOptions, LiveOptions
-from specwhisper.printable import blanked
+from specwhisper.printable import blanked, print_table
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.settings.command_line import takes
 from specwhisper.settings.setting import offered, part
@@ -127,7 +127,7 @@ async def listen(
                     is_noted = True
                 display.show(update)
         if not wanted.quiet:
-            errors.print(transcript_table(transcription.result))
+            print_table(errors, transcript_table(transcription.result))
 
 
 def _note_limits(target: str, console: Console) -> None:

@@ -18,7 +18,7 @@ from specwhisper.extras import offers
 from specwhisper.observe.tracing import configure_tracing
 from specwhisper.rpc.addresses import to_addresses
 from specwhisper.rpc.channels import ClientFlags, Credentials
-from specwhisper.settings.command_line import VERSION, OneSentence, takes
+from specwhisper.settings.command_line import VERSION, OneSentence, Program, takes
 from specwhisper.settings.setting import Part
 from specwhisper.validated import number, option
 from specwhisper_client.cli import listening
@@ -84,12 +84,11 @@ class HealthOptions:
         "Address of a draft or target server, or URL of a gateway.",
         "HOST:PORT",
         read=lambda text: text if text.startswith(GATEWAYS) else to_addresses(text),
-        is_argument=True,
     )
     timeout: float = number(5.0, 0.1, math.inf, "Longest wait for the answer.", "SECONDS")
 
 
-@app.command()
+@app.command(cls=Program)
 @takes(HealthOptions)
 def health(context: typer.Context, wanted: HealthOptions) -> None:
     """Check whether a server takes calls; the exit status is 1 if it does not."""
@@ -99,7 +98,7 @@ def health(context: typer.Context, wanted: HealthOptions) -> None:
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(cls=Program)
 def serve(
     config: Annotated[
         Path | None,
