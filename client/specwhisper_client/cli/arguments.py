@@ -30,7 +30,12 @@ class Temperatures:
 
     greedy: bool = switch(False, "Decode greedily: no second attempt, and only the thresholds that you set.")
     temperature: float = number(
-        FALLBACK["temperature"], 0, MAX_TEMPERATURE, "Sampling temperature; 0 is greedy.", "T"
+        FALLBACK["temperature"],
+        0,
+        MAX_TEMPERATURE,
+        "Sampling temperature; 0 is greedy.",
+        "T",
+        not_with=("greedy",),
     )
     temperature_increment_on_fallback: float | None = number(
         FALLBACK["temperature_increment_on_fallback"],

@@ -26,7 +26,7 @@ from specwhisper.transcription.hint_files import read_hint
 from specwhisper.transcription.speakers import TurnFinder
 from specwhisper.transcription.transcription import UNSURE_BELOW
 from specwhisper.types import SERVER_MODES, Mode
-from specwhisper.validated import number, option, spelled, switch, text, whole
+from specwhisper.validated import called, number, option, spelled, switch, text, whole
 from specwhisper_client.cli.arguments import (
     FALLBACK,
     FORMATS_OF_HINTS,
@@ -129,7 +129,11 @@ class TranscribeOptions:
         if self.diarizer is not None:
             given["word_timestamps"] = True
         with spelled(SPELLING):
-            return options_from({}, given)
+            options = options_from({}, given)
+        for name in ("top_k", "top_p", "seed"):
+            if name in self.decoding and not any(options.temperatures):
+                raise InvalidRequest(f"{called(name)} has no effect at temperature 0: add --temperature.")
+        return options
 
     def job(self, credentials: Credentials) -> Job:
         """Return the settings that apply to every file.
