@@ -100,7 +100,7 @@ class TopOptions:
 
 @takes(TopOptions)
 def top(context: typer.Context, wanted: TopOptions) -> None:
-    """Watch a cluster's servers: sessions, acceptance, round trips, queues."""
+    """Watch the servers of a cluster. Shown are sessions, acceptance, round trips and queues."""
     with reading():
         if not (wanted.metrics or wanted.locator):
             raise InvalidRequest("No server is named: add --metrics HOST:PORT,... or --locator HOST:PORT,...")

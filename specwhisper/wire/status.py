@@ -80,6 +80,7 @@ TOO_LARGE = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")  # gRPC's detail
 # gRPC's details of a broken connection or stream, under any status: UNKNOWN if it ended during a call,
 # INTERNAL if headers cannot be read, and others if a proxy has reset it.
 BROKEN = re.compile("Stream removed|parsing HTTP/2|RST_STREAM|Illegal header|Error parsing '[^']*' metadata")
+DEFAULT_PORTS = "check the port, by default 50051 of draft servers and 50052 of target servers"
 # gRPC's details where what answers, or a broken network, does not begin as HTTP/2 does.
 NOT_GRPC = "Expected SETTINGS frame as the first frame"
 # gRPC's details of a failed TLS handshake.
@@ -170,10 +171,7 @@ def refused_handshake(details: str, peer: str) -> str | None:
             "that are to be trusted, and the names in it."
         )
     if NOT_GRPC in details:
-        return (
-            f"The program at {peer} does not speak gRPC: name the port of a draft server (50051 by default) "
-            "or of a target server (50052), not that of a gateway or of metrics."
-        )
+        return f"The program at {peer} does not speak gRPC, and may be a gateway: {DEFAULT_PORTS}."
     if "WRONG_VERSION_NUMBER" in details:
         return f"The server at {peer} does not encrypt: connect without encryption, or to another port."
     if "Socket closed" in details or "Connection reset" in details:
@@ -229,7 +227,7 @@ def _restored(code: grpc.StatusCode, details: str, name: str, peer: str) -> Spec
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
             return ServerFull(f"The server at {peer} has no room: {details}")
         case grpc.StatusCode.UNIMPLEMENTED:
-            return InvalidRequest(f"The server at {peer} does not offer this service; check the address.")
+            return InvalidRequest(f"The server at {peer} does not offer this service: {DEFAULT_PORTS}.")
         case grpc.StatusCode.INVALID_ARGUMENT:
             return InvalidRequest(f"The server at {peer} refuses the request: {details}")
         case grpc.StatusCode.FAILED_PRECONDITION:

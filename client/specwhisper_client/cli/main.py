@@ -91,7 +91,7 @@ class HealthOptions:
 @app.command(cls=Program)
 @takes(HealthOptions)
 def health(context: typer.Context, wanted: HealthOptions) -> None:
-    """Check whether a server takes calls; the exit status is 1 if it does not."""
+    """Check whether a server takes calls. The exit status is 1 if it does not."""
     serves = asyncio.run(is_serving(wanted.server, context.obj, timeout_s=wanted.timeout))
     print("serving" if serves else "not serving")
     if not serves:
@@ -109,7 +109,7 @@ def serve(
         typer.Option(metavar="ADDRESS", help="Address of a Ray cluster. Default: Ray on this machine."),
     ] = None,
 ) -> None:
-    """Run targets, draft servers and gateways under Ray, scaled by sessions."""
+    """Run all servers under Ray. Targets, draft servers and gateways are scaled by sessions."""
     imported("specwhisper_deploy.command", "serve", "server,gateway,serve").main(config, address)
 
 

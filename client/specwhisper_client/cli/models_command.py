@@ -42,11 +42,11 @@ def models(context: typer.Context, wanted: ModelsOptions) -> None:
     if wanted.json:
         print(json.dumps(found, indent=2))
     else:
-        print_table(Console(), local_models_table(found))
-        Console().print(
+        print_table(
+            Console(),
+            local_models_table(found),
             "\nlayers: encoder + decoder x width. Each can be a target, and a draft for any other; named are "
             "those that it likely helps: larger ones with about as many tokens.",
-            highlight=False,
         )
 
 
@@ -59,7 +59,7 @@ async def show_server(server: str, console: Console, credentials: Credentials = 
 def get(
     names: Annotated[list[str], typer.Argument(metavar="NAME", help="Names of models: tiny.en, base.")],
 ) -> None:
-    """Fetch models, so that their names work without a network from then on."""
+    """Fetch models. Their names work without a network from then on."""
     local = imported("specwhisper.model.local", "models get", "draft")
     for name in names:
         print(f"{name}: {local.fetch(name)}")

@@ -56,7 +56,7 @@ async def test_a_program_without_grpc_is_named_at_once(files):
         address = gateway.server.address
         status, out, err = await run_process("transcribe", "--server", address, str(files[0]))
     assert (status, out) == (1, "")
-    assert err.startswith(f"error: The program at {address} does not speak gRPC: name the port of a draft")
+    assert err.startswith(f"error: The program at {address} does not speak gRPC")
 
 
 async def test_on_a_terminal_segments_have_times_and_the_draft_is_dim(files):
