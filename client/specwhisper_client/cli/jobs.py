@@ -29,7 +29,6 @@ from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.cli.display import (
     Display,
     LiveDisplay,
-    NoDisplay,
     PlainDisplay,
     WithProgress,
     show_speakers,
@@ -201,7 +200,7 @@ def _choose_display(job: Job, console: Console, errors: Console) -> Display:
         and (text_goes_to_stdout or job.wanted.output_dir is not None)
     ):
         return LiveDisplay(console, timestamps=job.options.timestamps, colors=job.wanted.print_colors)
-    display = PlainDisplay(console.file) if text_goes_to_stdout else NoDisplay()
+    display = PlainDisplay(console.file) if text_goes_to_stdout else Display()
     return WithProgress(display, errors) if errors.is_interactive and not job.wanted.quiet else display
 
 

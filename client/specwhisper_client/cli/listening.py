@@ -33,7 +33,7 @@ from specwhisper_client.cli.arguments import (
     quiet_option,
     server_option,
 )
-from specwhisper_client.cli.display import clock, color_of, span
+from specwhisper_client.cli.display import Display, clock, color_of, span
 from specwhisper_client.cli.redrawing import OpenText
 from specwhisper_client.cli.tables import transcript_table
 from specwhisper_client.live_transcription import LiveTranscription, Utterances, with_speakers
@@ -136,7 +136,7 @@ def _note_limits(target: str, console: Console) -> None:
         console.print(f"[dim]{target} knows 990 words of slow synthetic English, and few voices.[/]")
 
 
-class LiveUtterances:
+class LiveUtterances(Display):
     """Shows complete utterances, then the open one: final bold, tentative dim."""
 
     def __init__(self, console: Console) -> None:
@@ -204,15 +204,12 @@ def open_line(final: str, update: Update, begin_s: float | None, *, is_speech: b
     return Text.assemble(*times, text[num_spaces:], (notice, "yellow"))
 
 
-class UtteranceLines:
+class UtteranceLines(Display):
     """One line per complete utterance, without text that may still change."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._utterances = Utterances()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._print(self._utterances.finish())
