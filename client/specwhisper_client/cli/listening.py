@@ -23,13 +23,12 @@ from specwhisper.transcription.formats import one_line
 from specwhisper.transcription.hint_files import read_hint
 from specwhisper.transcription.speakers import UtteranceSpeakers
 from specwhisper.types import LIVE_MODES, Mode, Segment, VoiceEvent
-from specwhisper.validated import number, option, switch, text, whole
+from specwhisper.validated import choice, number, option, switch, text, whole
 from specwhisper_client import sources
 from specwhisper_client.cli.arguments import (
     FORMATS_OF_HINTS,
     decoding_part,
     endpointing_part,
-    mode_option,
     quiet_option,
     server_option,
 )
@@ -69,8 +68,8 @@ class ListenOptions:
         "SECONDS",
     )
     endpointing: EndpointingOptions = endpointing_part()
-    mode: Mode | None = mode_option(
-        LIVE_MODES, "With the draft, full, or target-only. Default: the server's."
+    mode: Mode | None = choice(
+        None, "With the draft, full, or target-only. Default: the server's.", "MODE", LIVE_MODES
     )
     added_latency_ms: int = whole(
         0, 0, 2_000, "Latency injected into the round trip to the target, if the server allows it.", "MS"
