@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from specwhisper.types import Word as Word
 
 __version__ = "0.1.0"
+# gRPC reads it when it is imported. Its own lines would stand before our sentence about the same error.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 # Loaded when first used: a client has no torch.
 _HOMES = {
     "specwhisper.errors": ("RecordingsFailed", "SpecWhisperError"),

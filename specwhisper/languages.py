@@ -145,7 +145,7 @@ def language_code(language: str | None) -> str | None:
     if language is None:
         return None
     name = language.strip().lower()
-    primary = re.split("[-_]", name, maxsplit=1)[0] or name  # a BCP 47 tag begins with the language
+    primary = re.split("[-_]", name, maxsplit=1)[0].strip() or name  # a BCP 47 tag begins with the language
     return CODES.get(primary) or OTHER_CODES.get(primary, primary)
 
 

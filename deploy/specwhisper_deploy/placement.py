@@ -6,6 +6,7 @@ cluster of several nodes the host is the node's own address, since no node reach
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection
 
@@ -21,7 +22,6 @@ Flags = dict[str, str | int | float | bool | list[str] | None]
 
 PORT_FLAGS = ("port", "metrics-port")
 RANGE = re.compile(r"(\d{1,5})-(\d{1,5})")
-HOST_FLAGS = ("host", "metrics-host")
 NEEDS = "needs encryption and tokens, or `insecure: true` in a network where every client may use it"
 
 
@@ -99,7 +99,9 @@ def with_node_host(
             f"The host is {host}, and the cluster has {len(ips)} machines, which cannot reach each other's "
             f"loopback addresses: leave `host` out, or write 0.0.0.0. The server {NEEDS}."
         )
-    defaults = {name: own_ip for name in HOST_FLAGS if not flags.get(name)}
+    has_metrics = flags.get("metrics-port") is not None or "SPECWHISPER_METRICS_PORT" in os.environ
+    hosts = ("host", "metrics-host") if has_metrics else ("host",)
+    defaults = {name: own_ip for name in hosts if not flags.get(name)}
     if not defaults:
         return flags
     changed = flags | defaults

@@ -139,7 +139,10 @@ def gateway(args: dict[str, Any]) -> Application:
 
 
 def _locator_flags(replicas: Flags, locator: Flags, server: str) -> Flags:
-    flags = {flag: value for flag, value in replicas.items() if flag in SHARED_WITH_LOCATOR} | locator
+    shared = {flag: value for flag, value in replicas.items() if flag in SHARED_WITH_LOCATOR}
+    if "metrics-port" not in locator:
+        shared.pop("metrics-host", None)
+    flags = shared | locator
     if unknown := flags.keys() - {"port", "metrics-port", *SHARED_WITH_LOCATOR}:
         raise InvalidRequest(
             f"A locator has no flag {', '.join(sorted(unknown))}; write it with the flags of the {server}."

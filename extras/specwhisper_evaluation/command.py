@@ -17,7 +17,7 @@ from specwhisper.settings.shared import device_option
 from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.types import DTYPES, SERVER_MODES, Mode
 from specwhisper.validated import ABOVE_0, choice, number, option, switch, text, whole
-from specwhisper_client.cli.arguments import Temperatures, decoding_part, mode_option, server_option
+from specwhisper_client.cli.arguments import Temperatures, decoding_part, server_option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +68,11 @@ class EvaluateOptions:
     server: str | None = server_option(
         None, ": compares a mode with target-only through them. Default: both models in this process"
     )
-    mode: Mode | None = mode_option(
-        SERVER_MODES,
+    mode: Mode | None = choice(
+        None,
         f"With --server: {', '.join(SERVER_MODES[1:-1])} or {SERVER_MODES[-1]}. Default: its own.",
+        "MODE",
+        SERVER_MODES,
         needs=("server",),
     )
     models: Models = part(Models, not_with=("server",))
@@ -105,7 +107,7 @@ class EvaluateOptions:
 
 @takes(EvaluateOptions)
 def evaluate(context: typer.Context, options: EvaluateOptions) -> None:
-    """Compare a target alone with a pair: word error rate, time and acceptance.
+    """Compare a target alone with a pair. Compared are word error rate, time and acceptance.
 
     Both models run in this process, or on servers with --server. Encryption and token of servers are set
     before the command: specwhisper --use-ssl evaluate --server HOST:PORT. Recordings that cannot be decoded

@@ -17,7 +17,7 @@ from specwhisper.api.speculative_config import SpeculativeConfig
 from specwhisper.errors import InvalidRequest
 from specwhisper.extras import needs_extra
 from specwhisper.options import Task, options_from
-from specwhisper.printable import escaped
+from specwhisper.printable import escaped, print_table
 from specwhisper.rpc.channels import Credentials
 from specwhisper.settings.command_line import reading
 from specwhisper_evaluation.command import EvaluateOptions, Output, Source
@@ -50,8 +50,8 @@ def run(options: EvaluateOptions, credentials: Credentials) -> bool:
         raise InvalidRequest("There was nothing to transcribe.")
     console = Console()
     if output.recordings:
-        console.print(recordings_table(comparison))
-    console.print(table_of(comparison))
+        print_table(console, recordings_table(comparison))
+    print_table(console, table_of(comparison))
     if output.json is not None:
         _write(
             output.json,

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.live import Live
 
 from specwhisper.errors import InvalidRequest
+from specwhisper.printable import print_table
 from specwhisper.rpc.addresses import split_address
 from specwhisper.rpc.channels import Credentials
 from specwhisper.settings.command_line import reading, takes
@@ -99,7 +100,7 @@ class TopOptions:
 
 @takes(TopOptions)
 def top(context: typer.Context, wanted: TopOptions) -> None:
-    """Watch a cluster's servers: sessions, acceptance, round trips, queues."""
+    """Watch the servers of a cluster. Shown are sessions, acceptance, round trips and queues."""
     with reading():
         if not (wanted.metrics or wanted.locator):
             raise InvalidRequest("No server is named: add --metrics HOST:PORT,... or --locator HOST:PORT,...")
@@ -112,9 +113,8 @@ def top(context: typer.Context, wanted: TopOptions) -> None:
         if wanted.json:
             print(json.dumps(cluster.as_json(), indent=1))
         else:
-            console.print(
-                cluster_view(cluster.rows, cluster.totals, "since the servers began", width=console.width)
-            )
+            view = cluster_view(cluster.rows, cluster.totals, "since the servers began", width=console.width)
+            print_table(console, view)
         if cluster.is_lost:
             raise typer.Exit(1)
         return

@@ -62,7 +62,11 @@ class ListenerOptions(Settings):
         panel=OBSERVABILITY,
     )
     metrics_host: str = text(
-        "127.0.0.1", "Address of the metrics port; the rules for --host apply.", "HOST", panel=OBSERVABILITY
+        "127.0.0.1",
+        "Address of the metrics port; the rules for --host apply.",
+        "HOST",
+        needs=("metrics_port",),
+        panel=OBSERVABILITY,
     )
 
     def __post_init__(self) -> None:

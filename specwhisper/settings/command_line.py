@@ -91,6 +91,13 @@ class OneSentence:
             self.report(error)
             sys.exit(error.exit_status)
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, whose types in Python --help leaves out: most have a placeholder."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            parameter.display_type = lambda ctx: ""
+        return parameters
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
             return list(super().parse_args(ctx, args))  # type: ignore[misc]

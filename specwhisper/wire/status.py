@@ -80,6 +80,9 @@ TOO_LARGE = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")  # gRPC's detail
 # gRPC's details of a broken connection or stream, under any status: UNKNOWN if it ended during a call,
 # INTERNAL if headers cannot be read, and others if a proxy has reset it.
 BROKEN = re.compile("Stream removed|parsing HTTP/2|RST_STREAM|Illegal header|Error parsing '[^']*' metadata")
+DEFAULT_PORTS = "check the port, by default 50051 of draft servers and 50052 of target servers"
+# gRPC's details where what answers, or a broken network, does not begin as HTTP/2 does.
+NOT_GRPC = "Expected SETTINGS frame as the first frame"
 # gRPC's details of a failed TLS handshake.
 UNTRUSTED = re.compile(r"(?<=CERTIFICATE_VERIFY_FAILED: )[^:]+|Hostname Verification Check failed")
 MAX_DETAILS_CHARACTERS = 500  # up to 12 bytes each on the wire; 8 KiB of metadata break the call
@@ -161,12 +164,14 @@ def ended_by_server(rpc_error: grpc.aio.AioRpcError) -> bool:
 
 
 def refused_handshake(details: str, peer: str) -> str | None:
-    """Return why a TLS handshake failed, from gRPC's details; ``None`` if it did not."""
+    """Return why a handshake of TLS or HTTP/2 failed, from gRPC's details; ``None`` if none did."""
     if reason := UNTRUSTED.search(details):
         return (
             f"The certificate of the server at {peer} is not trusted ({reason[0]}): check the authorities "
             "that are to be trusted, and the names in it."
         )
+    if NOT_GRPC in details:
+        return f"The program at {peer} does not speak gRPC, and may be a gateway: {DEFAULT_PORTS}."
     if "WRONG_VERSION_NUMBER" in details:
         return f"The server at {peer} does not encrypt: connect without encryption, or to another port."
     if "Socket closed" in details or "Connection reset" in details:
@@ -182,8 +187,9 @@ def has_broken(rpc_error: grpc.aio.AioRpcError) -> bool:
     if ended_by_server(rpc_error):
         return False
     details = rpc_error.details() or ""
-    is_away = rpc_error.code() is grpc.StatusCode.UNAVAILABLE and not _never_connected(details)
-    return is_away or _is_broken(details)
+    if _never_connected(details):
+        return False
+    return rpc_error.code() is grpc.StatusCode.UNAVAILABLE or _is_broken(details)
 
 
 def was_there(error: SpecWhisperError) -> bool:
@@ -221,7 +227,7 @@ def _restored(code: grpc.StatusCode, details: str, name: str, peer: str) -> Spec
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
             return ServerFull(f"The server at {peer} has no room: {details}")
         case grpc.StatusCode.UNIMPLEMENTED:
-            return InvalidRequest(f"The server at {peer} does not offer this service; check the address.")
+            return InvalidRequest(f"The server at {peer} does not offer this service: {DEFAULT_PORTS}.")
         case grpc.StatusCode.INVALID_ARGUMENT:
             return InvalidRequest(f"The server at {peer} refuses the request: {details}")
         case grpc.StatusCode.FAILED_PRECONDITION:

@@ -95,10 +95,12 @@ def test_health_checks_use_existing_flags_and_the_right_port():
     known = {name for option in group.params for name in option.opts}
     commands = list(health_commands())
     assert len(commands) > 2 * len(PROGRAMS)
-    for role, (program, *words, command, address) in commands:
+    for role, (program, *words, command, server) in commands:
         assert (program, command) == ("specwhisper", "health")
         assert "health" in group.commands
         assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known
+        flag, _, address = server.partition("=")
+        assert flag in group.commands["health"].params[0].opts
         assert split_address(address.removeprefix("https://")) == ("127.0.0.1", PORTS[role])
 
 

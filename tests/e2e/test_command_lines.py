@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from specwhisper import __version__
@@ -47,6 +49,15 @@ def test_a_server_without_its_packages_names_the_extra(module, extra):
     assert (status, out) == (2, "")
     assert f"specwhisper[{extra}]" in err
     assert "Traceback" not in err
+
+
+def test_a_taken_port_is_one_sentence_without_lines_of_grpcs():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = ("specwhisper_draft_server", "--mode", "target-only", "--port", str(port))
+        status, out, err = run(*command, "--log-level", "error")
+    name = "specwhisper-draft-server"
+    assert (status, out, err) == (1, "", f"{name}: Cannot listen on 127.0.0.1:{port}: the port is taken.")
 
 
 def test_evaluate_without_its_packages_names_the_extra(tmp_path):

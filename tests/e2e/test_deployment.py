@@ -88,8 +88,9 @@ def test_all_three_servers_answer_their_probes(ports, secrets):
     for role, scheme in (("target", ""), ("draft", ""), ("gateway", "https://")):
         server = f"{scheme}127.0.0.1:{ports[role]}"
         trust = ("--use-ssl", "--ssl-root-cert", str(secrets / role / "roots.pem"))
-        assert run("specwhisper_client.cli.main", *trust, "health", server) == (0, "serving\n", "")
-        status, _, err = run("specwhisper_client.cli.main", "health", server)
+        health = ("health", "--server", server)
+        assert run("specwhisper_client.cli.main", *trust, *health) == (0, "serving\n", "")
+        status, _, err = run("specwhisper_client.cli.main", *health)
         assert status == 1, f"{role} answered a client without its CA"
         assert server in err
 

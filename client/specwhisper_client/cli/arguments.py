@@ -10,8 +10,7 @@ from specwhisper.live import EndpointingOptions
 from specwhisper.options import MAX_TEMPERATURE, MIN_TEMPERATURE, DecodingOptions
 from specwhisper.selection import Selection
 from specwhisper.settings.setting import part
-from specwhisper.types import Mode
-from specwhisper.validated import LARGEST, choice, number, option, switch
+from specwhisper.validated import LARGEST, number, option, switch
 from specwhisper_client.resolving import servers_option
 from specwhisper_client.servers import DEFAULT_SERVER
 
@@ -30,7 +29,12 @@ class Temperatures:
 
     greedy: bool = switch(False, "Decode greedily: no second attempt, and only the thresholds that you set.")
     temperature: float = number(
-        FALLBACK["temperature"], 0, MAX_TEMPERATURE, "Sampling temperature; 0 is greedy.", "T"
+        FALLBACK["temperature"],
+        0,
+        MAX_TEMPERATURE,
+        "Sampling temperature; 0 is greedy.",
+        "T",
+        not_with=("greedy",),
     )
     temperature_increment_on_fallback: float | None = number(
         FALLBACK["temperature_increment_on_fallback"],
@@ -46,10 +50,6 @@ class Temperatures:
 def server_option(default: str | None = DEFAULT_SERVER, purpose: str = "") -> Any:
     help = f"Addresses of draft servers, or locator:///HOST:PORT, which lists them{purpose}."
     return servers_option(default, help)
-
-
-def mode_option(modes: tuple[Mode, ...], help: str, **about: Any) -> Any:
-    return choice(None, help, "MODE", modes, **about)
 
 
 def quiet_option() -> Any:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
-from typing import IO, Protocol, Self
+from typing import IO, Self
 
 from rich.console import Console, Group
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -24,17 +23,20 @@ SPEAKER_COLORS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 COLORS = ((0.8, "green"), (0.5, "yellow"), (0.0, "red"))  # lowest probability of a word that has this colour
 
 
-class Display(Protocol):
-    def __enter__(self) -> Self: ...
+class Display:
+    """Shows nothing."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def show(self, update: Update) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def show(self, update: Update) -> None:
+        pass
 
 
-class LiveDisplay:
+class LiveDisplay(Display):
     """Shows final segments, then verified and stable text, then tentative text dim.
 
     Parameters
@@ -68,7 +70,7 @@ class LiveDisplay:
         self._open.draw(lines, Group(shown[len(shown) - len(shown.plain.lstrip()) :], *below))
 
 
-class WithProgress:
+class WithProgress(Display):
     def __init__(self, display: Display, console: Console) -> None:
         self._display = display
         self._bar = _Bar(console)
@@ -77,11 +79,9 @@ class WithProgress:
         self._display.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bar.progress.stop()
-        self._display.__exit__(kind, error, trace)
+        self._display.__exit__(*error)
 
     def show(self, update: Update) -> None:
         self._display.show(update)
@@ -149,9 +149,7 @@ class BatchBar:
         self._progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
     @contextmanager
@@ -198,30 +196,14 @@ class BatchBar:
         )
 
 
-class PlainDisplay:
+class PlainDisplay(Display):
     def __init__(self, file: IO[str]) -> None:
         self._file = file
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def show(self, update: Update) -> None:
         for segment in update.segments:
             if text := one_line(segment.text):
                 print(text, file=self._file, flush=True)
-
-
-class NoDisplay:
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def show(self, update: Update) -> None: ...
 
 
 def show_speakers(transcript: Transcription, console: Console) -> None:

@@ -49,7 +49,9 @@ def _gateway_is_serving(url: str, credentials: Credentials, timeout_s: float) ->
         error.close()
         return False
     except OSError as error:
-        raise TargetUnavailable(f"No gateway answers at {url} ({error}); is it running?") from error
+        reason = getattr(error, "reason", error)  # urllib's error has the system's
+        why = getattr(reason, "strerror", None) or reason
+        raise TargetUnavailable(f"No gateway answers at {url} ({why}); is it running?") from error
     except (HTTPException, ValueError) as error:
         raise TargetUnavailable(
             f"The server at {url} does not speak HTTP: check that it is the address of a gateway."

@@ -18,7 +18,7 @@ from specwhisper.audio.decode import decode_file
 from specwhisper.errors import DiarizationFailed, SpecWhisperError, Unauthenticated
 from specwhisper.extras import needs_extra
 from specwhisper.options import DecodingOptions
-from specwhisper.printable import escaped
+from specwhisper.printable import escaped, print_table
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.tasks import beside
 from specwhisper.transcription.hint_files import find_hint, read_hint
@@ -29,7 +29,6 @@ from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.cli.display import (
     Display,
     LiveDisplay,
-    NoDisplay,
     PlainDisplay,
     WithProgress,
     show_speakers,
@@ -182,7 +181,7 @@ async def transcribe_with_display(
         elif form is not OutputFormat.TXT:  # txt was printed during the transcription
             console.file.write(job.rendered(transcript, recording, form))
     if not job.wanted.quiet:
-        errors.print(transcript_table(transcript))
+        print_table(errors, transcript_table(transcript))
     if no_speakers is not None:
         raise no_speakers
 
@@ -201,7 +200,7 @@ def _choose_display(job: Job, console: Console, errors: Console) -> Display:
         and (text_goes_to_stdout or job.wanted.output_dir is not None)
     ):
         return LiveDisplay(console, timestamps=job.options.timestamps, colors=job.wanted.print_colors)
-    display = PlainDisplay(console.file) if text_goes_to_stdout else NoDisplay()
+    display = PlainDisplay(console.file) if text_goes_to_stdout else Display()
     return WithProgress(display, errors) if errors.is_interactive and not job.wanted.quiet else display
 
 

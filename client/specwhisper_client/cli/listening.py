@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from specwhisper.live import EndpointingOptions, LiveOptions
-from specwhisper.printable import blanked
+from specwhisper.printable import blanked, print_table
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.settings.command_line import takes
 from specwhisper.settings.setting import offered, part
@@ -23,17 +23,16 @@ from specwhisper.transcription.formats import one_line
 from specwhisper.transcription.hint_files import read_hint
 from specwhisper.transcription.speakers import UtteranceSpeakers
 from specwhisper.types import LIVE_MODES, Mode, Segment, VoiceEvent
-from specwhisper.validated import number, option, switch, text, whole
+from specwhisper.validated import choice, number, option, switch, text, whole
 from specwhisper_client import sources
 from specwhisper_client.cli.arguments import (
     FORMATS_OF_HINTS,
     decoding_part,
     endpointing_part,
-    mode_option,
     quiet_option,
     server_option,
 )
-from specwhisper_client.cli.display import clock, color_of, span
+from specwhisper_client.cli.display import Display, clock, color_of, span
 from specwhisper_client.cli.redrawing import OpenText
 from specwhisper_client.cli.tables import transcript_table
 from specwhisper_client.live_transcription import LiveTranscription, Utterances, with_speakers
@@ -69,8 +68,8 @@ class ListenOptions:
         "SECONDS",
     )
     endpointing: EndpointingOptions = endpointing_part()
-    mode: Mode | None = mode_option(
-        LIVE_MODES, "With the draft, full, or target-only. Default: the server's."
+    mode: Mode | None = choice(
+        None, "With the draft, full, or target-only. Default: the server's.", "MODE", LIVE_MODES
     )
     added_latency_ms: int = whole(
         0, 0, 2_000, "Latency injected into the round trip to the target, if the server allows it.", "MS"
@@ -127,7 +126,7 @@ async def listen(
                     is_noted = True
                 display.show(update)
         if not wanted.quiet:
-            errors.print(transcript_table(transcription.result))
+            print_table(errors, transcript_table(transcription.result))
 
 
 def _note_limits(target: str, console: Console) -> None:
@@ -136,7 +135,7 @@ def _note_limits(target: str, console: Console) -> None:
         console.print(f"[dim]{target} knows 990 words of slow synthetic English, and few voices.[/]")
 
 
-class LiveUtterances:
+class LiveUtterances(Display):
     """Shows complete utterances, then the open one: final bold, tentative dim."""
 
     def __init__(self, console: Console) -> None:
@@ -204,15 +203,12 @@ def open_line(final: str, update: Update, begin_s: float | None, *, is_speech: b
     return Text.assemble(*times, text[num_spaces:], (notice, "yellow"))
 
 
-class UtteranceLines:
+class UtteranceLines(Display):
     """One line per complete utterance, without text that may still change."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._utterances = Utterances()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._print(self._utterances.finish())

@@ -18,7 +18,7 @@ from specwhisper.extras import offers
 from specwhisper.observe.tracing import configure_tracing
 from specwhisper.rpc.addresses import to_addresses
 from specwhisper.rpc.channels import ClientFlags, Credentials
-from specwhisper.settings.command_line import VERSION, OneSentence, takes
+from specwhisper.settings.command_line import VERSION, OneSentence, Program, takes
 from specwhisper.settings.setting import Part
 from specwhisper.validated import number, option
 from specwhisper_client.cli import listening
@@ -84,22 +84,21 @@ class HealthOptions:
         "Address of a draft or target server, or URL of a gateway.",
         "HOST:PORT",
         read=lambda text: text if text.startswith(GATEWAYS) else to_addresses(text),
-        is_argument=True,
     )
     timeout: float = number(5.0, 0.1, math.inf, "Longest wait for the answer.", "SECONDS")
 
 
-@app.command()
+@app.command(cls=Program)
 @takes(HealthOptions)
 def health(context: typer.Context, wanted: HealthOptions) -> None:
-    """Check whether a server takes calls; the exit status is 1 if it does not."""
+    """Check whether a server takes calls. The exit status is 1 if it does not."""
     serves = asyncio.run(is_serving(wanted.server, context.obj, timeout_s=wanted.timeout))
     print("serving" if serves else "not serving")
     if not serves:
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(cls=Program)
 def serve(
     config: Annotated[
         Path | None,
@@ -110,7 +109,7 @@ def serve(
         typer.Option(metavar="ADDRESS", help="Address of a Ray cluster. Default: Ray on this machine."),
     ] = None,
 ) -> None:
-    """Run targets, draft servers and gateways under Ray, scaled by sessions."""
+    """Run all servers under Ray. Targets, draft servers and gateways are scaled by sessions."""
     imported("specwhisper_deploy.command", "serve", "server,gateway,serve").main(config, address)
 
 

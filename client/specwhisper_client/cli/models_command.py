@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from specwhisper.printable import print_table
 from specwhisper.rpc.channels import OPEN, Credentials
-from specwhisper.settings.command_line import takes
+from specwhisper.settings.command_line import Program, takes
 from specwhisper.validated import switch
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.cli.arguments import server_option
@@ -41,24 +42,24 @@ def models(context: typer.Context, wanted: ModelsOptions) -> None:
     if wanted.json:
         print(json.dumps(found, indent=2))
     else:
-        Console().print(local_models_table(found))
-        Console().print(
+        print_table(
+            Console(),
+            local_models_table(found),
             "\nlayers: encoder + decoder x width. Each can be a target, and a draft for any other; named are "
             "those that it likely helps: larger ones with about as many tokens.",
-            highlight=False,
         )
 
 
 async def show_server(server: str, console: Console, credentials: Credentials = OPEN) -> None:
     async with TranscriptionClient(server, credentials) as client:
-        console.print(server_table(await client.get_model()))
+        print_table(console, server_table(await client.get_model()))
 
 
-@app.command()
+@app.command(cls=Program)
 def get(
     names: Annotated[list[str], typer.Argument(metavar="NAME", help="Names of models: tiny.en, base.")],
 ) -> None:
-    """Fetch models, so that their names work without a network from then on."""
+    """Fetch models. Their names work without a network from then on."""
     local = imported("specwhisper.model.local", "models get", "draft")
     for name in names:
         print(f"{name}: {local.fetch(name)}")

@@ -26,7 +26,7 @@ from specwhisper.transcription.hint_files import read_hint
 from specwhisper.transcription.speakers import TurnFinder
 from specwhisper.transcription.transcription import UNSURE_BELOW
 from specwhisper.types import SERVER_MODES, Mode
-from specwhisper.validated import number, option, spelled, switch, text, whole
+from specwhisper.validated import called, choice, number, option, spelled, switch, text, whole
 from specwhisper_client.cli.arguments import (
     FALLBACK,
     FORMATS_OF_HINTS,
@@ -34,7 +34,6 @@ from specwhisper_client.cli.arguments import (
     Temperatures,
     decoding_part,
     endpointing_part,
-    mode_option,
     quiet_option,
     server_option,
 )
@@ -71,10 +70,12 @@ class TranscribeOptions:
     selection: Mapping[str, Any] = part(Selection, dict, only_written=True)
     temperatures: Mapping[str, Any] = part(Temperatures, dict, only_written=True)
     vad: VadOptions = part(VadOptions, VadOptions(), prefix="vad", needs=("vad_filter",))
-    mode: Mode | None = mode_option(
-        SERVER_MODES,
+    mode: Mode | None = choice(
+        None,
         f"Mode of draft and target: {', '.join(SERVER_MODES[:-1])} or {SERVER_MODES[-1]}. "
         "Default: the server's.",
+        "MODE",
+        SERVER_MODES,
     )
     gamma: int | None = whole(
         None, 1, MAX_GAMMA, "Draft tokens per block. Default: the server's.", not_with=("as_live",)
@@ -129,7 +130,11 @@ class TranscribeOptions:
         if self.diarizer is not None:
             given["word_timestamps"] = True
         with spelled(SPELLING):
-            return options_from({}, given)
+            options = options_from({}, given)
+        for name in ("top_k", "top_p", "seed"):
+            if name in self.decoding and not any(options.temperatures):
+                raise InvalidRequest(f"{called(name)} has no effect at temperature 0: add --temperature.")
+        return options
 
     def job(self, credentials: Credentials) -> Job:
         """Return the settings that apply to every file.

@@ -20,6 +20,7 @@ from rich.table import Table
 import specwhisper
 from specwhisper.extras import needs_extra
 from specwhisper.options import DecodingOptions
+from specwhisper.printable import print_table
 from specwhisper.rpc.addresses import to_addresses
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.rpc.tokens import TARGET_TOKEN
@@ -194,7 +195,7 @@ def _print(title: str, advice: Advice, extent: str, console: Console) -> None:
             f"{one.acceptance_rate:.0%}" if one.mode.drafts else "",
             f"{one.gamma or ''}",
         )
-    console.print(facts, measured, highlight=False)
+    print_table(console, facts, measured)
     speed = f"{1e3 * best.time_per_token_s:.1f} ms per token"
     if best.mode.drafts:
         speed += f", {best.over_target_only} times the target alone"

@@ -13,6 +13,7 @@ from specwhisper.wire.codec.decoding import decoding_options_from_proto
 from specwhisper_client.cli.models_command import show_server
 from specwhisper_client.cli.output import OutputFormat
 from tests.rpc.client_scripts import ScriptedTranscription, serving
+from tests.rpc.gateways import running_gateway
 from tests.rpc.terminals import Streams, run_cli, run_process
 
 TEXT = "Hello there.\nBye.\n"
@@ -47,6 +48,15 @@ async def test_without_a_terminal_only_text_goes_to_standard_output(files, strea
     assert not server.config.interim_results
     for statistic in STATISTICS:
         assert statistic in streams.err
+    assert " \n" not in streams.err
+
+
+async def test_a_program_without_grpc_is_named_at_once(files):
+    async with serving(ScriptedTranscription()) as draft, running_gateway(draft) as gateway:
+        address = gateway.server.address
+        status, out, err = await run_process("transcribe", "--server", address, str(files[0]))
+    assert (status, out) == (1, "")
+    assert err.startswith(f"error: The program at {address} does not speak gRPC")
 
 
 async def test_on_a_terminal_segments_have_times_and_the_draft_is_dim(files):

@@ -23,6 +23,7 @@ from specwhisper.rpc.tokens import Tokens
 from specwhisper.settings.shared import parse_cores
 from specwhisper.types import Mode
 from specwhisper.wire import flac
+from specwhisper.wire.status import DEFAULT_PORTS
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.config import DraftConfig
@@ -300,5 +301,5 @@ async def test_another_service_at_the_targets_address_is_a_warning(caplog):
     (record,) = [each for each in caplog.records if each.getMessage() == "not paired yet"]
     assert record.levelname == "WARNING"
     assert record.error == (
-        f"The server at target {other.address} does not offer this service; check the address."
+        f"The server at target {other.address} does not offer this service: {DEFAULT_PORTS}."
     )

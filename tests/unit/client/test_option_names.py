@@ -1,5 +1,6 @@
 """Options of commands: their values, and their names in errors."""
 
+import re
 import shlex
 
 import pytest
@@ -68,7 +69,6 @@ def test_names_are_those_of_the_command_line(arguments, sentence):
         ("", DecodingOptions()),
         ("--greedy", DecodingOptions.greedy()),
         ("--greedy --no-speech-threshold 0.6", DecodingOptions.greedy(no_speech_threshold=0.6)),
-        ("--greedy --temperature 0.5", DecodingOptions.greedy(temperatures=0.5)),
         ("--temperature 0.6", DecodingOptions(temperatures=(0.6, 0.8, 1.0))),
         ("--temperature-increment-on-fallback None", DecodingOptions(temperatures=(0.0,))),
         (
@@ -192,6 +192,11 @@ NO_FILE = "nofile cannot be read: No such file or directory."
             "--max-sessions-per-token is 5: it must be at most --max-sessions, which is 2.",
         ),
         ("target --offload-folder f", "--offload-folder has no effect without --device-map: set both."),
+        ("gateway --metrics-host ::1", "--metrics-host has no effect without --metrics-port: set both."),
+        (
+            "SPECWHISPER_METRICS_HOST=::1 draft",
+            "$SPECWHISPER_METRICS_HOST has no effect without --metrics-port: set both.",
+        ),
         ("draft --mode ful", "--mode is 'ful': choose from target-only, sync, pipelined, full."),
         ("draft --target foo", f"--target: {HOST_PORT}"),
         ("draft --target-device cuda", "--target-device has no effect without --target-model: set both."),
@@ -227,6 +232,18 @@ NO_FILE = "nofile cannot be read: No such file or directory."
         ),
         ("specwhisper transcribe a.wav --temperature abc", "--temperature is 'abc': it must be a number."),
         (
+            "specwhisper transcribe a.wav --greedy --temperature 0.5",
+            "--temperature has no effect with --greedy: leave one of them out.",
+        ),
+        (
+            "specwhisper transcribe a.wav --greedy --top-k 5",
+            "--top-k has no effect at temperature 0: add --temperature.",
+        ),
+        (
+            "specwhisper transcribe a.wav --temperature_increment_on_fallback None --seed 7",
+            "--seed has no effect at temperature 0: add --temperature.",
+        ),
+        (
             "specwhisper transcribe a.wav --logprob_threshold foo",
             "--logprob-threshold is 'foo': it must be a number.",
         ),
@@ -261,7 +278,7 @@ NO_FILE = "nofile cannot be read: No such file or directory."
             "specwhisper transcribe a.wav --diarize f --speaker-threshold 9",
             "--speaker-threshold is 9: it must be above 0 and below 2.",
         ),
-        ("specwhisper health foo", f"HOST:PORT: {HOST_PORT}"),
+        ("specwhisper health --server foo", f"--server: {HOST_PORT}"),
         ("specwhisper health --timeout 0", "--timeout is 0: it must be at least 0.1."),
         (
             "specwhisper models --server a:1 --json",
@@ -283,6 +300,24 @@ def test_a_wrong_command_line_is_one_sentence_and_status_2(line, sentence, monke
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"{kind}: {sentence}\n")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *PROGRAMS,
+        "specwhisper transcribe",
+        "specwhisper models get",
+        "specwhisper health",
+        "specwhisper serve",
+    ],
+)
+def test_help_has_no_types_of_python(line):
+    program, *words = line.split()
+    command = app if program == "specwhisper" else app_of(PROGRAMS[program], lambda _: None, program)
+    result = CliRunner().invoke(command, [*words, "--help"], env={"TERMINAL_WIDTH": "100"})
+    assert result.exit_code == 0 and "--help" in result.stdout
+    assert not re.findall("<.*?>", result.stdout)
+
+
 def test_what_fails_at_run_time_has_status_1(unused_tcp_port):
-    result = CliRunner().invoke(app, ["health", f"127.0.0.1:{unused_tcp_port}"])
+    result = CliRunner().invoke(app, ["health", "--server", f"127.0.0.1:{unused_tcp_port}"])
     assert result.exit_code == 1

@@ -32,8 +32,17 @@ def test_on_one_node_flags_stay_unchanged(ips, flags):
 
 @pytest.mark.parametrize("settings", ALL)
 def test_the_default_host_is_the_nodes_own(machines, settings):
-    (config,) = configs_on_this_node(settings, {"insecure": True, "port": 0})
+    (config,) = configs_on_this_node(settings, {"insecure": True, "port": 0, "metrics-port": 0})
     assert (config.host, config.metrics_host) == (OWN, OWN)
+
+
+def test_metrics_get_no_host_without_a_port(machines, monkeypatch):
+    monkeypatch.delenv("SPECWHISPER_METRICS_PORT", raising=False)
+    (config,) = configs_on_this_node(TargetConfig, {"insecure": True})
+    assert (config.host, config.metrics_host) == (OWN, "127.0.0.1")
+    monkeypatch.setenv("SPECWHISPER_METRICS_PORT", "9464")
+    (config,) = configs_on_this_node(TargetConfig, {"insecure": True})
+    assert config.metrics_host == OWN
 
 
 @pytest.mark.parametrize("settings", ALL)
@@ -49,7 +58,7 @@ def test_a_loopback_host_is_refused(machines, host):
 
 
 def test_a_gateway_may_listen_on_loopback_only(machines):
-    flags = {"host": "127.0.0.1", "metrics-host": "127.0.0.1"}
+    flags = {"host": "127.0.0.1", "metrics-host": "127.0.0.1", "metrics-port": 0}
     (config,) = configs_on_this_node(GatewayConfig, flags, may_be_local=True)
     assert (config.host, config.metrics_host) == ("127.0.0.1", "127.0.0.1")
 

@@ -13,6 +13,7 @@ from specwhisper.wire.status import (
     INTERNAL_ERROR,
     MAX_DETAILS_CHARACTERS,
     NO_MEMORY,
+    NOT_GRPC,
     PUSHBACK_KEY,
     STATUS_OF_ERROR,
     error_from_rpc,
@@ -175,6 +176,12 @@ async def test_a_status_set_by_the_handler_is_kept():
         ("UNKNOWN", "Stream removed", "TargetUnavailable", "was lost"),
         ("UNAVAILABLE", "Failed parsing HTTP/2 (Frame size 7)", "TargetUnavailable", "was lost"),
         (
+            "UNAVAILABLE",
+            f"failed to connect: Failed parsing HTTP/2 ({NOT_GRPC})",
+            "TargetUnavailable",
+            f"The program at {PEER} does not speak gRPC",
+        ),
+        (
             "INTERNAL",
             "Failed parsing HTTP/2 (Invalid HPACK index received (79))",
             "TargetUnavailable",
@@ -206,6 +213,7 @@ def test_statuses_of_others_become_the_nearest_error(code, details, kind, senten
     [
         ("UNAVAILABLE", "Socket closed", True),
         ("UNAVAILABLE", "failed to connect to all addresses", False),
+        ("UNAVAILABLE", f"failed to connect: Failed parsing HTTP/2 ({NOT_GRPC})", False),
         ("UNKNOWN", "Stream removed (Failed parsing HTTP/2 (Frame size 7))", True),
         ("UNKNOWN", "odd.", False),
     ],
