@@ -29,7 +29,7 @@ def mode_to_proto(mode: Mode) -> pb.Mode:
         raise UnsupportedOption(
             f"Mode '{mode}' is not one of a server's; choose from: {', '.join(SERVER_MODES)}."
         )
-    return cast("pb.Mode", _number(pb.Mode.DESCRIPTOR, mode))
+    return cast("pb.Mode", _number(pb.Mode.DESCRIPTOR, Mode(mode)))  # a caller may write its value
 
 
 def mode_from_proto(number: int) -> Mode:

@@ -285,6 +285,7 @@ def test_flac_changes_no_sample(samples):
 @pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.ONE_PROCESS])
 def test_modes_of_the_split_service_survive(mode):
     assert codec.mode_from_proto(codec.mode_to_proto(mode)) is mode
+    assert codec.mode_to_proto(mode.value) == codec.mode_to_proto(mode)
 
 
 def test_one_process_is_no_mode_of_a_server():
