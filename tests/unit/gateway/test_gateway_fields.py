@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from specwhisper.errors import InvalidRequest
 from specwhisper.selection import VadOptions
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
 from specwhisper_gateway.errors import InvalidField
@@ -43,13 +44,13 @@ def test_another_chunking_strategy_is_refused(value):
     ("name", "value", "sentence"),
     [
         ("temperature", "hot", "temperature is 'hot': it must be a number."),
-        ("temperature", "2", "temperature is '2': it must be at most 1."),
+        ("temperature", "2", "temperature is 2: it must lie between 0 and 1."),
         ("stream", "perhaps", "stream is 'perhaps': it must be true or false."),
         ("vad_parameters", "abc", "vad_parameters is 'abc': it must be a JSON object."),
         (
             "timestamp_granularities[]",
             "syllable",
-            "timestamp_granularities[] is 'syllable': it must be 'word' or 'segment'.",
+            "timestamp_granularities[] is 'syllable': choose from word, segment.",
         ),
         (
             "chunking_strategy",
@@ -59,7 +60,7 @@ def test_another_chunking_strategy_is_refused(value):
     ],
 )
 def test_an_error_names_the_field_its_value_and_what_is_valid(name, value, sentence):
-    with pytest.raises(InvalidField) as refused:
+    with pytest.raises(InvalidRequest) as refused:
         read((name, value))
     assert str(refused.value) == sentence
     assert refused.value.param == name.removesuffix("[]")
