@@ -32,6 +32,7 @@ SWITCHES = {
 JSON_TYPES = {bool: "boolean", int: "integer", float: "number", tuple: "array", dict: "object"}
 
 T = TypeVar("T")
+OnUnknown = Callable[[str, str, Any], None]
 
 
 def within(kind: type[Any], **about: Any) -> Any:
@@ -71,28 +72,36 @@ def with_options(
     return add
 
 
-def values_of(kind: type[Any], message: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+def values_of(
+    kind: type[Any], message: Mapping[str, Any], path: str = "", on_unknown: OnUnknown | None = None
+) -> dict[str, Any]:
     """Return what a message has of a class of options, converted and checked.
 
     Raises ``InvalidRequest`` for the first key that is unknown or missing, or whose value is invalid.
+
+    Parameters
+    ----------
+    on_unknown : called with each unknown key's path, name and value, which are otherwise an error.
     """
     known = {declared.name: declared for declared in fields(kind)}
-    for key in message:
-        if key not in known:
-            name = path + key[:SHOWN_CHARS]
+    for key, value in message.items():
+        if key in known:
+            continue
+        name = path + key[:SHOWN_CHARS]
+        if on_unknown is None:
             choice = ", ".join(known)
             raise InvalidField(f"{name} is not known: leave it out; there are {choice}.", name, UNKNOWN)
+        on_unknown(name, key, value)
     for name, declared in known.items():
         if message.get(name) is None and default_of(declared) is MISSING:
             raise InvalidField(f"{path}{name} is missing.", path + name, "missing_required_parameter")
-    names = {name: f"{path}{name}{'[]' * is_list(kind, name)}" for name in known}
-    with spelled(names):
-        return checked(kind, {key: _prepared(kind, known[key], value) for key, value in message.items()})
-
-
-def within_of(declared: Field[Any]) -> type[Any] | None:
-    """Return the class of the object that a field is; ``None`` for other fields."""
-    return declared.metadata.get("within")
+    with spelled({name: f"{path}{name}{'[]' * is_list(kind, name)}" for name in known}):
+        given = {
+            name: _prepared(kind, declared, message[name], on_unknown)
+            for name, declared in known.items()
+            if name in message
+        }
+        return checked(kind, given)
 
 
 def is_list(kind: type[Any], name: str) -> bool:
@@ -119,7 +128,7 @@ def to_object(value: Any) -> dict[str, Any]:
 def schema_of(kind: type[Any], declared: Field[Any]) -> dict[str, Any]:
     """Return the JSON schema of a form's field."""
     about, default = option_of(declared) or Option(), default_of(declared)
-    type_ = dict if within_of(declared) else _type_of(kind, declared.name)
+    type_ = dict if "within" in declared.metadata else _type_of(kind, declared.name)
     schema: dict[str, Any] = {"type": JSON_TYPES.get(type_, "string"), "description": about.help}
     if default not in (MISSING, None, ()):
         schema["default"] = default
@@ -135,16 +144,16 @@ def _choices(about: Option) -> dict[str, Any]:
     return {"enum": list(about.choices)} if about.choices else {}
 
 
-def _prepared(kind: type[Any], declared: Field[Any], value: Any) -> Any:
+def _prepared(kind: type[Any], declared: Field[Any], value: Any, on_unknown: OnUnknown | None) -> Any:
     """Return a value as its option reads it: texts of a form become numbers, switches and objects."""
     if value is None:
         return None
-    if (inner := within_of(declared)) is not None:
+    if (inner := declared.metadata.get("within")) is not None:
         try:
             message = to_object(value)
         except ValueError as error:
             raise refusal(declared.name, value, error) from None
-        return values_of(inner, message, f"{called(declared.name)}.")
+        return values_of(inner, message, f"{called(declared.name)}.", on_unknown)
     type_ = _type_of(kind, declared.name)
     if type_ is tuple and not isinstance(value, list):
         raise refusal(called(declared.name).removesuffix("[]"), value, "it must be a list")

@@ -11,12 +11,10 @@ from specwhisper.options import DecodingOptions, Padding, options_from
 from specwhisper.validated import choice, switch, text
 from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.option_fields import (
-    SHOWN_CHARS,
     UNKNOWN,
     values_of,
     with_options,
     within,
-    within_of,
 )
 from specwhisper_gateway.realtime.formats import BETA_NAMES, G711_RATE, LAWS, PCM_RATE, AudioFormat
 
@@ -112,15 +110,29 @@ class RealtimeSettings:
         names = ("languages", "prompt", "keywords", "hint", "padding")
         return options_from({}, {name: getattr(self, name) for name in names})
 
-    def updated(self, session: Mapping[str, Any]) -> RealtimeSettings:
+    def updated(
+        self, session: Mapping[str, Any], ignored: list[InvalidField] | None = None
+    ) -> RealtimeSettings:
         """Return the settings with a client's changes.
 
-        Raises ``InvalidRequest`` if one is not supported, or has no effect.
+        Raises ``InvalidRequest`` if one is not supported; if one has no effect, only without ``ignored``.
+
+        Parameters
+        ----------
+        ignored : takes an error for each key that is unknown or has no effect.
         """
-        known, ignored = known_part(session)
-        for each in ignored:
-            raise each
-        audio = values_of(_Session, known, "session.").get("audio") or {}
+
+        def ignore(name: str, key: str, value: Any) -> None:
+            reason = WITHOUT_EFFECT.get(key)
+            if reason is not None and value in (None, False, []):  # what a session has without it
+                return
+            sentence = f"{name} is not known." if reason is None else f"{name} has no effect: {reason}."
+            error = InvalidField(sentence, name, UNKNOWN if reason is None else "unsupported_value")
+            if ignored is None:
+                raise error
+            ignored.append(error)
+
+        audio = values_of(_Session, session, "session.", ignore).get("audio") or {}
         changed = audio.get("input") or {}
         settings = self
         if (audio_format := changed.get("format")) is not None:
@@ -222,28 +234,6 @@ def nested(session: Mapping[str, Any]) -> dict[str, Any]:
         changes["format"] = {"type": BETA_NAMES[audio_format]}
     others = {name: value for name, value in session.items() if name not in {*names, "input_audio_format"}}
     return {"audio": {"input": changes}} | others
-
-
-def known_part(
-    session: Mapping[str, Any], kind: type[Any] = _Session, path: str = "session"
-) -> tuple[dict[str, Any], list[InvalidField]]:
-    """Return a session without what has no effect, and an error about each such key."""
-    options = {declared.name: declared for declared in fields(kind)}
-    known: dict[str, Any] = {}
-    ignored: list[InvalidField] = []
-    for key, value in session.items():
-        name = f"{path}.{key[:SHOWN_CHARS]}"
-        if key in options:
-            inner = within_of(options[key])
-            if inner is not None and isinstance(value, dict):
-                value, more = known_part(value, inner, name)
-                ignored += more
-            known[key] = value
-        elif (reason := WITHOUT_EFFECT.get(key)) is None:
-            ignored.append(InvalidField(f"{name} is not known.", name, UNKNOWN))
-        elif value not in (None, False, []):  # what a session has without it
-            ignored.append(InvalidField(f"{name} has no effect: {reason}.", name, "unsupported_value"))
-    return known, ignored
 
 
 def _audio_format(type: str = "audio/pcm", rate: int | None = None) -> AudioFormat:
