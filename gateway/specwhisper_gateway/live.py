@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, WebSocket
-from starlette.requests import HTTPConnection
 
 from specwhisper.audio.canonical import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
 from specwhisper.errors import InvalidRequest, MessageTooLarge
@@ -293,12 +292,8 @@ async def _forward(stream: StreamingClient, pcm: bytes) -> None:
         await stream.send(pcm)
 
 
-async def check_page(connection: HTTPConnection) -> None:
-    """Refuse pages of other sites, with keys too: they may use ``/v1/realtime``."""
-    check_origin(connection)
-
-
-@router.websocket("/live", dependencies=[Depends(check_page)])
+# Refuses pages of other sites, with keys too: they may use /v1/realtime.
+@router.websocket("/live", dependencies=[Depends(check_origin)])
 async def live(socket: WebSocket, take_session: Annotated[TakeSession, Depends(admit_later)]) -> None:
     """Transcribe for the page."""
     await socket.accept(subprotocol_of(socket))

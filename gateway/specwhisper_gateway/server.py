@@ -32,7 +32,7 @@ class GatewayServer(HttpServer):
     def __init__(self, config: GatewayConfig) -> None:
         self.metrics_address: str | None = None
         metrics = GatewayMetrics()
-        metrics.watch_draining(lambda: self.should_exit)
+        metrics.draining.set_function(lambda: self.should_exit)
         self.app = create_app(config, metrics)
         self._metrics_served = (
             serving_page(
