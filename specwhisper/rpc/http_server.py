@@ -99,6 +99,8 @@ class HttpServer(uvicorn.Server):
 class _Connection(asyncio.BufferedProtocol):
     """One of uvicorn's connections: limited in number, read in small pieces, cut without a request.
 
+    uvicorn's own ``limit_concurrency`` neither refuses WebSockets nor cuts connections that send no request.
+
     Parameters
     ----------
     others : the server's open connections.

@@ -84,11 +84,9 @@ class AudioFields:
     def given(self) -> dict[str, Any]:
         """Return the decoding options that a request sets, by the names that :func:`options_from` reads."""
         read = {*NAMES, *OTHER_NAMES, "greedy"}
-        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name in read}
-        defaults = {each.name: default_of(each) for each in fields(self)}
-        return {name: value for name, value in values.items() if value != defaults[name]} | {
-            "task": self.task
-        }
+        given = ((each, getattr(self, each.name)) for each in fields(self) if each.name in read)
+        changed = {each.name: value for each, value in given if value != default_of(each)}
+        return changed | {"task": self.task}
 
     @classmethod
     def _lists(cls) -> set[str]:
