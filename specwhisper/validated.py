@@ -13,7 +13,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import partial
@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from specwhisper.errors import InvalidRequest, SpecWhisperError, within_floats
 
 ABOVE_0, LARGEST = math.ulp(0.0), sys.float_info.max  # bounds that leave out 0 and infinity
+REQUIRED: Any = MISSING  # in place of a default
 MAX_SHOWN = 200  # characters of a value in an error
 Kind = TypeVar("Kind")
 
@@ -56,6 +57,7 @@ class Option:
     flags : names on a command line, without dashes; by default the field's name.
     read : converts a value, or raises ``ValueError`` with what it must be.
     bounds : lowest and highest number, both allowed.
+    choices : all values, if it has only these.
     takes_none : whether ``None`` is a value of its own; otherwise it stands for the default.
     repeats : whether its flag may be repeated; ``read`` and ``rules`` are then those of one value.
     needs : other options of a command line; without any of them it has no effect.
@@ -70,6 +72,7 @@ class Option:
     read: Callable[[Any], Any] | None = None
     rules: tuple[Rule, ...] = ()
     bounds: tuple[float, float] | None = None
+    choices: tuple[Any, ...] = ()
     takes_none: bool = False
     repeats: bool = False
     needs: tuple[str, ...] = ()
@@ -95,16 +98,14 @@ def switch(default: bool | None = False, help: str = "", **about: Any) -> Any:
     return option(default, help, read=partial(_to_instance, bool, "True or False"), **about)
 
 
-def choice(
-    default: str | None, help: str = "", metavar: str = "", choices: Sequence[str] = (), **about: Any
-) -> Any:
+def choice(default: Any, help: str = "", metavar: str = "", choices: Sequence[Any] = (), **about: Any) -> Any:
     """Declare an option that is one of some values, by default all of its default's kind."""
-    values = choices or list(type(default))  # type: ignore[call-overload]
-    return option(default, help, metavar, read=partial(_to_choice, values), **about)
+    values = tuple(choices or list(type(default)))  # type: ignore[call-overload]
+    return option(default, help, metavar, read=partial(_to_choice, values), choices=values, **about)
 
 
 def whole(
-    default: int | None, lowest: float, highest: float, help: str = "", metavar: str = "N", **about: Any
+    default: Any, lowest: float, highest: float, help: str = "", metavar: str = "N", **about: Any
 ) -> Any:
     """Declare an option that is a whole number between bounds, both included."""
     return _numeric(default, lowest, highest, help, metavar, read=_to_int, **about)
@@ -223,6 +224,11 @@ def naming(name: str) -> Iterator[None]:
         raise type(error)(f"{called(name)}: {error}") from error.__cause__
 
 
+def refusal(name: str, value: Any, reason: object) -> InvalidRequest:
+    """Return the error about an option's value."""
+    return InvalidRequest(f"{called(name)} is {_shown(value)}: {reason}.", called(name))
+
+
 def is_number(value: Any) -> bool:
     """Return whether a value is a real number; numpy's are, ``True`` is not."""
     return isinstance(value, Real) and not isinstance(value, bool)
@@ -235,6 +241,14 @@ def to_text(value: Any) -> str | None:
         (text or "").encode()
     except UnicodeEncodeError as error:  # half of a surrogate pair
         raise ValueError("it must be valid Unicode") from error
+    return text
+
+
+def number_in(text: Any) -> Any:
+    """Return the number that a text is; leave anything else as it is, for its option to refuse."""
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text) if isinstance(text, str) else text
     return text
 
 
@@ -262,7 +276,7 @@ def _checked(name: str, value: Any, about: Option) -> Any:
                 raise ValueError(rule.message)
     except ValueError as error:
         written = given if isinstance(given, str | Real) else value
-        raise InvalidRequest(f"{called(name)} is {_shown(written)}: {error}.", called(name)) from None
+        raise refusal(name, written, error) from None
     return value
 
 
@@ -272,9 +286,9 @@ def _to_instance(kind: type, name: str, value: Any) -> Any:
     return value
 
 
-def _to_choice(choices: Sequence[str], value: Any) -> str:
+def _to_choice(choices: Sequence[Any], value: Any) -> Any:
     if value not in choices:
-        raise ValueError(f"choose from {', '.join(choices)}")
+        raise ValueError(f"choose from {', '.join(map(str, choices))}")
     return choices[choices.index(value)]
 
 

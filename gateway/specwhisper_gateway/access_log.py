@@ -88,11 +88,12 @@ class AccessLog:
                     code = code or (int(message.get("code", NORMAL)) if is_accepted else HTTPStatus.FORBIDDEN)
             await send(message)
 
+        open_now = self._metrics.active_requests if is_request else self._metrics.active_sessions
         request_id.set(name)  # which the draft server and its target are sent, and log
         with server_span(method, headers, {"http.request.method": method}) as span:
-            (self._metrics.begin if is_request else self._metrics.begin_session)()
             try:
-                await self._app(scope, receive_watched, send_watched)
+                with open_now.track_inprogress():
+                    await self._app(scope, receive_watched, send_watched)
             except Exception as error:
                 if is_request:
                     code = HTTPStatus.INTERNAL_SERVER_ERROR.value
@@ -115,15 +116,15 @@ class AccessLog:
         if (caller := scope["state"].get(CALLER)) is not None:
             facts["caller"] = caller
         if (error := scope["state"].get(ERROR)) is not None:
-            self._metrics.count_error(error)
+            self._metrics.errors.labels(type(error).__name__).inc()
             facts["error"] = type(error).__name__
         if not is_request:
-            self._metrics.end_session(route, code)
+            self._metrics.sessions.labels(route, str(code)).inc()
             logger.info("session ended", extra=facts)
             return
-        self._metrics.end()
         if route != LIVE_ROUTE:
-            self._metrics.count_request(route, code, elapsed_s)
+            self._metrics.requests.labels(route, str(code)).inc()
+            self._metrics.latency_s.labels(route).observe(elapsed_s)
         level = logging.DEBUG if route in QUIET_ROUTES else logging.INFO
         logger.log(level, "answered", extra=facts)
 

@@ -6,11 +6,10 @@ import asyncio
 import base64
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, WebSocket
-from pydantic import Base64Bytes, Field, TypeAdapter, ValidationError
-from starlette.requests import HTTPConnection
 
 from specwhisper.audio.canonical import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
 from specwhisper.errors import InvalidRequest, MessageTooLarge
@@ -19,12 +18,14 @@ from specwhisper.tasks import running
 from specwhisper.transcription.speakers import UtteranceSpeakers
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import Mode, Segment
+from specwhisper.validated import REQUIRED, Rule, choice, option, switch, text, to_text, whole
 from specwhisper_client.live_transcription import Utterances
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import ResumePoint, Update
 from specwhisper_gateway.errors import ClientGone, InvalidField
+from specwhisper_gateway.option_fields import values_of, within
 from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of, within_time
-from specwhisper_gateway.transport.messages import StrictModel, error_event, first_problem, read_object
+from specwhisper_gateway.transport.messages import error_event, read_object
 from specwhisper_gateway.transport.sockets import (
     Peer,
     check_origin,
@@ -40,58 +41,65 @@ RECONNECT_S = 10.0  # after it, the page shows that the connection is lost
 router = APIRouter()
 
 
-class _Drafting(StrictModel):
-    """Whether to draft; ``None`` leaves it to the server."""
+def _to_state(value: Any) -> bytes:
+    encoded = to_text(value) or ""
+    if len(encoded) > MAX_STATE_CHARACTERS:
+        raise ValueError(f"it may have at most {MAX_STATE_CHARACTERS} characters")
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except ValueError:
+        raise ValueError("it must be in base64") from None
 
-    mode: Literal[Mode.TARGET_ONLY, Mode.FULL] | None = None
-    added_latency_ms: Annotated[int, Field(ge=0, le=2_000)] = 0
 
-
-Sample = Annotated[int, Field(ge=0, le=2**62)]
-
-
-class Point(StrictModel):
+@dataclass(frozen=True, kw_only=True)
+class Point:
     """Where a stream continues, as the last update reported it."""
 
-    state: Annotated[Base64Bytes, Field(max_length=MAX_STATE_CHARACTERS)]
-    start_sample: Sample
-    num_ends: Annotated[int, Field(ge=0, lt=2**31)] = 0
-
-    def read(self) -> ResumePoint:
-        return ResumePoint(self.state, self.start_sample, self.num_ends)
+    state: bytes = option(REQUIRED, read=_to_state)
+    start_sample: int = whole(REQUIRED, 0, 2**62)
+    num_ends: int = whole(0, 0, 2**31 - 1)
 
 
-class Start(_Drafting):
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """Change whether to draft; ``None`` leaves it to the server."""
+
+    type: str
+    mode: Mode | None = choice(None, choices=(Mode.TARGET_ONLY, Mode.FULL))
+    added_latency_ms: int = whole(0, 0, 2_000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start(Change):
     """Start a transcription; audio of this sample rate, in Hz, follows."""
 
-    type: Literal["start"]
-    sample_rate: Annotated[int, Field(ge=MIN_SAMPLE_RATE, le=MAX_SAMPLE_RATE)]
-    languages: Annotated[str, Field(max_length=1000)] = ""  # as "en,fr"; none detects among all
-    resume_point: Point | None = None
-    speakers: bool = False  # whether to name them, if the gateway has models for speakers
+    sample_rate: int = whole(REQUIRED, MIN_SAMPLE_RATE, MAX_SAMPLE_RATE)
+    languages: str = text("", rules=(Rule(lambda names: len(names) <= 1_000, "it is too long"),))
+    resume_point: ResumePoint | None = within(Point, read=lambda values: ResumePoint(**values))
+    speakers: bool = switch(False)  # whether to name them, if the gateway has models for speakers
 
 
-class Change(_Drafting):
-    type: Literal["change"]
+@dataclass(frozen=True, kw_only=True)
+class Finish:
+    """Finish: no audio follows."""
 
-
-class Finish(StrictModel):
-    type: Literal["finish"]
+    type: str
 
 
 Message = Start | Change | Finish
-_MESSAGES: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="type")])
+KINDS: dict[Any, type[Message]] = {"start": Start, "change": Change, "finish": Finish}
 
 
 async def read_message(frame: str) -> Message:
     """Parse and validate a control message.
 
-    Raises :class:`InvalidField` for its first error.
+    Raises ``InvalidRequest`` for its first error.
     """
-    try:
-        return _MESSAGES.validate_python(await read_object(frame))
-    except ValidationError as error:
-        raise first_problem(error) from None
+    message = await read_object(frame)
+    kind = KINDS.get(str(message.get("type")))
+    if kind is None:
+        raise InvalidField(f"The message's type must be one of: {', '.join(KINDS)}.", "type")
+    return kind(**values_of(kind, message))
 
 
 def ready_message(model: ModelInfo) -> dict[str, Any]:
@@ -205,7 +213,7 @@ class LiveConnection:
     def _open(self, start: Start, speakers: UtteranceSpeakers | None) -> StreamingClient:
         return StreamingClient(
             self._gateway.config.server,
-            resume_point=start.resume_point.read() if start.resume_point is not None else None,
+            resume_point=start.resume_point,
             mode=start.mode,
             sample_rate=start.sample_rate,
             added_latency_ms=start.added_latency_ms,
@@ -284,12 +292,8 @@ async def _forward(stream: StreamingClient, pcm: bytes) -> None:
         await stream.send(pcm)
 
 
-async def check_page(connection: HTTPConnection) -> None:
-    """Refuse pages of other sites, with keys too: they may use ``/v1/realtime``."""
-    check_origin(connection)
-
-
-@router.websocket("/live", dependencies=[Depends(check_page)])
+# Refuses pages of other sites, with keys too: they may use /v1/realtime.
+@router.websocket("/live", dependencies=[Depends(check_origin)])
 async def live(socket: WebSocket, take_session: Annotated[TakeSession, Depends(admit_later)]) -> None:
     """Transcribe for the page."""
     await socket.accept(subprotocol_of(socket))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from prometheus_client import ProcessCollector
 
 from specwhisper.observe.metrics import COUNTED, Registry
@@ -22,49 +20,25 @@ class GatewayMetrics(Registry):
         super().__init__("specwhisper_gateway")
         ProcessCollector(registry=self.collected)
         self.export_build(model="", dtype="", device="")  # its models run elsewhere
-        self._requests = self.counter("requests", "Requests answered.", "route", "status")
-        self._errors = self.counter("errors", "Requests that ended with an error.", "kind")
+        self.requests = self.counter("requests", "Requests answered.", "route", "status")
+        self.errors = self.counter("errors", "Requests that ended with an error.", "kind")
         self._audio_s = self.counter("audio_seconds", "Audio of completed transcriptions.")
         self._counted = {field: self.counter(name, meaning) for name, (field, meaning) in COUNTED.items()}
-        self._active = self.gauge("active_requests", "Open requests, this one included.")
-        self._sessions = self.counter("sessions", "WebSocket sessions that have ended.", "route", "code")
-        self._active_sessions = self.gauge("active_sessions", "Open WebSocket sessions.")
+        self.active_requests = self.gauge("active_requests", "Open requests, this one included.")
+        self.sessions = self.counter("sessions", "WebSocket sessions that have ended.", "route", "code")
+        self.active_sessions = self.gauge("active_sessions", "Open WebSocket sessions.")
         self._max_sessions = self.gauge("max_sessions", "Limit of concurrent transcriptions.")
         self._active_transcriptions = self.gauge(
             "active_transcriptions", "Open transcriptions, counted from the start of the upload."
         )
-        self._draining = self.gauge("draining", "1 while the gateway stops and refuses new requests, else 0.")
-        self._latency_s = self.histogram(
+        self.draining = self.gauge("draining", "1 while the gateway stops and refuses new requests, else 0.")
+        self.latency_s = self.histogram(
             "request_seconds", "Time from a request's headers to the end of its response.", SECONDS, "route"
         )
 
     def watch_sessions(self, limiter: SessionLimiter) -> None:
         self._max_sessions.set(limiter.max_sessions)
         self._active_transcriptions.set_function(lambda: limiter.num_sessions)
-
-    def watch_draining(self, read: Callable[[], bool]) -> None:
-        self._draining.set_function(read)
-
-    def begin(self) -> None:
-        self._active.inc()
-
-    def end(self) -> None:
-        self._active.dec()
-
-    def count_request(self, route: str, status: int, elapsed_s: float) -> None:
-        self._requests.labels(route, str(status)).inc()
-        self._latency_s.labels(route).observe(elapsed_s)
-
-    def begin_session(self) -> None:
-        self._active_sessions.inc()
-
-    def end_session(self, route: str, code: int) -> None:
-        """Count a WebSocket that ends, by close code or by the HTTP status of a refusal."""
-        self._active_sessions.dec()
-        self._sessions.labels(route, str(code)).inc()
-
-    def count_error(self, error: BaseException) -> None:
-        self._errors.labels(type(error).__name__).inc()
 
     def count_transcript(self, transcript: Transcription) -> None:
         self.count(transcript.stats or SpeculationStatistics(), transcript.duration_s)

@@ -10,10 +10,11 @@ import base64
 import io
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import soundfile
@@ -22,9 +23,11 @@ import typer
 from specwhisper.audio.decode import decode_file
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
+from specwhisper.settings.command_line import takes
 from specwhisper.tasks import running
 from specwhisper.types import SAMPLE_RATE
-from specwhisper_client.servers import DEFAULT_SERVER
+from specwhisper.validated import REQUIRED, option, switch
+from specwhisper_client.cli.arguments import decoding_part, server_option
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_gateway.live import ready_message, update_message
 from specwhisper_gateway.page_files import replay_page
@@ -34,23 +37,27 @@ PIECE_BYTES = SAMPLE_RATE * 2 * PEAK_MS // 1000
 COMPRESSION = 0.9  # from 0 to 1: 3 kB per second
 
 
-def record(
-    recording: Annotated[
-        Path, typer.Argument(help="Recording, in any format that libsndfile or FFmpeg reads.")
-    ],
-    server: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Address of the draft server.")
-    ] = DEFAULT_SERVER,
-    language: Annotated[
-        str | None, typer.Option(help="Code or name of the language; en-US is en; default: detected.")
-    ] = None,
-    sound: Annotated[bool, typer.Option(help="Include the sound in the replay.")] = True,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class RecordOptions:
+    recording: Path = option(
+        REQUIRED,
+        "Recording, in any format that libsndfile or FFmpeg reads.",
+        "FILE",
+        is_argument=True,
+    )
+    server: str = server_option()
+    decoding: Mapping[str, Any] = decoding_part("language")
+    sound: bool = switch(True, "Include the sound in the replay.")
+
+
+@takes(RecordOptions)
+def record(_: typer.Context, wanted: RecordOptions) -> None:
     """Transcribe a file at the speed of its audio; write the replay to stdout."""
     try:
-        pcm = b"".join(decode_file(recording))
-        session = asyncio.run(recorded(recording.name, pcm, server, language))
-        sound_part = {"sound": {"at": 0, "url": sound_url(pcm)}} if sound else {}
+        pcm = b"".join(decode_file(wanted.recording))
+        language = wanted.decoding.get("language")
+        session = asyncio.run(recorded(wanted.recording.name, pcm, wanted.server, language))
+        sound_part = {"sound": {"at": 0, "url": sound_url(pcm)}} if wanted.sound else {}
         sys.stdout.write(replay_page(session | sound_part))
     except SpecWhisperError as error:
         sys.exit(f"{error}")

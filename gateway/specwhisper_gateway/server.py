@@ -32,7 +32,7 @@ class GatewayServer(HttpServer):
     def __init__(self, config: GatewayConfig) -> None:
         self.metrics_address: str | None = None
         metrics = GatewayMetrics()
-        metrics.watch_draining(lambda: self.should_exit)
+        metrics.draining.set_function(lambda: self.should_exit)
         self.app = create_app(config, metrics)
         self._metrics_served = (
             serving_page(
@@ -70,6 +70,9 @@ class GatewayServer(HttpServer):
 
     def stop(self) -> None:
         """Refuse new requests, let open ones end within the drain timeout, then stop."""
+        if not self.should_exit:
+            num_open = len(self.server_state.tasks)
+            logger.info("draining", extra={"address": self.address, "open_requests": num_open})
         self.should_exit = True
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
@@ -77,16 +80,12 @@ class GatewayServer(HttpServer):
             if self.metrics_address is not None:
                 logger.info("metrics", extra={"address": self.metrics_address})
             await super().serve(sockets)
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        logger.info("ready", extra={"address": self.address})
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        num_open = len(self.server_state.tasks)
-        logger.info("draining", extra={"address": self.address, "open_requests": num_open})
-        await super().shutdown(sockets)
         logger.info("stopped", extra={"address": self.address})
+
+    async def on_ready(self) -> None:
+        if not self.ready.is_set():
+            logger.info("ready", extra={"address": self.address})
+        await super().on_ready()
 
 
 async def run(config: GatewayConfig) -> None:

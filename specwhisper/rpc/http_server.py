@@ -66,6 +66,7 @@ class HttpServer(uvicorn.Server):
             h11_max_incomplete_event_size=MAX_HEAD_BYTES,
             timeout_keep_alive=KEEP_ALIVE_S,
             ssl_context_factory=None if tls is None else lambda *_: tls.context(),
+            callback_notify=self.on_ready,
             **settings,
         )
         super().__init__(config)
@@ -86,17 +87,19 @@ class HttpServer(uvicorn.Server):
         finally:
             self._socket.close()
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+    async def on_ready(self) -> None:
+        """Note that it answers: uvicorn calls this then, and every 30 s."""
         self.ready.set()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield
+        yield  # uvicorn has no setting for a process that handles its signals itself
 
 
 class _Connection(asyncio.BufferedProtocol):
     """One of uvicorn's connections: limited in number, read in small pieces, cut without a request.
+
+    uvicorn's own ``limit_concurrency`` neither refuses WebSockets nor cuts connections that send no request.
 
     Parameters
     ----------

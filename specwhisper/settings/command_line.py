@@ -6,7 +6,7 @@ import inspect
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import MISSING
 from enum import Enum
 from functools import partial
@@ -22,7 +22,7 @@ from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.observe.logs import configure_logging
 from specwhisper.printable import escaped
 from specwhisper.settings.setting import Config, Flag, Part, flags_of
-from specwhisper.validated import spelled
+from specwhisper.validated import number_in, spelled
 
 TYPER = "0.29"  # the tested release
 # The base class of click's usage errors, or of those of the copy that newer typers bring.
@@ -234,16 +234,8 @@ def _kind(flag: Flag) -> Any:
 
 
 def _number(text: Any, *, takes_none: bool) -> Any:
-    """Read a number, or ``None`` as openai/whisper's command line does.
-
-    Other text is left as it is, for its option to refuse.
-    """
-    if takes_none and text == "None":
-        return None
-    for kind in (int, float):
-        with suppress(ValueError):
-            return kind(text) if isinstance(text, str) else text
-    return text
+    """Read a number, or ``None`` as openai/whisper's command line does."""
+    return None if takes_none and text == "None" else number_in(text)
 
 
 def _sentence(error: Any) -> str:

@@ -188,8 +188,6 @@ def realtime_event(data: bytes) -> None:
 def live_message(data: bytes) -> None:
     message = asyncio.run(read_message(_frame(data)))
     if isinstance(message, Start):  # begins a stream
-        if message.resume_point is not None:
-            message.resume_point.read()
         CanonicalStream(message.sample_rate, 1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -84,7 +85,8 @@ def targets(draw: st.DrawFn, paths: Sequence[str]) -> str:
 
 # Forms
 
-names = st.sampled_from([*TranscriptionFields.model_fields, "hotwords", "chunking_strategy[type]"])
+form_fields = [each.name for each in dataclasses.fields(TranscriptionFields)]
+names = st.sampled_from([*form_fields, "hotwords", "chunking_strategy[type]"])
 fields = st.dictionaries(names | names.map("{}[]".format), words | values.map(str), max_size=3)
 
 

@@ -3,90 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_origin
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
 
-from pydantic import Field, ValidationError, create_model
-
+from specwhisper.errors import InvalidRequest
 from specwhisper.options import OTHER_NAMES, DecodingOptions, Task, options_from
-from specwhisper.validated import spelled
+from specwhisper.validated import REQUIRED, choice, default_of, number, spelled, text
+from specwhisper_client.cli.arguments import Temperatures
 from specwhisper_gateway.audio.uploads import FILE
 from specwhisper_gateway.errors import InvalidField
-from specwhisper_gateway.option_fields import NOT_OPENAIS, option_fields
-from specwhisper_gateway.transport.messages import StrictModel, first_problem
+from specwhisper_gateway.option_fields import NOT_OPENAIS, is_list, schema_of, values_of, with_options
 
 DEFAULTS = {"padding": "zero"}  # as in openai/whisper
-OPTIONS = option_fields(
+NAMES = {declared.name for declared in fields(DecodingOptions)}
+FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
+
+
+@dataclass(frozen=True, kw_only=True)
+@with_options(Temperatures, "greedy", note=NOT_OPENAIS)
+@with_options(
     DecodingOptions,
     *("hotwords", "hint", "vad_filter", "vad_parameters", "padding", "strict"),
     *("channel", "audio_track", "container_times"),
     note=NOT_OPENAIS,
     defaults=DEFAULTS,
 )
-NAMES = {declared.name for declared in fields(DecodingOptions)}
-
-if TYPE_CHECKING:
-
-    class OptionFields(StrictModel):
-        vad_filter: bool
-
-else:
-    OptionFields = create_model("OptionFields", __base__=StrictModel, **OPTIONS)
-
-
-class AudioFields(OptionFields):
+class AudioFields:
     """Fields of transcriptions and translations, without the file."""
 
     task: ClassVar[Task]
+    vad_filter: bool
 
-    model: Annotated[
-        str,
-        Field(description="A name of /v1/models; others stand for the first one, unless names are strict."),
-    ]
-    prompt: Annotated[str, Field(description="Prompt of every window: names, spelling, style.")] = ""
+    model: str = text(
+        REQUIRED, "A name of /v1/models; others stand for the first one, unless names are strict."
+    )
+    prompt: str = text("", "Prompt of every window: names, spelling, style.")
     response_format: str = "json"
-    temperature: Annotated[
-        float,
-        Field(
-            ge=0,
-            le=1,
-            description="0 is greedy; a window that fails openai/whisper's thresholds is decoded again at "
-            "0.2, 0.4 ... 1. Any other value is the only one.",
-        ),
-    ] = 0.0
-    greedy: Annotated[
-        bool, Field(description=NOT_OPENAIS + "plain greedy decoding, without fallback and thresholds.")
-    ] = False
+    temperature: float = number(
+        0.0,
+        0,
+        1,
+        "0 is greedy; a window that fails openai/whisper's thresholds is decoded again at 0.2, 0.4 ... 1. "
+        "Any other value is the only one.",
+    )
 
     @classmethod
     def read(cls, form: Iterable[tuple[str, str]]) -> Self:
         """Read a form's fields.
 
-        Raises :class:`InvalidField` for the first that is not supported.
+        Raises ``InvalidRequest`` for the first that is not supported.
         """
         try:
-            return cls.model_validate(_grouped(form, cls._lists()))
-        except ValidationError as error:
-            problem = first_problem(error)
+            return cls(**values_of(cls, _grouped(form, cls._lists())))
+        except InvalidRequest as error:
             # A form has no fields within fields.
-            problem.param = str(problem.param).partition(".")[0].removesuffix("[]")
-            raise problem from None
+            error.param = str(error.param).partition(".")[0].removesuffix("[]")
+            raise
 
     @classmethod
     def form_schema(cls) -> dict[str, Any]:
         """Return the form's JSON schema, for the API's page."""
-        schema = cls.model_json_schema()
         file = {
             "type": "string",
             "format": "binary",
             "description": "The recording, in any format that libsndfile or FFmpeg reads, including video.",
         }
-        properties = sorted(schema["properties"].items(), key=lambda each: each[0] in NAMES)  # OpenAI's first
+        lists = cls._lists()
+        openais_first = sorted(fields(cls), key=lambda each: each.name in NAMES)
         return {
             "type": "object",
-            "required": [FILE, *schema["required"]],
+            "required": [FILE, "model"],
             "properties": {FILE: file}
-            | {name + "[]" * (name in cls._lists()): field for name, field in properties},
+            | {each.name + "[]" * (each.name in lists): schema_of(cls, each) for each in openais_first},
         }
 
     def options(self) -> DecodingOptions:
@@ -95,24 +83,23 @@ class AudioFields(OptionFields):
 
     def given(self) -> dict[str, Any]:
         """Return the decoding options that a request sets, by the names that :func:`options_from` reads."""
-        return self.model_dump(include={*NAMES, *OTHER_NAMES, "greedy"}, exclude_defaults=True) | {
-            "task": self.task
-        }
+        read = {*NAMES, *OTHER_NAMES, "greedy"}
+        given = ((each, getattr(self, each.name)) for each in fields(self) if each.name in read)
+        changed = {each.name: value for each, value in given if value != default_of(each)}
+        return changed | {"task": self.task}
 
     @classmethod
     def _lists(cls) -> set[str]:
-        return {name for name, field in cls.model_fields.items() if get_origin(field.annotation) is list}
+        return {each.name for each in fields(cls) if is_list(cls, each.name)}
 
 
+@dataclass(frozen=True, kw_only=True)
 class TranslationFields(AudioFields):
     """Fields of /v1/audio/translations, without the file."""
 
     task: ClassVar[Task] = Task.TRANSLATE
 
-    response_format: Annotated[
-        Literal["json", "text", "srt", "verbose_json", "vtt"],
-        Field(description="Format of the translation."),
-    ] = "json"
+    response_format: str = choice("json", "Format of the translation.", choices=FORMATS)
 
 
 def _grouped(form: Iterable[tuple[str, str]], lists: set[str]) -> dict[str, Any]:

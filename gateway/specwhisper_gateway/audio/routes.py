@@ -104,7 +104,7 @@ async def _begin(
     """Return a transcription, which runs while its updates are read."""
     gateway, options = gateway_of(request), fields.options()
     await gateway.model_names.resolve(fields.model)
-    param = "languages" if "languages" in fields.model_fields_set else "language"
+    param = "languages" if getattr(fields, "languages", ()) else "language"
     await gateway.check_languages(options, param)
     return gateway.client.stream_file(
         received.path,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model, model_validator
-
+from specwhisper.errors import InvalidRequest
+from specwhisper.languages import language_codes
 from specwhisper.options import DecodingOptions, Task
-from specwhisper.selection import MAX_MS, VadOptions
-from specwhisper_gateway.audio.fields import AudioFields
+from specwhisper.selection import VadOptions
+from specwhisper.validated import REQUIRED, choice, option, switch, text
+from specwhisper_gateway.audio.fields import FORMATS, AudioFields
 from specwhisper_gateway.errors import InvalidField
-from specwhisper_gateway.option_fields import NOT_OPENAIS, option_fields, parse_object
-from specwhisper_gateway.transport.messages import SHOWN_CHARS, StrictModel, first_problem
+from specwhisper_gateway.option_fields import NOT_OPENAIS, SHOWN_CHARS, parse_object, values_of, with_options
 
 MAX_SPEAKERS = 4  # OpenAI's limit
 NAMES, REFERENCES = "known_speaker_names", "known_speaker_references"
@@ -20,104 +21,79 @@ ONLY_DIARIZED = "only diarized_json names speakers; set response_format to it."
 STREAMED = ("json", "text", "diarized_json")
 
 
-class ServerVad(StrictModel):
-    """OpenAI's object of type ``server_vad``, with its defaults."""
-
-    type: Literal["server_vad"]
-    threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
-    prefix_padding_ms: Annotated[int, Field(ge=0, le=MAX_MS)] = 300
-    silence_duration_ms: Annotated[int, Field(ge=0, le=MAX_MS)] = 200
-
-    def options(self) -> VadOptions:
-        """Return the options of VAD; the padding is kept at either side."""
-        return VadOptions(
-            threshold=self.threshold,
-            min_silence_duration_ms=self.silence_duration_ms,
-            speech_pad_ms=self.prefix_padding_ms,
-        )
+OPENAIS_NAMES = {
+    "threshold": "threshold",
+    "prefix_padding_ms": "speech_pad_ms",
+    "silence_duration_ms": "min_silence_duration_ms",
+}
+OPENAIS_VAD = {"threshold": 0.5, "prefix_padding_ms": 300, "silence_duration_ms": 200}
 
 
-if TYPE_CHECKING:
-    LanguageFields = BaseModel
-else:
-    LanguageFields = create_model(
-        "LanguageFields",
-        **option_fields(DecodingOptions, "language"),
-        **option_fields(DecodingOptions, "multilingual", note=NOT_OPENAIS),
-    )
+@dataclass
+@with_options(VadOptions, defaults=OPENAIS_VAD, **OPENAIS_NAMES)
+class ServerVad:
+    """OpenAI's object of type ``server_vad``; its padding is kept at either side."""
+
+    type: str = choice(REQUIRED, choices=("server_vad",))
 
 
-class TranscriptionFields(AudioFields, LanguageFields):
+@dataclass(frozen=True, kw_only=True)
+@with_options(DecodingOptions, "language")
+@with_options(DecodingOptions, "multilingual", note=NOT_OPENAIS)
+class TranscriptionFields(AudioFields):
     """Fields of /v1/audio/transcriptions, without the file."""
 
     task: ClassVar[Task] = Task.TRANSCRIBE
 
-    response_format: Annotated[
-        Literal["json", "text", "srt", "verbose_json", "vtt", "diarized_json"],
-        Field(
-            description="Format of the transcript; `diarized_json` needs a gateway with `--speaker-models`."
-        ),
-    ] = "json"
-    languages: Annotated[
-        list[str],
-        Field(
-            default_factory=list,
-            description="Languages that may be spoken, one in each field, by code or name: no other is "
-            "detected.",
-        ),
-    ]
-    timestamp_granularities: Annotated[
-        list[Literal["word", "segment"]],
-        Field(
-            default_factory=list,
-            description="Parts of `verbose_json` with times; words take one more forward pass per window.",
-        ),
-    ]
-    stream: Annotated[
-        bool,
-        Field(
-            description="Answer with events: `transcript.text.delta` whenever the target has written a "
-            "segment, then `transcript.text.done`. If a window is decoded again at another temperature, or "
-            "skipped as silence, `transcript.text.retracted` takes its text back. For `json`, `text` and "
-            "`diarized_json`, which has a `transcript.text.segment` for each speaker's part at the end."
-        ),
-    ] = False
-    interim_results: Annotated[
-        bool,
-        Field(
-            description="Not OpenAI's, with `stream`: events `transcript.text.interim` too, with text after "
-            "the deltas that may still change: the target's (`verified`), then the draft's (`stable`, on "
-            "which its last four hypotheses agree, and `tentative`)."
-        ),
-    ] = False
-    include: Annotated[
-        list[Literal["logprobs"]],
-        Field(default_factory=list, description="`logprobs` is refused: `verbose_json` has them by segment."),
-    ]
-    chunking_strategy: Annotated[
-        str | dict[str, Any] | None,
-        BeforeValidator(parse_object),
-        Field(
-            description="`auto`: only speech is transcribed, as with `vad_filter`. An object of type "
-            "`server_vad`, as JSON or in fields such as `chunking_strategy[type]`, may have `threshold`, "
-            "`prefix_padding_ms` and `silence_duration_ms`."
-        ),
-    ] = None
-    keywords: Annotated[
-        list[str],
-        Field(default_factory=list, description="Words before the prompt of every window, as a list."),
-    ]
-    known_speaker_names: Annotated[
-        list[str],
-        Field(default_factory=list, description="Names of speakers in `diarized_json`, at most 4."),
-    ]
-    known_speaker_references: Annotated[
-        list[str],
-        Field(
-            default_factory=list,
-            description="A recording of each one's voice, 2 to 10 s, as a data URL with base64.",
-        ),
-    ]
+    response_format: str = choice(
+        "json",
+        "Format of the transcript; `diarized_json` needs a gateway with `--speaker-models`.",
+        choices=(*FORMATS, "diarized_json"),
+    )
+    languages: tuple[str, ...] = option(
+        (),
+        "Languages that may be spoken, one in each field, by code or name: no other is detected.",
+        read=language_codes,
+    )
+    timestamp_granularities: tuple[str, ...] = choice(
+        (),
+        "Parts of `verbose_json` with times; words take one more forward pass per window.",
+        choices=("word", "segment"),
+        repeats=True,
+    )
+    stream: bool = switch(
+        False,
+        "Answer with events: `transcript.text.delta` whenever the target has written a segment, then "
+        "`transcript.text.done`. If a window is decoded again at another temperature, or skipped as "
+        "silence, `transcript.text.retracted` takes its text back. For `json`, `text` and "
+        "`diarized_json`, which has a `transcript.text.segment` for each speaker's part at the end.",
+    )
+    interim_results: bool = switch(
+        False,
+        "Not OpenAI's, with `stream`: events `transcript.text.interim` too, with text after the deltas "
+        "that may still change: the target's (`verified`), then the draft's (`stable`, on which its last "
+        "four hypotheses agree, and `tentative`).",
+    )
+    include: tuple[str, ...] = choice(
+        (),
+        "`logprobs` is refused: `verbose_json` has them by segment.",
+        choices=("logprobs",),
+        repeats=True,
+    )
+    chunking_strategy: Any = option(
+        None,
+        "`auto`: only speech is transcribed, as with `vad_filter`. An object of type `server_vad`, as JSON "
+        "or in fields such as `chunking_strategy[type]`, may have `threshold`, `prefix_padding_ms` and "
+        "`silence_duration_ms`.",
+        read=parse_object,
+    )
+    keywords: tuple[str, ...] = text((), "Words before the prompt of every window, as a list.", repeats=True)
+    known_speaker_names: tuple[str, ...] = text(
+        (), "Names of speakers in `diarized_json`, at most 4.", repeats=True
+    )
+    known_speaker_references: tuple[str, ...] = text(
+        (), "A recording of each one's voice, 2 to 10 s, as a data URL with base64.", repeats=True
+    )
 
     @property
     def has_speakers(self) -> bool:
@@ -138,7 +114,7 @@ class TranscriptionFields(AudioFields, LanguageFields):
         if self.chunking_strategy:
             given["vad_filter"] = True
         if isinstance(self.chunking_strategy, dict):
-            given["vad_parameters"] = ServerVad.model_validate(self.chunking_strategy).options()
+            given["vad_parameters"] = self._vad_parameters(self.chunking_strategy)
         return given
 
     def known_speakers(self) -> dict[str, bytes]:
@@ -156,8 +132,12 @@ class TranscriptionFields(AudioFields, LanguageFields):
             raise _invalid(NAMES, "each speaker needs a name of its own, which is not empty.")
         return {name: _file_in(reference, name) for name, reference in zip(names, references, strict=True)}
 
-    @model_validator(mode="after")
-    def _refuse_unsupported(self) -> Self:
+    @staticmethod
+    def _vad_parameters(strategy: dict[str, Any]) -> VadOptions:
+        asked = OPENAIS_VAD | values_of(ServerVad, strategy, "chunking_strategy.")
+        return VadOptions(**{name: asked[openais] for openais, name in OPENAIS_NAMES.items()})
+
+    def __post_init__(self) -> None:
         """Refuse values of OpenAI's API that have no effect here, and fields that contradict each other."""
         strategy = self.chunking_strategy
         refusals = (
@@ -201,11 +181,9 @@ class TranscriptionFields(AudioFields, LanguageFields):
         self.known_speakers()
         if isinstance(strategy, dict):
             try:
-                ServerVad.model_validate(strategy)
-            except ValidationError as error:
-                problem = first_problem(error, "chunking_strategy")
-                raise InvalidField(str(problem), "chunking_strategy", "unsupported_value") from None
-        return self
+                self._vad_parameters(strategy)
+            except InvalidRequest as error:
+                raise InvalidField(str(error), "chunking_strategy", "unsupported_value") from None
 
 
 def _file_in(reference: str, name: str) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.decode import G711, decode_g711
@@ -11,12 +11,7 @@ from specwhisper.audio.decode import G711, decode_g711
 PCM_RATE = 24_000  # OpenAI's pcm16, in Hz
 G711_RATE = 8_000
 
-FormatName = Literal["audio/pcm", "audio/pcmu", "audio/pcma"]
-BETA_NAMES: dict[str, FormatName] = {
-    "pcm16": "audio/pcm",
-    "g711_ulaw": "audio/pcmu",
-    "g711_alaw": "audio/pcma",
-}
+BETA_NAMES = {"pcm16": "audio/pcm", "g711_ulaw": "audio/pcmu", "g711_alaw": "audio/pcma"}
 LAWS = {"audio/pcmu": G711.MULAW, "audio/pcma": G711.ALAW}
 
 
@@ -24,7 +19,7 @@ LAWS = {"audio/pcmu": G711.MULAW, "audio/pcma": G711.ALAW}
 class AudioFormat:
     """A format of raw samples in one channel; ``rate`` in Hz."""
 
-    name: FormatName = "audio/pcm"
+    name: str = "audio/pcm"
     rate: int = PCM_RATE
 
     def decode(self, audio: bytes) -> tuple[bytes, bytes]:

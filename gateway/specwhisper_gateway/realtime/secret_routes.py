@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 from fastapi import APIRouter, Depends, Request
-from pydantic import Field, ValidationError
 
 from specwhisper.errors import MessageTooLarge
+from specwhisper.validated import choice, option, whole
 from specwhisper_gateway.access_log import caller_of
 from specwhisper_gateway.audio.uploads import IDLE_TIMEOUT_S
 from specwhisper_gateway.errors import IdleTimeout
+from specwhisper_gateway.option_fields import to_object, values_of, within
 from specwhisper_gateway.realtime.settings import LANGUAGE, RealtimeSettings, nested
 from specwhisper_gateway.state import gateway_of
 from specwhisper_gateway.transport.messages import (
     MAX_CONTROL_BYTES,
-    StrictModel,
-    first_problem,
     new_id,
     read_object,
 )
@@ -29,25 +29,25 @@ router = APIRouter(
 SESSION_LIFETIME_S = 60  # a transcription session's secret, as OpenAI's
 
 
-class _Lifetime(StrictModel):
-    anchor: Literal["created_at"] = "created_at"
-    seconds: Annotated[int, Field(ge=10, le=7200)] = 600
+@dataclass
+class _Lifetime:
+    anchor: str = choice("created_at", choices=("created_at",))
+    seconds: int = whole(600, 10, 7_200)
 
 
-class _SecretRequest(StrictModel):
-    expires_after: _Lifetime = _Lifetime()
-    session: Annotated[dict[str, Any], Field(default_factory=dict)]
+@dataclass
+class _SecretRequest:
+    expires_after: Any = within(_Lifetime)
+    session: Any = option(None, read=to_object)
 
 
 @router.post("/client_secrets")
 async def client_secret(request: Request) -> dict[str, Any]:
     """Return a secret that opens sessions, in OpenAI's format of today."""
-    try:
-        asked = _SecretRequest.model_validate(await _body(request))
-    except ValidationError as error:
-        raise first_problem(error) from None
-    settings = await _checked(request, RealtimeSettings().updated(asked.session))
-    value, expires_s = _create(request, settings, asked.expires_after.seconds)
+    asked = values_of(_SecretRequest, await _body(request))
+    settings = await _checked(request, RealtimeSettings().updated(asked.get("session") or {}))
+    lifetime = _Lifetime(**asked.get("expires_after") or {})
+    value, expires_s = _create(request, settings, lifetime.seconds)
     session = {"id": new_id("sess"), "object": "realtime.transcription_session", "expires_at": expires_s}
     return {"value": value, "expires_at": expires_s, "session": session | settings.describe()}
 

@@ -31,7 +31,7 @@ from specwhisper_gateway.realtime.commands import (
     session_of,
     unknown_event,
 )
-from specwhisper_gateway.realtime.settings import LANGUAGE, RealtimeSettings, known_part, nested
+from specwhisper_gateway.realtime.settings import LANGUAGE, RealtimeSettings, nested
 from specwhisper_gateway.realtime.turn import Items, RealtimeTurn, event
 from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of, within_time
 from specwhisper_gateway.transport.access import authorization
@@ -228,8 +228,7 @@ class RealtimeConnection:
         if self._is_riva:
             settings = riva.updated(self._settings, update)
         else:
-            session, ignored = known_part(nested(update) if is_flat else update)
-            settings = self._settings.updated(session)
+            settings = self._settings.updated(nested(update) if is_flat else update, ignored)
         if settings.model != self._settings.model:
             name = await self._gateway.model_names.resolve(settings.model)
             settings = replace(settings, model=name)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import Any
 
-from pydantic import Field, ValidationError, create_model
-
-from specwhisper.languages import language_code
 from specwhisper.live import EndpointingOptions
 from specwhisper.options import DecodingOptions, Padding, options_from
+from specwhisper.validated import choice, switch, text
 from specwhisper_gateway.errors import InvalidField
-from specwhisper_gateway.option_fields import option_fields
-from specwhisper_gateway.realtime.formats import BETA_NAMES, G711_RATE, PCM_RATE, AudioFormat, FormatName
-from specwhisper_gateway.transport.messages import SHOWN_CHARS, UNKNOWN, StrictModel, first_problem
+from specwhisper_gateway.option_fields import (
+    UNKNOWN,
+    values_of,
+    with_options,
+    within,
+)
+from specwhisper_gateway.realtime.formats import BETA_NAMES, G711_RATE, LAWS, PCM_RATE, AudioFormat
 
 NO_RESPONSES = "a transcription session has no responses"
 WITHOUT_EFFECT = {
@@ -25,68 +27,58 @@ WITHOUT_EFFECT = {
     "noise_reduction": "audio is transcribed without noise reduction",
     "delay": "text is sent as soon as it is final",
 }
-VAD_FIELDS = option_fields(
-    EndpointingOptions,
+VAD_FIELDS = (
     *("threshold", "prefix_padding_ms", "silence_duration_ms"),
     *("short_silence_ms", "min_utterance_ms", "max_piece_ms"),  # not OpenAI's
-    is_partial=True,
 )
 LANGUAGE = "session.audio.input.transcription.language"
 # Silence that ends an utterance and a short one, in milliseconds.
 EAGERNESS = {"low": (800, 2_000), "medium": (300, 800), "high": (200, 400)}
 DEFAULT_EAGERNESS = "medium"  # OpenAI's "auto" too
 
-_Words = Annotated[list[str], Field(fail_fast=True)]
+
+# The classes of a session object's parts. A key that is not sent changes nothing.
 
 
-class _Format(StrictModel):
-    type: FormatName = "audio/pcm"
-    rate: Literal[24_000, 16_000, 8_000] | None = None
-
-    def audio_format(self) -> AudioFormat:
-        default = PCM_RATE if self.type == "audio/pcm" else G711_RATE
-        rate = default if self.rate is None else self.rate
-        if rate != G711_RATE and self.type != "audio/pcm":
-            raise _unsupported("audio.input.format.rate", "the sample rate of G.711 is 8000 Hz")
-        return AudioFormat(self.type, rate)
+@dataclass
+class _Format:
+    type: str = choice("audio/pcm", choices=("audio/pcm", *LAWS))
+    rate: int | None = choice(None, choices=(24_000, 16_000, 8_000))
 
 
-class _Transcription(StrictModel):
-    model: str | None = None
-    language: str | None = None
-    languages: _Words | None = None
-    prompt: str | None = None
-    keywords: _Words | None = None
-    # Not OpenAI's.
-    hint: str | None = None
-    padding: Padding | None = None
-    interim_results: bool | None = None
+@dataclass
+@with_options(
+    DecodingOptions, "language", "languages", "hint", "padding", prompt="initial_prompt"
+)  # the last two are not OpenAI's
+class _Transcription:
+    model: str = text()
+    keywords: tuple[str, ...] | None = text(None, repeats=True)
+    interim_results: bool = switch()  # not OpenAI's
 
 
-if TYPE_CHECKING:
-    VadFields = StrictModel
-else:
-    VadFields = create_model("VadFields", __base__=StrictModel, **VAD_FIELDS)
+@dataclass
+@with_options(EndpointingOptions, *VAD_FIELDS, defaults=dict.fromkeys(VAD_FIELDS))
+class _TurnDetection:
+    type: str = choice("server_vad", choices=("server_vad", "semantic_vad"))
+    eagerness: str | None = choice(None, choices=(*EAGERNESS, "auto"))
 
 
-class _TurnDetection(VadFields):
-    type: Literal["server_vad", "semantic_vad"] = "server_vad"
-    eagerness: Literal["low", "medium", "high", "auto"] | None = None
+@dataclass
+class _Input:
+    format: Any = within(_Format)
+    transcription: Any = within(_Transcription)
+    turn_detection: Any = within(_TurnDetection)
 
 
-class _Input(StrictModel):
-    format: _Format | None = None
-    transcription: _Transcription | None = None
-    turn_detection: _TurnDetection | None = None
+@dataclass
+class _Audio:
+    input: Any = within(_Input)
 
 
-class _Audio(StrictModel):
-    input: _Input | None = None
-
-
-class _Session(StrictModel):
-    type: Literal["transcription"] = "transcription"
-    audio: _Audio | None = None
+@dataclass
+class _Session:
+    type: str = choice("transcription", choices=("transcription",))
+    audio: Any = within(_Audio)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,28 +110,37 @@ class RealtimeSettings:
         names = ("languages", "prompt", "keywords", "hint", "padding")
         return options_from({}, {name: getattr(self, name) for name in names})
 
-    def updated(self, session: Mapping[str, Any]) -> RealtimeSettings:
+    def updated(
+        self, session: Mapping[str, Any], ignored: list[InvalidField] | None = None
+    ) -> RealtimeSettings:
         """Return the settings with a client's changes.
 
-        Raises :class:`InvalidField` if one is not supported, or has no effect.
+        Raises ``InvalidRequest`` if one is not supported; if one has no effect, only without ``ignored``.
+
+        Parameters
+        ----------
+        ignored : takes an error for each key that is unknown or has no effect.
         """
-        known, ignored = known_part(session)
-        for each in ignored:
-            raise each
-        try:
-            changes = _Session.model_validate(known)
-        except ValidationError as error:
-            raise first_problem(error, "session") from None
-        changed = changes.audio.input if changes.audio else None
-        if changed is None:
-            return self
+
+        def ignore(name: str, key: str, value: Any) -> None:
+            reason = WITHOUT_EFFECT.get(key)
+            if reason is not None and value in (None, False, []):  # what a session has without it
+                return
+            sentence = f"{name} is not known." if reason is None else f"{name} has no effect: {reason}."
+            error = InvalidField(sentence, name, UNKNOWN if reason is None else "unsupported_value")
+            if ignored is None:
+                raise error
+            ignored.append(error)
+
+        audio = values_of(_Session, session, "session.", ignore).get("audio") or {}
+        changed = audio.get("input") or {}
         settings = self
-        if changed.format is not None:
-            settings = replace(settings, audio_format=changed.format.audio_format())
-        if changed.transcription is not None:
-            settings = settings._with_transcription(changed.transcription)
-        if "turn_detection" in changed.model_fields_set:
-            settings = settings._with_turn_detection(changed.turn_detection)
+        if (audio_format := changed.get("format")) is not None:
+            settings = replace(settings, audio_format=_audio_format(**audio_format))
+        if (transcription := changed.get("transcription")) is not None:
+            settings = settings._with_transcription(transcription)
+        if "turn_detection" in changed:
+            settings = settings._with_turn_detection(changed["turn_detection"])
         return settings
 
     def with_model(self, name: str) -> RealtimeSettings:
@@ -180,27 +181,29 @@ class RealtimeSettings:
             "include": [],
         }
 
-    def _with_transcription(self, changes: _Transcription) -> RealtimeSettings:
-        named = {name: getattr(changes, name) for name in changes.model_fields_set}
-        if changes.language and changes.languages:
+    def _with_transcription(self, changes: dict[str, Any]) -> RealtimeSettings:
+        language, languages = changes.pop("language", ()), changes.get("languages")
+        if language and languages:
             sentence = f"{LANGUAGE} and {LANGUAGE}s exclude each other: leave one out."
             raise InvalidField(sentence, f"{LANGUAGE}s", "unsupported_value")
-        if named.keys() & {"language", "languages"}:
-            asked = changes.languages or [named.pop("language", None)]
-            named["languages"] = tuple(filter(None, map(language_code, asked)))
-        named["keywords"] = tuple(self.keywords if changes.keywords is None else changes.keywords)
-        return replace(self, **{name: value or _DEFAULTS[name] for name, value in named.items()})
+        if language != ():
+            changes["languages"] = languages or tuple(filter(None, (language,)))
+        return replace(self, **_not_none(changes))
 
-    def _with_turn_detection(self, changes: _TurnDetection | None) -> RealtimeSettings:
+    def _with_turn_detection(self, changes: dict[str, Any] | None) -> RealtimeSettings:
         if changes is None:
             return replace(self, endpointing=None, eagerness=None)
-        if changes.type == "server_vad":
-            if changes.eagerness is not None:
+        eagerness = changes.pop("eagerness", None)
+        if changes.pop("type", "server_vad") == "server_vad":
+            if eagerness is not None:
                 raise _unsupported("audio.input.turn_detection.eagerness", "it belongs to semantic_vad")
-            return replace(self, endpointing=_endpointing(self, changes), eagerness=None)
-        for name in sorted(changes.model_fields_set.intersection(VAD_FIELDS)):
+            if "silence_duration_ms" in changes:  # OpenAI's is that of every utterance, however short
+                changes = {"short_silence_ms": changes["silence_duration_ms"]} | changes
+            before = (self.endpointing if self.eagerness is None else None) or EndpointingOptions()
+            return replace(self, endpointing=replace(before, **_not_none(changes)), eagerness=None)
+        for name in sorted(changes):
             raise _unsupported(f"audio.input.turn_detection.{name}", "it belongs to server_vad")
-        eagerness = changes.eagerness or self.eagerness or DEFAULT_EAGERNESS
+        eagerness = eagerness or self.eagerness or DEFAULT_EAGERNESS
         eagerness = DEFAULT_EAGERNESS if eagerness == "auto" else eagerness
         silence_ms, short_ms = EAGERNESS[eagerness]
         endpointing = EndpointingOptions(silence_duration_ms=silence_ms, short_silence_ms=short_ms)
@@ -233,36 +236,16 @@ def nested(session: Mapping[str, Any]) -> dict[str, Any]:
     return {"audio": {"input": changes}} | others
 
 
-def known_part(
-    session: Mapping[str, Any], model: type[StrictModel] = _Session, path: str = "session"
-) -> tuple[dict[str, Any], list[InvalidField]]:
-    """Return a session without what has no effect, and an error about each such key."""
-    known: dict[str, Any] = {}
-    ignored: list[InvalidField] = []
-    for key, value in session.items():
-        name = f"{path}.{key[:SHOWN_CHARS]}"
-        if key in model.model_fields:
-            types = get_args(model.model_fields[key].annotation)
-            inner = next((each for each in types if isinstance(each, type(StrictModel))), None)
-            if inner is not None and isinstance(value, dict):
-                value, more = known_part(value, inner, name)
-                ignored += more
-            known[key] = value
-        elif (reason := WITHOUT_EFFECT.get(key)) is None:
-            ignored.append(InvalidField(f"{name} is not known.", name, UNKNOWN))
-        elif value not in (None, False, []):  # what a session has without it
-            ignored.append(InvalidField(f"{name} has no effect: {reason}.", name, "unsupported_value"))
-    return known, ignored
+def _audio_format(type: str = "audio/pcm", rate: int | None = None) -> AudioFormat:
+    default = G711_RATE if type in LAWS else PCM_RATE
+    rate = rate or default
+    if rate != G711_RATE and type in LAWS:
+        raise _unsupported("audio.input.format.rate", "the sample rate of G.711 is 8000 Hz")
+    return AudioFormat(type, rate)
 
 
-def _endpointing(settings: RealtimeSettings, changes: _TurnDetection) -> EndpointingOptions:
-    before = settings.endpointing
-    if before is None or settings.eagerness is not None:
-        before = EndpointingOptions()
-    named = changes.model_dump(include=set(VAD_FIELDS), exclude_none=True)
-    if "silence_duration_ms" in named:  # OpenAI's is that of every utterance, however short
-        named = {"short_silence_ms": named["silence_duration_ms"]} | named
-    return replace(before, **named)
+def _not_none(changes: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in changes.items() if value is not None}
 
 
 def _unsupported(name: str, reason: str) -> InvalidField:

@@ -7,8 +7,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
-from pydantic_core import PydanticCustomError, from_json
+from pydantic_core import from_json
 
 from specwhisper_gateway.errors import InvalidField, body_of
 
@@ -17,55 +16,7 @@ MAX_CONTROL_BYTES = 64 * 1024  # a message without its audio
 MAX_VALUES = 2048  # a resume point on /live has up to 1024 tokens
 MAX_DEPTH = 8
 MAX_SEPARATORS = 64  # commas and opening brackets of a message that is mostly audio
-SHOWN_CHARS = 100
 MAX_WARNINGS = 10  # in one event
-
-UNKNOWN = "unknown_parameter"
-REASONS = {  # by pydantic's type of error
-    **dict.fromkeys(("float_type", "float_parsing", "finite_number"), "it must be a number"),
-    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "it must be a whole number"),
-    **dict.fromkeys(("bool_type", "bool_parsing"), "it must be true or false"),
-    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "it must be a JSON object"),
-    "string_type": "it must be text",
-    "list_type": "it must be a list",
-    **dict.fromkeys(("literal_error", "enum"), "it must be {expected}"),
-    "greater_than_equal": "it must be at least {ge:.15g}",
-    "less_than_equal": "it must be at most {le:.15g}",
-}
-
-
-class StrictModel(BaseModel):
-    """A model that refuses unknown keys with one error, however many there are."""
-
-    model_config = ConfigDict(
-        extra="ignore"
-    )  # refused below: pydantic's own check makes one error for each key
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_unknown(cls, values: Any) -> Any:
-        if isinstance(values, dict):
-            for key in values:
-                if key not in cls.model_fields:
-                    raise PydanticCustomError(UNKNOWN, "this parameter is unknown", {"key": key})
-        return values
-
-
-def first_problem(error: ValidationError, *within: str) -> InvalidField:
-    """Return the first error about a message, or about the part ``within`` it."""
-    first = error.errors(include_url=False)[0]
-    path = [*within, *("[]" if isinstance(key, int) else key for key in first["loc"])]
-    if first["type"] == UNKNOWN:
-        name = ".".join([*path, first["ctx"]["key"][:SHOWN_CHARS]])
-        return InvalidField(f"{name} is not known: leave it out.", name, UNKNOWN)
-    name = ".".join(path).replace(".[]", "[]")
-    if first["type"] == "missing":
-        return InvalidField(f"{name} is missing.", name, "missing_required_parameter")
-    known = REASONS.get(first["type"])
-    reason = known.format(**first.get("ctx", {})) if known else first["msg"][:1].lower() + first["msg"][1:]
-    shown = str(first["input"])[:SHOWN_CHARS]
-    shown = repr(shown) if isinstance(first["input"], str) else shown
-    return InvalidField(f"{name or 'The message'} is {shown}: {reason}.", name)
 
 
 def new_id(prefix: str) -> str:

@@ -70,7 +70,7 @@ def subprotocol_of(socket: WebSocket) -> str | None:
     return next((name for name in offered if not name.startswith(KEY_SUBPROTOCOLS)), None)
 
 
-def check_origin(connection: HTTPConnection) -> None:
+async def check_origin(connection: HTTPConnection) -> None:
     """Refuse pages of other sites, which browsers let connect to private hosts."""
     origin = connection.headers.get("origin")
     config = gateway_of(connection).config
@@ -96,7 +96,7 @@ async def check_origin_without_keys(connection: HTTPConnection) -> None:
     Browsers send their forms, and open WebSockets, without asking.
     """
     if gateway_of(connection).config.tokens is None:
-        check_origin(connection)
+        await check_origin(connection)
 
 
 class SocketRefusal:

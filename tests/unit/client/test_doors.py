@@ -64,7 +64,7 @@ def test_the_config_of_the_library_has_the_defaults_of_the_decoding_options():
 
 @pytest.mark.parametrize("form", [TranscriptionFields, TranslationFields])
 def test_the_gateways_fields_are_openais_or_decoding_options(form):
-    names = {name_of(OPENAIS_FIELDS.get(name, name)) for name in form.model_fields}
+    names = {name_of(OPENAIS_FIELDS.get(name, name)) for name in (field.name for field in fields(form))}
     assert names - NO_OPTIONS - {"timestamp_granularities", "greedy"} <= NAMES
     options = form.read([("model", "whisper-1")]).options()
     assert options == DecodingOptions(task=form.task, padding=Padding.ZERO)

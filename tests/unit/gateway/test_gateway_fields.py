@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
+from specwhisper.errors import InvalidRequest
+from specwhisper.options import DecodingOptions, Padding
 from specwhisper.selection import VadOptions
+from specwhisper.validated import option_of
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
 from specwhisper_gateway.errors import InvalidField
 
@@ -43,13 +48,13 @@ def test_another_chunking_strategy_is_refused(value):
     ("name", "value", "sentence"),
     [
         ("temperature", "hot", "temperature is 'hot': it must be a number."),
-        ("temperature", "2", "temperature is '2': it must be at most 1."),
+        ("temperature", "2", "temperature is 2: it must lie between 0 and 1."),
         ("stream", "perhaps", "stream is 'perhaps': it must be true or false."),
         ("vad_parameters", "abc", "vad_parameters is 'abc': it must be a JSON object."),
         (
             "timestamp_granularities[]",
             "syllable",
-            "timestamp_granularities[] is 'syllable': it must be 'word' or 'segment'.",
+            "timestamp_granularities[] is 'syllable': choose from word, segment.",
         ),
         (
             "chunking_strategy",
@@ -59,7 +64,7 @@ def test_another_chunking_strategy_is_refused(value):
     ],
 )
 def test_an_error_names_the_field_its_value_and_what_is_valid(name, value, sentence):
-    with pytest.raises(InvalidField) as refused:
+    with pytest.raises(InvalidRequest) as refused:
         read((name, value))
     assert str(refused.value) == sentence
     assert refused.value.param == name.removesuffix("[]")
@@ -74,3 +79,18 @@ def test_an_error_names_the_field_its_value_and_what_is_valid(name, value, sente
 )
 def test_parameters_of_vad_are_json_or_fields(fields):
     assert read(("vad_filter", "true"), *fields).options().vad_parameters == VadOptions(threshold=0.7)
+
+
+def test_an_unknown_member_is_refused_with_the_known_ones():
+    with pytest.raises(InvalidField, match=r"vad_parameters.padding is not known.* speech_pad_ms") as refused:
+        read(("vad_parameters[padding]", "400"))
+    assert (refused.value.param, refused.value.code) == ("vad_parameters", "unknown_parameter")
+
+
+def test_the_forms_schema_has_what_the_options_declare():
+    properties = TranscriptionFields.form_schema()["properties"]
+    [track] = [option_of(each) for each in fields(DecodingOptions) if each.name == "audio_track"]
+    assert (properties["audio_track"]["minimum"], properties["audio_track"]["maximum"]) == track.bounds
+    assert properties["audio_track"]["description"].endswith(track.help[1:])
+    assert properties["padding"]["enum"] == list(Padding)
+    assert properties["timestamp_granularities[]"]["items"]["enum"] == ["word", "segment"]

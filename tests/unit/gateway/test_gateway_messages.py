@@ -5,15 +5,16 @@ import json
 import threading
 
 import pytest
-from pydantic import ValidationError
 from pydantic_core import from_json
 
+from specwhisper.errors import InvalidRequest
 from specwhisper.live import EndpointingOptions
 from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.live import MAX_STATE_CHARACTERS, read_message
+from specwhisper_gateway.option_fields import values_of
 from specwhisper_gateway.realtime.settings import RealtimeSettings, _Session
 from specwhisper_gateway.transport import messages
-from specwhisper_gateway.transport.messages import MAX_CONTROL_BYTES, MAX_VALUES, first_problem, read_object
+from specwhisper_gateway.transport.messages import MAX_CONTROL_BYTES, MAX_VALUES, read_object
 from specwhisper_gateway.transport.sockets import Peer
 
 APPEND = {"type": "input_audio_buffer.append"}
@@ -89,22 +90,21 @@ async def test_the_largest_allowed_message_is_read():
     point = {"state": "A" * MAX_STATE_CHARACTERS, "start_sample": 0}
     start = {"type": "start", "sample_rate": 16_000, "resume_point": point}
     found = await read_message(json.dumps(start))
-    assert len(found.resume_point.read().state) == MAX_STATE_CHARACTERS // 4 * 3
+    assert len(found.resume_point.state) == MAX_STATE_CHARACTERS // 4 * 3
 
 
 @pytest.mark.parametrize(
-    ("model", "value", "path"),
+    ("kind", "value", "path"),
     [
         (_Session, {"audio": {"input": MANY}}, "audio.input.k0"),
         (_Session, MANY, "k0"),
         (_Session, {"audio": {"input": {"transcription": {"keywords": [1] * 1_000}}}}, "audio.input"),
     ],
 )
-def test_validation_stops_at_the_first_error(model, value, path):
-    with pytest.raises(ValidationError) as refused:
-        model.model_validate(value)
-    assert refused.value.error_count() == 1
-    assert first_problem(refused.value).param.startswith(path)
+def test_validation_stops_at_the_first_error(kind, value, path):
+    with pytest.raises(InvalidRequest) as refused:
+        values_of(kind, value)
+    assert refused.value.param.startswith(path)
 
 
 def test_an_error_does_not_repeat_a_long_key():
@@ -130,7 +130,7 @@ def test_each_value_of_turn_detection_has_its_limits(name, lowest, highest):
         settings = RealtimeSettings().updated({"audio": {"input": {"turn_detection": {name: value}}}})
         assert getattr(settings.endpointing, name) == value
     for value in (lowest - 0.01, highest + 1, -(10**400), 10**400, float("nan"), float("inf")):
-        with pytest.raises(InvalidField) as refused:
+        with pytest.raises(InvalidRequest) as refused:
             RealtimeSettings().updated({"audio": {"input": {"turn_detection": {name: value}}}})
         assert refused.value.param == f"session.audio.input.turn_detection.{name}"
 
@@ -173,7 +173,7 @@ def test_turn_detection_by_eagerness():
     ],
 )
 def test_turn_detection_that_is_refused(name, turn_detection):
-    with pytest.raises(InvalidField) as refused:
+    with pytest.raises(InvalidRequest) as refused:
         RealtimeSettings().updated(detecting(**turn_detection))
     assert refused.value.param == f"session.audio.input.turn_detection.{name}"
 
