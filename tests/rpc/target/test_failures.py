@@ -43,6 +43,8 @@ from tests.rpc.services import (
     target_server,
 )
 
+pytestmark = pytest.mark.usefixtures("fast_retries")
+
 
 async def live_session(stub, length_s: float = 35.0, mode: str = "MODE_FULL"):
     """Open a session in the middle of a recording, with text of the first window."""
