@@ -33,8 +33,9 @@ def test_a_mapped_final_model_writes_the_same_text(device_map, has_draft, folder
     draft = folder if has_draft else None
     mapped = SpeculativeWhisper(draft, folder, "cpu", device_map=device_map, offload_folder=tmp_path)
     whisper = SpeculativeWhisper(None, folder, "cpu")
-    written = mapped.transcribe(AUDIO, max_new_tokens=30)
-    assert written.window_tokens == whisper.transcribe(AUDIO, max_new_tokens=30).window_tokens
+    asked = {"max_new_tokens": 30, "temperature": 0.0}
+    written = mapped.transcribe(AUDIO, **asked)
+    assert written.window_tokens == whisper.transcribe(AUDIO, **asked).window_tokens
     assert not mapped.shares_encoder
 
 

@@ -24,7 +24,7 @@ from specwhisper.types import Mode
 from tests.encoding import note_encoded
 
 SHAPE = Shape(seed=11, scale=0.1)
-MAX_TOKENS = 12
+ASKED = {"language": "en", "max_new_tokens": 12, "temperature": 0.0}  # random weights fail each temperature
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def samples() -> np.ndarray:
 
 
 def test_one_recording_gives_one_result_that_prints_as_its_text(pair, samples):
-    result = pair.transcribe(samples, language="en", max_new_tokens=MAX_TOKENS)
+    result = pair.transcribe(samples, **ASKED)
     assert str(result) == result.text == "".join(s.text for s in result.segments).strip()
     assert result.duration_s == 3.0
     assert result.language == "en"
@@ -66,8 +66,7 @@ class AudioDecoder:
 def test_a_file_by_name_or_open_and_an_array_are_the_same(pair, samples, tmp_path):
     path = tmp_path / "a.wav"
     soundfile.write(path, samples, 16_000, "PCM_16")
-    asked = {"language": "en", "max_new_tokens": MAX_TOKENS}
-    expected = pair.transcribe(samples, **asked).text
+    expected = pair.transcribe(samples, **ASKED).text
     floats = samples.astype(np.float32) / 32768
     files = (path, str(path), BytesIO(path.read_bytes()), path.read_bytes())
     tensor = torch.from_numpy(floats.copy()).requires_grad_()
@@ -78,17 +77,17 @@ def test_a_file_by_name_or_open_and_an_array_are_the_same(pair, samples, tmp_pat
         AudioDecoder(floats),
     )
     for audio in (*files, floats, floats.astype(np.float64), tensor, *rows):
-        assert pair.transcribe(audio, **asked).text == expected
+        assert pair.transcribe(audio, **ASKED).text == expected
 
 
 def test_an_open_file_twice_in_a_list_is_refused(pair, tmp_path, samples):
     soundfile.write(tmp_path / "a.wav", samples, 16_000, "PCM_16")
     with open(tmp_path / "a.wav", "rb") as file, pytest.raises(InvalidAudio, match="in the list twice"):
-        pair.transcribe([file, file], language="en", max_new_tokens=MAX_TOKENS)
+        pair.transcribe([file, file], **ASKED)
 
 
 def test_statistics(pair, samples):
-    result = pair.transcribe(samples, language="en", max_new_tokens=MAX_TOKENS)
+    result = pair.transcribe(samples, **ASKED)
     counts = result.stats
     assert result.stats.overall_acceptance_rate == 1.0
     assert result.stats.avg_tokens_per_iteration == counts.num_committed / counts.num_forwards > 1
@@ -97,7 +96,7 @@ def test_statistics(pair, samples):
 
 
 def test_a_call_can_choose_the_mode_and_the_draft_length(pair, samples):
-    asked = {"language": "en", "max_new_tokens": MAX_TOKENS, "greedy": True}
+    asked = {**ASKED, "greedy": True}
     default, short = pair.transcribe(samples, **asked), pair.transcribe(samples, gamma=2, **asked)
     assert (default.model.mode, default.model.gamma, short.model.gamma) == (Mode.ONE_PROCESS, 5, 2)
     assert len(short.stats.acceptance_histogram) <= 3 < len(default.stats.acceptance_histogram)
@@ -147,7 +146,7 @@ def test_a_window_is_encoded_once_for_draft_and_target_and_never_remembered(fold
     encoded = note_encoded(monkeypatch)
     for model in (pair, pair.without_draft(), pair, pair.without_draft()):
         encoded.clear()
-        result = model.transcribe(samples, language="en", max_new_tokens=MAX_TOKENS, greedy=True)
+        result = model.transcribe(samples, greedy=True, **ASKED)
         assert len(encoded) == result.stats.num_windows > 0
 
 
@@ -155,9 +154,10 @@ def test_the_config_applies_to_every_call(folder, samples):
     config = SpeculativeConfig(gamma=3, use_adaptive_gamma=True, temperature=[0.0, 0.5], top_k=5)
     lossy = SpeculativeConfig(acceptance_threshold=0.3)
     pair = SpeculativeWhisper(str(folder), str(folder), device="cpu", config=config, batch_size=1)
-    assert pair.transcribe(samples, language="en", max_new_tokens=MAX_TOKENS).text
+    asked = {"language": "en", "max_new_tokens": 12}
+    assert pair.transcribe(samples, **asked).text
     pair.config = lossy
-    assert pair.transcribe(samples, language="en", max_new_tokens=MAX_TOKENS).is_lossy
+    assert pair.transcribe(samples, **asked).is_lossy
 
 
 @pytest.mark.parametrize(
@@ -185,18 +185,17 @@ def test_invalid_requests_are_refused(pair, samples, asked, error, message):
 def test_a_channel_is_taken(pair, samples):
     file = BytesIO()
     soundfile.write(file, np.stack([samples, 0 * samples], axis=1), 16_000, format="WAV")
-    asked = {"language": "en", "max_new_tokens": MAX_TOKENS}
-    left, right = (pair.transcribe(file.getvalue(), channel=channel, **asked) for channel in ("left", 2))
-    assert left.text == pair.transcribe(samples, **asked).text
-    assert right.text == pair.transcribe(0 * samples, **asked).text
+    left, right = (pair.transcribe(file.getvalue(), channel=channel, **ASKED) for channel in ("left", 2))
+    assert left.text == pair.transcribe(samples, **ASKED).text
+    assert right.text == pair.transcribe(0 * samples, **ASKED).text
     with pytest.raises(InvalidAudio, match="no channel '3': the number of channels is 2"):
-        pair.transcribe(file.getvalue(), channel=3, **asked)
+        pair.transcribe(file.getvalue(), channel=3, **ASKED)
 
 
 def test_a_recording_that_lacks_something_has_warnings(pair, samples):
     damaged = samples.astype(np.float32) / 32_768
     damaged[8_000] = np.nan
-    healthy, result = pair.transcribe([samples, damaged])
+    healthy, result = pair.transcribe([samples, damaged], **ASKED)
     assert healthy.warnings == ()
     (warning,) = result.warnings
     assert "not finite numbers: 1 of them, the first at 0.5 s" in warning
@@ -227,18 +226,16 @@ def test_bad_audio_is_refused(pair, audio, message):
 def test_an_open_file_that_cannot_go_back_is_read_once(pair, samples, tmp_path):
     path = tmp_path / "a.wav"
     soundfile.write(path, samples, 16_000, "PCM_16")
-    asked = {"language": "en", "max_new_tokens": 4}
     process = subprocess.Popen(["cat", path], stdout=subprocess.PIPE)
     with process, process.stdout as pipe:
-        assert pair.transcribe(pipe, **asked).text == pair.transcribe(path, **asked).text
+        assert pair.transcribe(pipe, **ASKED).text == pair.transcribe(path, **ASKED).text
 
 
 def test_a_long_recording_without_timestamps_has_a_warning(pair, samples):
     long = np.tile(samples, 31 * 16_000 // len(samples) + 1)
-    asked = {"language": "en", "max_new_tokens": 4}
-    (warning,) = pair.transcribe(long, timestamps=False, **asked).warnings
+    (warning,) = pair.transcribe(long, timestamps=False, **ASKED).warnings
     assert "parts of 30 s" in warning
-    assert pair.transcribe(long, **asked).warnings == ()
+    assert pair.transcribe(long, **ASKED).warnings == ()
 
 
 def test_a_segment_ends_no_later_than_its_recording(pair, samples):

@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import pytest
 
 from experiments.common.models.speech import EnergyVad
+from specwhisper.audio import vad_filter
+from specwhisper.audio.speech import SpeechMap
 from specwhisper.rpc import failover, health
+from specwhisper.selection import VadOptions
+
+find_speech = vad_filter.find_speech  # before it is replaced
+
+
+@lru_cache(64)
+def speech_of(pcm: bytes, options: VadOptions) -> SpeechMap:
+    return find_speech([pcm], options)
+
+
+@pytest.fixture(autouse=True)
+def remembered_speech(monkeypatch) -> None:
+    """Find the speech of each recording once in all tests: silero-vad takes long, and is deterministic."""
+    monkeypatch.setattr(
+        vad_filter, "find_speech", lambda blocks, options: speech_of(b"".join(blocks), options)
+    )
 
 
 @pytest.fixture

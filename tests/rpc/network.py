@@ -57,7 +57,7 @@ class CutNetwork(BadNetwork):
                 while True:
                     async with NextItem(responses) as following:
                         has_arrived = await following.wait(cutting)
-                        if cutting.done():
+                        if self._is_cut[place].is_set():  # also if the session has ended meanwhile
                             await self._cut(context)
                         if not has_arrived or following.item is None:
                             return

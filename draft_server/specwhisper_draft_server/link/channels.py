@@ -102,8 +102,8 @@ async def wait_connected(channel: grpc.aio.Channel, address: str, refused_s: flo
     clock = asyncio.get_running_loop().time
     begun_s = clock()
     while (state := channel.get_state(try_to_connect=True)) is not ChannelConnectivity.READY:
-        is_connecting = state is ChannelConnectivity.CONNECTING
-        within_s = max(refused_s, ATTEMPT_S) if is_connecting else refused_s
+        has_failed = state is ChannelConnectivity.TRANSIENT_FAILURE
+        within_s = refused_s if has_failed else max(refused_s, ATTEMPT_S)
         try:
             async with asyncio.timeout(max(0.0, begun_s + within_s - clock())):
                 await channel.wait_for_state_change(state)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from specwhisper.audio.recording import Recording
 from specwhisper.model.choosing import ProbeResult, Row, Scores
@@ -85,7 +86,10 @@ class ScriptedModel:
         self._fed: list[list[int]] = [[] for _ in range(num_slots)]
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        self._audio[slot] = hashlib.blake2b(recording.window_samples(start_frame)).hexdigest()
+        self._encode(slot, recording.window_samples(start_frame))
+
+    def _encode(self, slot: int, samples: NDArray[np.float32]) -> None:
+        self._audio[slot] = hashlib.blake2b(samples).hexdigest()
         self._fed[slot] = []
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:

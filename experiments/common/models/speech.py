@@ -77,10 +77,11 @@ class SpeechModel(ScriptedModel):
         self._texts: dict[str, list[int]] = {}
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        super().encode(slot, recording, start_frame)
         assert start_frame == 0 and recording.is_complete, "live audio is encoded as clips"
+        samples = recording.window_samples(0)
+        self._encode(slot, samples)
         self._texts = {audio: text for audio, text in self._texts.items() if audio in self._audio}
-        self._texts[self._audio[slot]] = words_of(_samples(recording))
+        self._texts[self._audio[slot]] = words_of(samples[CONTEXT_SAMPLES:][: recording.received_samples])
 
     def next_token(self, audio: str, prefix: Sequence[int], sampling: Sampling | None = None) -> int:
         text = self._texts[audio]
@@ -107,7 +108,7 @@ class SpeechOrNoiseModel(SpeechModel):
     """Transcribes speech as :class:`SpeechModel` does, and other audio as the scripted model does."""
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        if not start_frame and recording.is_complete and is_speech(_samples(recording)):
+        if not start_frame and recording.is_complete and is_speech(recording):
             super().encode(slot, recording, start_frame)
         else:
             ScriptedModel.encode(self, slot, recording, start_frame)
@@ -117,27 +118,24 @@ class SpeechOrNoiseModel(SpeechModel):
         return model.next_token(audio, prefix, sampling)
 
 
-def _samples(recording: Recording) -> NDArray[np.float32]:
-    return recording.window_samples(0)[CONTEXT_SAMPLES:][: recording.received_samples]
-
-
-def is_speech(samples: NDArray[np.float32]) -> bool:
+def is_speech(recording: Recording) -> bool:
     """Return whether loudness rarely changes, as in words; silence counts as speech."""
+    samples = recording.window_samples(0)[CONTEXT_SAMPLES:][: recording.received_samples]
     return np.count_nonzero(np.diff(np.abs(samples))) < len(samples) / 1_000 + 10
 
 
 def words_of(samples: NDArray[np.float32]) -> list[int]:
     """Return the tokens of a clip, timestamps included."""
-    loudness = np.round(np.abs(samples) * 32_768).astype(int)
-    ends = [*(np.flatnonzero(np.diff(loudness)) + 1).tolist(), len(loudness)]
+    loudness = np.abs(samples)
+    ends = [*(np.flatnonzero(loudness[1:] != loudness[:-1]) + 1).tolist(), len(loudness)]
     tokens, start, num_words = [TIME], 0, 0
     for end in ends:
         length, begin, start = end - start, start, end
         is_cut = end == len(loudness) and length < WORD_SAMPLES - TOLERANCE_SAMPLES
         if not loudness[begin] or (length < TOLERANCE_SAMPLES and (begin == 0 or is_cut)):
             continue
-        word = (loudness[begin] - QUIETEST) // LOUDER
-        tokens.append(int(word + 7 + length // 1_000 if is_cut else word) % NUM_TEXT)
+        word = (round(float(loudness[begin]) * 32_768) - QUIETEST) // LOUDER
+        tokens.append((word + 7 + length // 1_000 if is_cut else word) % NUM_TEXT)
         num_words += 1
         if num_words % SENTENCE_WORDS == 0 and end < len(loudness):
             tokens += [TIME + round(end / HOP_SAMPLES / FRAMES_PER_TIMESTAMP)] * 2

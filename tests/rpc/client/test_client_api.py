@@ -239,7 +239,7 @@ async def test_a_file_that_breaks_on_the_way_ends_the_call(tmp_path):
         with pytest.raises(InvalidAudio, match="is damaged: about"):
             async for _ in transcription:
                 pass
-        await asyncio.wait_for(server.left, 5)
+        await server.left
 
 
 async def test_leaving_the_loop_ends_the_call(noise):
@@ -248,15 +248,15 @@ async def test_leaving_the_loop_ends_the_call(noise):
         updates = aiter(client.stream_file(noise))
         assert await anext(updates)
         await updates.aclose()
-        await asyncio.wait_for(server.left, 5)
+        await server.left
         server.left = asyncio.get_running_loop().create_future()
         server.has_read_everything.clear()
         task = asyncio.create_task(client.transcribe_file(noise))
-        await asyncio.wait_for(server.has_read_everything.wait(), 5)
+        await server.has_read_everything.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(server.left, 5)
+        await server.left
 
 
 async def test_a_segment_without_text_is_kept(noise):

@@ -45,6 +45,8 @@ from tests.rpc.services import (
     wav,
 )
 
+pytestmark = pytest.mark.usefixtures("fast_retries")
+
 
 def pair():
     """Yield a target, and a function that starts a draft server for it."""

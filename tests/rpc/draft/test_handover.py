@@ -278,7 +278,7 @@ async def test_a_spare_of_other_weights_is_logged_once_and_the_session_stays(
     assert "other weights than those of target" in logged.error
 
 
-STEP_S = 0.2
+STEP_S = 0.08
 
 
 @pytest.fixture
@@ -292,7 +292,10 @@ def soon(monkeypatch):
 
 @pytest.mark.parametrize("mode", mostly_nightly(["MODE_FULL", "MODE_TARGET_ONLY"]))
 @pytest.mark.parametrize("kind", ["recordings", "live"])
-async def test_sessions_leave_a_slow_target_and_their_text_stays(kind, mode, unused_tcp_port, soon, caplog):
+async def test_sessions_leave_a_slow_target_and_their_text_stays(
+    kind, mode, unused_tcp_port, soon, caplog, monkeypatch
+):
+    monkeypatch.setattr(pace, "SLOW_S", STEP_S / 4)
     model = slowed(ScriptedModel(MAX_SESSIONS) if kind == "recordings" else SpeechModel(MAX_SESSIONS), STEP_S)
     async with sessions(kind, mode, unused_tcp_port, 2, model) as (slow, open_other, _, clients):
         async with open_other():
@@ -304,8 +307,9 @@ async def test_sessions_leave_a_slow_target_and_their_text_stays(kind, mode, unu
 
 
 async def test_sessions_stay_where_all_targets_are_slow(soon, caplog, monkeypatch):
-    monkeypatch.setattr(link, "UNKNOWN_S", STEP_S)
-    models = [slowed(ScriptedModel(MAX_SESSIONS), STEP_S) for _ in range(2)]
+    step_s = 2 * pace.SLOW_S
+    monkeypatch.setattr(link, "UNKNOWN_S", step_s)
+    models = [slowed(ScriptedModel(MAX_SESSIONS), step_s) for _ in range(2)]
     async with target_server(models[0]) as one, target_server(models[1]) as other:
         async with draft_server(f"{one.address},{other.address}", resume_timeout_s=AT_ONCE) as draft:
             asked = count_locate_calls(one, monkeypatch)

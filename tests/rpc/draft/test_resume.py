@@ -31,6 +31,7 @@ from tests.rpc.services import (
 )
 
 MODES = [Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL]
+pytestmark = pytest.mark.usefixtures("fast_retries")
 
 
 def written(segments) -> list[tuple]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import gc
 import json
@@ -97,6 +96,6 @@ async def test_a_closed_stream_ends_its_call_and_no_other():
         async with StreamingClient(address, servers=client.servers) as stream:
             updates = aiter(stream)
             assert (await anext(updates)).segments
-        await asyncio.wait_for(server.left, 5)
+        await server.left
         assert (await client.get_model()).model.target == "large"
         await updates.aclose()

@@ -9,9 +9,10 @@ import shutil
 import socket
 import ssl
 import subprocess
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import openai
@@ -69,13 +70,8 @@ class Proxy:
             writer.transport.abort()
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as bound:
-        return bound.getsockname()[1]
-
-
-def configured(folder: Path, port: int, gateway: str) -> None:
-    """Write nginx's configuration: the committed file, with a test's addresses and certificate."""
+def configured(folder: Path, port: int, gateway: str, head_s: int) -> None:
+    """Write the committed configuration with a test's addresses, certificate and time limit."""
     save(trustme.CA(), folder, "server", "localhost")
     text = PROXY.read_text()
     for yours, own in (
@@ -83,6 +79,7 @@ def configured(folder: Path, port: int, gateway: str) -> None:
         ("listen 443 ssl", f"listen 127.0.0.1:{port} ssl"),
         ("/etc/nginx/tls/server.pem", str(folder / "server.pem")),
         ("/etc/nginx/tls/server.key", str(folder / "server.key")),
+        ("client_header_timeout 10s;", f"client_header_timeout {head_s}s;"),
     ):
         assert text.count(yours) == 1, yours
         text = text.replace(yours, own)
@@ -91,11 +88,12 @@ def configured(folder: Path, port: int, gateway: str) -> None:
 
 
 @asynccontextmanager
-async def proxied(folder: Path, draft: str, **settings) -> AsyncIterator[Proxy]:
+async def run_proxy(
+    folder: Path, port: int, draft: str, *, head_s: int = 10, **settings
+) -> AsyncIterator[Proxy]:
     """Run a gateway, and nginx before it."""
-    port = free_port()
     async with running_gateway(draft, **settings) as gateway:
-        configured(folder, port, gateway.server.address)
+        configured(folder, port, gateway.server.address, head_s)
         assert NGINX is not None
         arguments = ("-p", f"{folder}/", "-c", f"{folder}/nginx.conf", "-e", "stderr")
         nginx = subprocess.Popen([NGINX, *arguments])
@@ -120,9 +118,14 @@ async def proxied(folder: Path, draft: str, **settings) -> AsyncIterator[Proxy]:
             nginx.wait()
 
 
-async def test_slow_heads_and_handshakes_are_cut(tmp_path):
+@pytest.fixture
+def proxied(tmp_path, unused_tcp_port) -> Callable[..., AbstractAsyncContextManager[Proxy]]:
+    return partial(run_proxy, tmp_path, unused_tcp_port)
+
+
+async def test_slow_heads_and_handshakes_are_cut(proxied):
     async with (
-        proxied(tmp_path, "127.0.0.1:1") as proxy,
+        proxied("127.0.0.1:1", head_s=1) as proxy,
         proxy.connected() as (silent, _),
         proxy.connected() as (slow, writer),
     ):
@@ -131,23 +134,23 @@ async def test_slow_heads_and_handshakes_are_cut(tmp_path):
         writer.write(b"GET /health/live HTTP/1.1\r\nHost: here\r\n")
         while not cut.done():
             writer.write(b"X-One: more\r\n")
-            await asyncio.wait((cut,), timeout=1)
+            await asyncio.wait((cut,), timeout=0.1)
         assert await cut == [b"", b"", b""]
         plain.close()
 
 
 @pytest.mark.parametrize(("num_lines", "num_bytes"), [(1, 9_000), (6, 4_000)])
-async def test_large_heads_are_refused(tmp_path, num_lines, num_bytes):
+async def test_large_heads_are_refused(proxied, num_lines, num_bytes):
     head = "\r\n".join(f"X-{number}: {'x' * num_bytes}" for number in range(num_lines))
-    async with proxied(tmp_path, "127.0.0.1:1") as proxy, proxy.connected() as (reader, writer):
+    async with proxied("127.0.0.1:1") as proxy, proxy.connected() as (reader, writer):
         writer.write(f"GET /health/live HTTP/1.1\r\nHost: here\r\n{head}\r\n\r\n".encode())
         assert (await ends(reader)).startswith(b"HTTP/1.1 400 ")
 
 
-async def test_an_address_has_few_connections(tmp_path):
+async def test_an_address_has_few_connections(proxied):
     async with (
         serving(ScriptedTranscription()) as draft,
-        proxied(tmp_path, draft, api_key="right") as proxy,
+        proxied(draft, api_key="right") as proxy,
         AsyncExitStack() as stack,
     ):
         key = {"subprotocols": ["specwhisper", "openai-insecure-api-key.right"]}
@@ -162,9 +165,9 @@ async def test_an_address_has_few_connections(tmp_path):
         await stack.enter_async_context(proxy.socket("/live", local_addr=("127.0.0.2", 0), **key))
 
 
-async def test_limits_count_the_clients_address(tmp_path):
+async def test_limits_count_the_clients_address(proxied):
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
-    async with serving(server) as draft, proxied(tmp_path, draft, max_sessions=2) as proxy:
+    async with serving(server) as draft, proxied(draft, max_sessions=2) as proxy:
         api = proxy.api.with_options(default_headers={"X-Forwarded-For": "192.0.2.7"})  # is replaced
         page = {"origin": None, "local_addr": ("127.0.0.2", 0)}
         url = f"wss://{proxy.address}/live"
@@ -175,19 +178,19 @@ async def test_limits_count_the_clients_address(tmp_path):
             await stream.close()
 
 
-async def test_events_arrive_while_the_transcription_runs(tmp_path):
+async def test_events_arrive_while_the_transcription_runs(proxied):
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
-    async with serving(server) as draft, proxied(tmp_path, draft, api_key="right") as proxy:
+    async with serving(server) as draft, proxied(draft, api_key="right") as proxy:
         stream = await proxy.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
         assert (await anext(aiter(stream))).delta == "Hello there."
         await stream.close()
         await server.left
 
 
-async def test_an_upload_is_passed_on_while_it_arrives(tmp_path):
+async def test_an_upload_is_passed_on_while_it_arrives(proxied):
     async with (
         serving(ScriptedTranscription()) as draft,
-        proxied(tmp_path, draft, api_key="right") as proxy,
+        proxied(draft, api_key="right") as proxy,
         proxy.connected() as (_, writer),
     ):
         writer.write(
@@ -198,8 +201,8 @@ async def test_an_upload_is_passed_on_while_it_arrives(tmp_path):
         assert (await proxy.api.audio.transcriptions.create(file=("a.wav", WAV), model=MODEL)).text
 
 
-async def test_the_reason_of_a_refused_upload_is_read(tmp_path):
-    async with proxied(tmp_path, "127.0.0.1:1", api_key="right", max_upload_bytes=1_000_000) as proxy:
+async def test_the_reason_of_a_refused_upload_is_read(proxied):
+    async with proxied("127.0.0.1:1", api_key="right", max_upload_bytes=1_000_000) as proxy:
         wrong = proxy.api.with_options(api_key="wrong")
         large = ("a.wav", bytes(8_000_000))
         with pytest.raises(openai.AuthenticationError, match="Incorrect API key"):
@@ -212,8 +215,8 @@ async def test_the_reason_of_a_refused_upload_is_read(tmp_path):
             assert (error.status_code, error.code) == (413, "request_too_large")
 
 
-async def test_a_gateway_that_is_down_is_unavailable(tmp_path):
-    async with proxied(tmp_path, "127.0.0.1:1") as proxy:
+async def test_a_gateway_that_is_down_is_unavailable(proxied):
+    async with proxied("127.0.0.1:1") as proxy:
         proxy.gateway.server.stop()
         await eventually(lambda: not proxy.gateway.server.servers[0].is_serving())
         with pytest.raises(openai.InternalServerError, match="gateway does not answer") as refused:
@@ -221,10 +224,10 @@ async def test_a_gateway_that_is_down_is_unavailable(tmp_path):
     assert (refused.value.status_code, refused.value.code) == (503, "unavailable")
 
 
-async def test_live_captions(tmp_path):
+async def test_live_captions(proxied):
     async with (
         serving(ScriptedTranscription(TWO_UTTERANCES)) as draft,
-        proxied(tmp_path, draft, api_key="right") as proxy,
+        proxied(draft, api_key="right") as proxy,
         proxy.socket("/live", subprotocols=["specwhisper", "openai-insecure-api-key.right"]) as page,
     ):
         await page.send(json.dumps({"type": "start", "sample_rate": 16_000}))

@@ -32,6 +32,8 @@ from tests.rpc.services import (
 )
 from tests.rpc.speaking import Listener, live_client, speaking_pair
 
+pytestmark = pytest.mark.usefixtures("fast_retries")
+
 
 async def test_grpc_reports_garbled_data_as_an_unknown_error():
     """The other tests of this file depend on it."""

@@ -103,6 +103,7 @@ async def test_a_call_is_shared_by_sessions_of_its_own_caller_only(monkeypatch):
     async with target_server(tokens=TOKENS) as target, two_callers(target) as (first, second):
         shared = Shared(first)
         await shared.open()
+        await shared.read()  # the target has it: a session of another call does not wait for it
         for stub, joins in ((first, True), (second, False)):
             call = stub.Verify(iter([hello(share_key=shared.key, share_number=1)]))
             try:

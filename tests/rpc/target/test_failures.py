@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import AsyncExitStack
 
 import grpc.aio
@@ -41,6 +42,8 @@ from tests.rpc.services import (
     target_alone,
     target_server,
 )
+
+pytestmark = pytest.mark.usefixtures("fast_retries")
 
 
 async def live_session(stub, length_s: float = 35.0, mode: str = "MODE_FULL"):
@@ -242,6 +245,12 @@ async def test_a_target_with_a_round_trip_over_the_connect_timeout_takes_session
         async with draft_server(proxy.address, connect_timeout_s=CONNECT_TIMEOUT_S) as draft:
             await check_text(draft, 1.0)
             await all_free(target, draft)
+
+
+async def test_a_busy_draft_server_takes_its_own_delay_for_no_refusal():
+    async with target_server() as target, open_channel(target.address) as channel:
+        asyncio.get_running_loop().call_soon(time.sleep, 2 * CONNECT_TIMEOUT_S)
+        await channels.wait_connected(channel, target.address, CONNECT_TIMEOUT_S)
 
 
 async def test_a_target_that_accepts_no_connection_is_lost(monkeypatch):

@@ -30,6 +30,8 @@ from tests.rpc.services import (
     wav,
 )
 
+pytestmark = pytest.mark.usefixtures("fast_retries")
+
 
 class NowAndThen(ScriptedModel):
     """Has no memory in every n-th forward pass or encoding."""
