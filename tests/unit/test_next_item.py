@@ -1,7 +1,5 @@
 """An iterator's next item arrives, times out or fails, and leaves no task."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import weakref

@@ -1,7 +1,5 @@
 """A search beside a block ends with it, and its error ends the block."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import nullcontext
 

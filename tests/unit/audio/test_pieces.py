@@ -1,7 +1,5 @@
 """A buffer of pieces is as one array of bytes."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

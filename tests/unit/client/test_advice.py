@@ -1,7 +1,5 @@
 """Advice for a link and a pair of models, from measurements."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from math import exp
 

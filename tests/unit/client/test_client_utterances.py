@@ -1,7 +1,5 @@
 """Pieces of live text are joined to utterances."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A terminal shows text that changes, and what stays the same is not written again."""
 
-from __future__ import annotations
-
 import io
 import re
 

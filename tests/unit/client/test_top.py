@@ -1,7 +1,5 @@
 """specwhisper top computes its figures from readings of metrics."""
 
-from __future__ import annotations
-
 import ssl
 from http.client import BadStatusLine, HTTPException, RemoteDisconnected
 from math import inf

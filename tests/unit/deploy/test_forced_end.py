@@ -1,7 +1,5 @@
 """``specwhisper serve`` ends although its main thread waits forever."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Replicas listen at their node's address, each on one port of a range, or refuse to start."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

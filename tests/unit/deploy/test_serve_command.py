@@ -1,7 +1,5 @@
 """``specwhisper serve`` deploys, waits, drains and ends, with a fake of Ray."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A session opens at a random target, more likely at one with more free slots."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """When a stream has a resume point."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Candidates that no target has received are answered as lost."""
 
-from __future__ import annotations
-
 from specwhisper.types import Candidates, Commit, Window, WindowOpened
 from specwhisper_draft_server.link.progress import ResumeTracker
 

@@ -1,7 +1,5 @@
 """A target for a session is found among several, even while some do not answer."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import ExitStack
 

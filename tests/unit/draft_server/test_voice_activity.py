@@ -1,7 +1,5 @@
 """Voice activity marks recordings alike in any pieces, and from any boundary on."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

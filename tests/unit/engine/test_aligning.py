@@ -1,7 +1,5 @@
 """Alignments run beside forward passes, and change no text."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Sequence

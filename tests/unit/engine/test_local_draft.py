@@ -1,7 +1,5 @@
 """The command and environment of a draft server that the client starts."""
 
-from __future__ import annotations
-
 from specwhisper.rpc.channels import Credentials
 from specwhisper.rpc.tls import ClientTls
 from specwhisper_client.cli.tune_command import Pair

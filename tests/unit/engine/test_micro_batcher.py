@@ -1,7 +1,5 @@
 """Concurrent calls are batched."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """Threads share an engine on a scripted model: batches, faults, shutdown."""
 
-from __future__ import annotations
-
 import gc
 import os
 import threading

@@ -1,7 +1,5 @@
 """Sessions of a target engine in this process."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """Fields of /v1/audio/transcriptions become decoding options."""
 
-from __future__ import annotations
-
 import pytest
 
 from specwhisper.selection import VadOptions

@@ -1,7 +1,5 @@
 """An upload has a least rate."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Finished transcripts are written as OpenAI's types describe them."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """NumPy arrays and torch tensors have the same tokens, and nearly the same numbers."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Sequence

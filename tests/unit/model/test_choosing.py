@@ -1,7 +1,5 @@
 """A greedy choice reads its results from the device once."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

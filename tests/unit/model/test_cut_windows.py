@@ -1,7 +1,5 @@
 """A draft that encodes only the audio that there is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

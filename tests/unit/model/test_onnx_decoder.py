@@ -1,7 +1,5 @@
 """The decoder on ONNX Runtime equals transformers', bit for bit in any company."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Vocabularies of one tokenizer are mapped by token string; others are translated."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint

@@ -1,7 +1,5 @@
 """Sampling by noise has the softmax's distribution, alike on both servers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

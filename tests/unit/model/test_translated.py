@@ -1,7 +1,5 @@
 """A draft with another tokenizer: its words become the target's tokens, whatever the target makes of them."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

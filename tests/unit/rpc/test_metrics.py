@@ -1,7 +1,5 @@
 """Metrics count forward passes and sessions."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Programs of different protocols refuse each other, and resume points of others."""
 
-from __future__ import annotations
-
 import pytest
 
 from specwhisper.errors import PairMismatch

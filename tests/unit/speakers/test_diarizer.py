@@ -1,7 +1,5 @@
 """Turns of speakers, found by sherpa-onnx with tiny models."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import threading

@@ -1,7 +1,5 @@
 """Sessions are admitted while the response time is within the budget."""
 
-from __future__ import annotations
-
 import pytest
 
 from experiments.common.models.scripted import ScriptedModel

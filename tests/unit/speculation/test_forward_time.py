@@ -1,7 +1,5 @@
 """The time of forward passes is split into a constant, a time per session and a time per token."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

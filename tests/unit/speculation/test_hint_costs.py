@@ -1,7 +1,5 @@
 """The cost of a hint from outside has a bound, whatever it says."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

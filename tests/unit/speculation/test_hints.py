@@ -1,7 +1,5 @@
 """Hints follow the committed text, wherever it differs."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from functools import partial

@@ -1,7 +1,5 @@
 """Every session takes part soon, within the token limit of a forward pass."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Nothing begins before the end of what is before it, and words are not written twice."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 

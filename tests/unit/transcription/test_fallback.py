@@ -1,7 +1,5 @@
 """A window is kept, retried at a higher temperature, or skipped as silence."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Windows on the draft's side follow the target's."""
 
-from __future__ import annotations
-
 from experiments.common.models.speech import SPOKEN
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live_windows import follow_windows

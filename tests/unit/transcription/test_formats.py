@@ -1,7 +1,5 @@
 """Transcripts in the formats of subtitles, tables and OpenAI's API."""
 
-from __future__ import annotations
-
 import pytest
 
 from specwhisper.options import Task

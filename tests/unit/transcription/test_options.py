@@ -1,7 +1,5 @@
 """Invalid options are refused in one clear sentence."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

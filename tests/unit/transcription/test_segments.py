@@ -1,7 +1,5 @@
 """Windows are cut into segments as transformers cuts them, for any tokens."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

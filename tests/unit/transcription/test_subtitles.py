@@ -1,7 +1,5 @@
 """Subtitles have the lines of openai/whisper's own writer."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

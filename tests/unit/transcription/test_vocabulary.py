@@ -1,7 +1,5 @@
 """A vocabulary builds prompts and turns ids into text as the tokenizer does."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

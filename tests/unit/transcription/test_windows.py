@@ -1,7 +1,5 @@
 """Each window starts where the text of the last one ends."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The page of all figures follows from its data files, which name their conditions."""
 
-from __future__ import annotations
-
 import tomllib
 
 import pytest

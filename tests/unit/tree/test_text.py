@@ -1,7 +1,5 @@
 """Pages: their lines are wrapped, their paragraphs short."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Malformed messages are refused in one sentence."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Saved checkpoints that a test may change."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path

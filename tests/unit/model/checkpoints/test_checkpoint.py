@@ -1,7 +1,5 @@
 """Checkpoints load by name, hub id or folder; errors are one sentence."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Folders of CTranslate2 hold the weights, tokens and rules of the checkpoint they were made of."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil

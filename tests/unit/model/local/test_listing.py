@@ -1,7 +1,5 @@
 """The models of this machine are listed, wherever other programs keep them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """A model with static shapes, as on a GPU, writes the same text as without."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Files of openai-whisper hold the weights, tokens and rules of the checkpoint they were made of."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """PyTorch's decoder equals transformers', whatever the calls, slots, batches; placement; vocabularies."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Hints are read from captions and from plain text."""
 
-from __future__ import annotations
-
 import os
 import time
 from contextlib import suppress

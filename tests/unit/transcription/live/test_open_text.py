@@ -1,7 +1,5 @@
 """Text that is not final: what two hypotheses agree on, and what follows verified text."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

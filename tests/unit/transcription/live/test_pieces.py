@@ -1,7 +1,5 @@
 """Pieces follow any marks: each utterance is whole, and none of them is long."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

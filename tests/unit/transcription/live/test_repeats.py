@@ -1,7 +1,5 @@
 """A text that repeats itself is cut after the first time."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Each piece is decoded once, after as much of the final text before it as fits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
