@@ -7,12 +7,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from specwhisper.errors import MessageTooLarge, ModelNotFound, PairMismatch, ServerFull, TargetUnavailable
 from specwhisper_gateway.errors import ClientGone, IdleTimeout, InvalidField, WrongApiKey
-from specwhisper_gateway.transport.sockets import (
-    Peer,
-    SocketRefusal,
-    close_code,
-    close_on_error,
-)
+from specwhisper_gateway.transport.sockets import Peer, SocketRefusal, close_code, close_on_error
 from tests.rpc.services import eventually
 
 

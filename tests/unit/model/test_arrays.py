@@ -11,15 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specwhisper.model.arrays import (
-    cumulative_sum,
-    device,
-    logsumexp,
-    softmax,
-    sort,
-    top_k,
-    top_two,
-)
+from specwhisper.model.arrays import cumulative_sum, device, logsumexp, softmax, sort, top_k, top_two
 from specwhisper.model.choosing import Row, Scores, choose
 from specwhisper.model.rules import DecodingRules
 from specwhisper.model.sampling import Sampling

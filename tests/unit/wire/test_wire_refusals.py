@@ -4,16 +4,8 @@ import math
 
 import pytest
 
-from specwhisper.errors import (
-    InvalidAudio,
-    InvalidCandidates,
-    InvalidRequest,
-    PairMismatch,
-    SpecWhisperError,
-)
-from specwhisper.types import (
-    Limits,
-)
+from specwhisper.errors import InvalidAudio, InvalidCandidates, InvalidRequest, PairMismatch, SpecWhisperError
+from specwhisper.types import Limits
 from specwhisper.wire import codec
 from specwhisper.wire.codec.messages import MAX_WINDOW_ID
 from specwhisper.wire.v1 import verification_pb2 as pb

@@ -12,14 +12,7 @@ from experiments.peers.formats import save_ggml
 from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.ggml import BLOCK, GgmlModel
-from tests.unit.model.checkpoints.binary_files import (
-    LAYOUTS,
-    NUM_TOKENS,
-    blocks_of,
-    ggml_file,
-    ints,
-    tensor,
-)
+from tests.unit.model.checkpoints.binary_files import LAYOUTS, NUM_TOKENS, blocks_of, ggml_file, ints, tensor
 from tests.unit.model.checkpoints.test_tokenizer import TEXTS
 
 SHAPES = {

@@ -6,12 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.transcription.live_transcript import (
-    NUM_STABLE,
-    OpenText,
-    continuation,
-    words_of,
-)
+from specwhisper.transcription.live_transcript import NUM_STABLE, OpenText, continuation, words_of
 from specwhisper.types import Hypothesis
 
 words = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=6)

@@ -5,11 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.live import PIECE_SAMPLES, LivePosition
-from specwhisper.transcription.live_windows import (
-    MAX_PIECE_SAMPLES,
-    LivePieces,
-    Piece,
-)
+from specwhisper.transcription.live_windows import MAX_PIECE_SAMPLES, LivePieces, Piece
 from specwhisper.types import SAMPLE_RATE, VoiceEvent, VoiceMark
 from tests.live import BEGIN, CUT, END, mark
 
