@@ -1,9 +1,6 @@
 """NumPy arrays and torch tensors have the same tokens, and nearly the same numbers."""
 
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,8 +16,6 @@ from specwhisper.transcription.vocabulary import Vocabulary
 from tests.nightly import examples
 from tests.unit.model.libraries import LIBRARIES, OfLibrary, numpy_of, torch_of
 
-ROOT = Path(__file__).parents[3]
-MODULES = ("arrays", "rules", "choosing", "sampling", "word_times")
 SIZE, BEGIN = 300, 270
 VOCABULARY = Vocabulary(
     tokens=tuple(f"t{i}" for i in range(SIZE)),
@@ -32,13 +27,6 @@ VOCABULARY = Vocabulary(
     begin_suppress=(0, BEGIN - 5),
     max_initial_timestamp=4,
 )
-
-
-def test_importing_what_lies_between_logits_and_tokens_loads_no_torch():
-    names = ", ".join(f"specwhisper.model.{name}" for name in MODULES)
-    script = f"import sys\nimport {names}\nprint(*sorted({{'torch', 'transformers'}} & sys.modules.keys()))"
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
-    assert (run.stdout.strip(), run.returncode) == ("", 0), run.stderr
 
 
 def chosen(rows: Sequence[Row], logits: torch.Tensor, of: OfLibrary) -> list[Scores]:

@@ -86,14 +86,6 @@ def test_blocks_are_multiplied_out(type_: int, tmp_path: Path):
     np.testing.assert_allclose(weights["model.decoder.it"], expected, rtol=1e-6)
 
 
-def test_float32_and_biases_of_convolutions(tmp_path: Path):
-    numbers = np.arange(4, dtype=np.float32)
-    path = tmp_path / "floats.bin"
-    path.write_bytes(ggml_file(tensor("encoder.conv1.bias", 0, (4, 1), numbers.tobytes())))
-    weights, _ = GgmlModel("it", path).weights()
-    np.testing.assert_array_equal(weights["model.encoder.conv1.bias"], numbers)
-
-
 BIAS = tensor("encoder.conv1.bias", 0, (1,), bytes(4))
 
 

@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from transformers.modeling_outputs import BaseModelOutput
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
-from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.choosing import Row
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.pytorch.checkpoint import DecoderWeights
 from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights
 from specwhisper.model.translated import draft_ids
-from specwhisper.types import AudioChunk
+from tests.encoding import recorded
 from tests.nightly import examples
 
 POSITIONS = 72
@@ -137,14 +136,8 @@ def test_the_memory_of_a_slot_is_that_of_its_keys_and_values():
 class TestPlacement:
     PROMPT = (301, 302, 401)
 
-    def recording(self) -> Recording:
-        recording = Recording()
-        noise = np.random.default_rng(0).normal(0, 3000, 48_000).astype("<i2")
-        recording.append(AudioChunk(0, noise.tobytes(), is_last=True))
-        return recording
-
     def scores(self, model: WhisperModel, tokens: list[int], num_candidates: int):
-        model.encode(0, self.recording(), 0)
+        model.encode(0, recorded(3.0), 0)
         generated = tokens[: len(tokens) - num_candidates]
         row = Row(0, [*self.PROMPT, *tokens], num_candidates, generated, timestamps=False)
         return model.score([row])[0]
@@ -233,7 +226,7 @@ class TestPlacement:
         assert [i for i, own in enumerate(ids) if own is None] == [yue]
         tokens = text(10, 8)
         expected = self.scores(WhisperModel(CHECKPOINT, 1), tokens, 5)
-        mapped.encode(0, self.recording(), 0)
+        mapped.encode(0, recorded(3.0), 0)
         row = Row(0, [to_target[i] for i in (*self.PROMPT, *tokens)], 5, [], timestamps=False)
         translated = mapped.score([row])[0]
         assert translated.tokens == [to_target[i] for i in expected.tokens]
