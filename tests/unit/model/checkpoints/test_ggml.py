@@ -16,8 +16,7 @@ from tests.unit.model.checkpoints.binary_files import LAYOUTS, NUM_TOKENS, block
 from tests.unit.model.checkpoints.test_tokenizer import TEXTS
 
 SHAPES = {
-    "multilingual": Shape(words="multilingual", d_model=32, heads=1, ffn_factor=4),
-    "with Cantonese": Shape(words="multilingual", cantonese=True, d_model=32, heads=1, ffn_factor=4),
+    "multilingual": Shape(words="multilingual", cantonese=True, d_model=32, heads=1, ffn_factor=4),
     "English-only": Shape(words="gpt2", english_only=True, d_model=32, heads=1, ffn_factor=4),
 }
 

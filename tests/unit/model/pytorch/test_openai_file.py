@@ -43,7 +43,7 @@ def assert_same(file: Path, folder: Path) -> None:
     assert [ours.tokenizer.encode(text) for text in TEXTS] == [theirs.tokenizer.encode(t) for t in TEXTS]
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", ["large-v3", "tiny.en"])
 def test_a_file_is_the_checkpoint_it_was_made_of(name: str, saved: dict[str, tuple[Path, Path]]):
     folder, file = saved[name]
     assert_same(file, folder)
