@@ -32,22 +32,25 @@ def test_clock_formats_times(time_s: float, expected: str):
     assert clock(time_s, ",") == expected
 
 
-def test_txt_has_one_line_per_segment():
-    assert to_txt(SEGMENTS) == "Hello, <world> & all.\nA --> B\n"
-
-
-def test_srt_leaves_out_empty_segments_and_arrows():
-    assert to_srt(SEGMENTS) == (
-        "1\n00:00:00,000 --> 00:00:01,500\nHello, <world> & all.\n\n"
-        "2\n01:00:00,000 --> 02:01:01,250\nA -> B\n"
-    )
-
-
-def test_vtt_escapes_markup():
-    assert to_vtt(SEGMENTS) == (
-        "WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nHello, &lt;world> &amp; all.\n\n"
-        "01:00:00.000 --> 02:01:01.250\nA -> B\n"
-    )
+@pytest.mark.parametrize(
+    ("write", "expected"),
+    [
+        (to_txt, "Hello, <world> & all.\nA --> B\n"),
+        (
+            to_srt,
+            "1\n00:00:00,000 --> 00:00:01,500\nHello, <world> & all.\n\n"
+            "2\n01:00:00,000 --> 02:01:01,250\nA -> B\n",
+        ),
+        (
+            to_vtt,
+            "WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nHello, &lt;world> &amp; all.\n\n"
+            "01:00:00.000 --> 02:01:01.250\nA -> B\n",
+        ),
+        (to_tsv, "start\tend\ttext\n0\t1500\tHello, <world> & all.\n3600000\t7261250\tA --> B\n"),
+    ],
+)
+def test_a_segment_is_one_line_and_a_cue_holds_no_arrow_or_markup(write, expected):
+    assert write(SEGMENTS) == expected
 
 
 def test_control_characters_reach_no_format():
@@ -71,10 +74,6 @@ def test_unsure_words_have_times_in_milliseconds_and_their_probability():
     words = [Word(1.5, 2.25, " Grüße,", 0.25), Word(3.0, 3.1, "a\tb", 1 / 3)]
     table = "start\tend\tprobability\tword\n1500\t2250\t0.250\tGrüße,\n3000\t3100\t0.333\ta b\n"
     assert to_unsure(words) == table
-
-
-def test_tsv_has_times_in_milliseconds():
-    assert to_tsv(SEGMENTS) == "start\tend\ttext\n0\t1500\tHello, <world> & all.\n3600000\t7261250\tA --> B\n"
 
 
 def test_verbose_json_has_the_fields_of_openais():

@@ -18,10 +18,6 @@ def window(num_frames: int = 3000, start_frame: int = 0) -> Window:
     return Window(0, start_frame, num_frames, prompt=(END + 1,), max_new_tokens=60)
 
 
-def time(seconds: float) -> int:
-    return TIME + round(seconds / 0.02)
-
-
 def cut(tokens: list[int], num_frames: int = 3000, start_frame: int = 0):
     result = split_window(window(num_frames, start_frame), tokens, VOCABULARY)
     segments = [(s.start_s, s.end_s, list(s.tokens)) for s in result.segments]
@@ -79,12 +75,3 @@ def test_segments_equal_transformers(tokens, num_frames, start_frame, ended):
 def test_a_window_without_times_is_one_segment():
     assert cut([A, B, END]) == ([(0.0, 30.0, [A, B])], 3000, [])
     assert cut([A, B], num_frames=700, start_frame=600) == ([(6.0, 13.0, [A, B])], 700, [])
-
-
-def test_an_empty_window_is_one_empty_segment():
-    assert cut([END]) == ([(0.0, 30.0, [])], 3000, [])
-
-
-def test_a_window_without_progress_is_skipped():
-    tokens = [time(0), time(0), A]  # impossible under the timestamp rules
-    assert cut(tokens)[1] == 3000

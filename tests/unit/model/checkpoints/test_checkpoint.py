@@ -14,7 +14,7 @@ from transformers import WhisperForConditionalGeneration
 from experiments.common.models.checkpoints import Shape, build_checkpoint, save_checkpoint
 from specwhisper.errors import CheckpointError, UnsupportedOption
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
-from specwhisper.model.checkpoints.names import DEMO_FOLDER, resolve
+from specwhisper.model.checkpoints.names import DEMO_FOLDER, public_name, resolve
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.sequential_windows import SequentialWindows
 from specwhisper.transcription.windows import MaxLength
@@ -237,3 +237,37 @@ def test_an_error_in_a_folder_is_one_sentence(name: str, folder: Path):
     assert str(folder) in str(raised.value)
     assert "\n" not in str(raised.value)
     assert str(raised.value).endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("models/whisper-base", "whisper-base"),
+        ("models/whisper-base/", "whisper-base"),
+        ("models/whisper-base/../other", "other"),
+        ("hub/models--openai--whisper-tiny.en/snapshots/0123abcd", "openai/whisper-tiny.en"),
+        ("snapshots/0123abcd", "0123abcd"),
+        (".", "models of mine"),
+    ],
+)
+@pytest.mark.parametrize("is_absolute", [True, False])
+def test_clients_see_the_last_part_of_a_path(
+    path: str, expected: str, is_absolute: bool, tmp_path: Path, monkeypatch
+) -> None:
+    home = tmp_path / "models of mine"
+    (home / "models" / "whisper-base").mkdir(parents=True)
+    (home / path).mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(home)
+    assert public_name(str(home / path) if is_absolute else path) == expected
+
+
+def test_clients_see_the_name_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "ggml-base.bin").touch()
+    assert public_name(str(tmp_path / "ggml-base.bin")) == "ggml-base.bin"
+
+
+@pytest.mark.parametrize("name", ["demo-target", "large-v3", "turbo", "openai/whisper-base"])
+def test_clients_see_other_names_as_they_are(name: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert public_name(name) == name
+    assert public_name(str(DEMO_FOLDER / "target")) == "target"
