@@ -1,13 +1,16 @@
-"""Candidates that no target has received are answered as lost; when a stream has a resume point."""
+"""Candidates that no target has received are answered as lost; when a stream has a resume point, and which fit."""
 
 from types import SimpleNamespace
 
 import pytest
 
-from specwhisper.errors import InvalidRequest
+from specwhisper.errors import InvalidRequest, PairMismatch
 from specwhisper.live import LivePosition
 from specwhisper.types import SAMPLE_RATE, Candidates, Commit, Window, WindowOpened
-from specwhisper.wire import codec
+from specwhisper.wire import PROTOCOL_VERSION, codec
+from specwhisper.wire.codec.resume_points import resume_point_from_proto
+from specwhisper.wire.v1.resume_point_pb2 import ResumePointState
+from specwhisper.wire.v1.transcription_pb2 import ResumePoint
 from specwhisper_draft_server.link.progress import ResumeTracker
 from specwhisper_draft_server.responses import ResumePoints
 
@@ -107,3 +110,17 @@ def test_a_start_that_no_session_has_is_named():
     point.start_sample = 7
     with pytest.raises(InvalidRequest, match=r"start_sample is 7: .* multiple of 320"):
         codec.resume_point_from_proto(point, "weights", vocabulary_size=8)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "weights", "advice"),
+    [
+        (PROTOCOL_VERSION + 1, "old", "install the same version on all draft servers."),
+        (PROTOCOL_VERSION, "new", "keep a target with those until their sessions have ended."),
+    ],
+)
+def test_a_resume_point_that_does_not_fit_says_what_to_do(protocol, weights, advice):
+    state = ResumePointState(protocol_version=protocol, weights_digest=weights).SerializeToString()
+    with pytest.raises(PairMismatch) as raised:
+        resume_point_from_proto(ResumePoint(state=state), "old", vocabulary_size=8)
+    assert str(raised.value).endswith(advice)
