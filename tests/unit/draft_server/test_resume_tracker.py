@@ -1,4 +1,4 @@
-"""Candidates that no target has received are answered as lost; when a stream has a resume point, and which fit."""
+"""Candidates that no target has received are answered as lost; when a stream has a resume point that fits."""
 
 from types import SimpleNamespace
 
