@@ -18,6 +18,7 @@ from tests.nightly import examples, mostly_nightly
 from tests.unit.model.pytorch.test_pytorch_decoder import (
     AUDIO,
     CLOSE,
+    FILLED,
     NUM_SLOTS,
     POSITIONS,
     SHAPE,
@@ -82,13 +83,6 @@ def test_int8_is_near_float32_and_not_equal():
     assert 0 < np.abs(rounded - exact).max() < 0.05 * np.abs(exact).max()
 
 
-def test_a_slot_can_be_filled_to_its_last_position_beside_a_longer_row():
-    decoder, full, wide = fresh(), text(7, POSITIONS), text(8, 20)
-    decoder.append([0], [full[:-1]], [1])
-    logits = decoder.append([0, 1], [full[-1:], wide], [1, 20])
-    np.testing.assert_allclose(logits, torch.cat([expected(0, full)[-1:], expected(1, wide)]), **CLOSE)
-
-
 def test_a_full_slot_between_two_others_keeps_its_tokens():
     decoder, full = fresh(), text(9, POSITIONS)
     before = decoder.append([1], [full], [POSITIONS]).copy()
@@ -110,6 +104,7 @@ def test_more_rows_than_one_pass_takes_are_appended_in_order():
 
 
 @settings(max_examples=examples(10, 200))
+@example(FILLED)
 @given(histories)
 def test_any_history_has_the_logits_of_transformers(operations):
     decoder = fresh()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from transformers.modeling_outputs import BaseModelOutput
 
@@ -76,20 +76,14 @@ def test_rejected_then_extended_equals_never_drafted(decoder):
     assert torch.equal(after, decoder.append([0], [tokens[8:]], [12]))
 
 
-def test_a_slot_can_be_filled_to_its_last_position_beside_a_longer_row(decoder):
-    full, wide = text(7, POSITIONS), text(8, 12)
-    decoder.append([0], [full[:-1]], [1])
-    logits = decoder.append([0, 1], [full[-1:], wide], [1, 12])
-    whole = torch.cat([expected(0, full)[-1:], expected(1, wide)])
-    torch.testing.assert_close(logits.cpu(), whole, **CLOSE)
-
-
 operation = st.tuples(
     st.sampled_from(["append", "append", "rollback", "prefill"]),
     st.dictionaries(st.integers(0, NUM_SLOTS - 1), st.sampled_from([1, 2, 3, 5, 9, 40]), min_size=1),
     st.integers(0, 2**16),
 )
 histories = st.lists(operation, min_size=1, max_size=8)
+# A slot is filled to its last position beside a longer row.
+FILLED = [("append", {0: POSITIONS - 1}, 0), ("append", {0: 1, 1: 12}, 0)]
 
 
 def check_history(decoder, operations, prefill, expected=expected) -> None:
@@ -120,6 +114,7 @@ def check_history(decoder, operations, prefill, expected=expected) -> None:
 
 
 @settings(max_examples=examples(15, 40), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(operations=FILLED)
 @given(operations=histories)
 def test_any_history_has_the_logits_of_transformers(shared, operations):
     for slot in range(NUM_SLOTS):
