@@ -1,4 +1,4 @@
-"""Count what is encoded."""
+"""Audio that is encoded, and what is encoded of it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,18 @@ from typing import Any
 
 import pytest
 
+from experiments.common.models.scripted import recording
+from specwhisper.audio.recording import Recording
 from specwhisper.model.backend import Features
 from specwhisper.model.onnx.encoder import OnnxEncoder
+from specwhisper.types import AudioChunk
+
+
+def recorded(length_s: float, seed: int = 0) -> Recording:
+    """Return a complete recording of noise."""
+    made = Recording()
+    made.append(AudioChunk(0, recording(length_s, seed), is_last=True))
+    return made
 
 
 def note_encoded(monkeypatch: pytest.MonkeyPatch) -> list[Features]:

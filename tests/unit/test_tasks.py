@@ -1,14 +1,14 @@
-"""A search beside a block ends with it, and its error ends the block."""
-
-from __future__ import annotations
+"""Neither a search beside a block nor an iterator's next item leaves a task, however it ends."""
 
 import asyncio
-from contextlib import nullcontext
+import gc
+import weakref
+from contextlib import aclosing, nullcontext
 
 import pytest
 
 from specwhisper.errors import DiarizationFailed, InvalidAudio
-from specwhisper.tasks import beside
+from specwhisper.tasks import NextItem, beside
 
 
 async def fail():
@@ -61,3 +61,80 @@ async def test_cancelling_the_block_ends_the_search():
     with pytest.raises(asyncio.CancelledError):
         await running
     assert searches[0].cancelled()
+
+
+async def numbers(proceed: asyncio.Event):
+    yield 1
+    await proceed.wait()
+    yield 2
+
+
+async def test_items_arrive_and_then_none():
+    proceed = asyncio.Event()
+    proceed.set()
+    received = []
+    async with aclosing(numbers(proceed)) as items:
+        while True:
+            async with NextItem(items) as pending:
+                assert await pending.wait()
+                if (item := pending.item) is None:
+                    break
+            received.append(item)
+    assert received == [1, 2]
+
+
+async def test_an_item_may_arrive_after_a_timeout():
+    proceed = asyncio.Event()
+    async with aclosing(numbers(proceed)) as items:
+        await anext(items)
+        async with NextItem(items) as pending:
+            assert not await pending.wait(timeout_s=0)
+            done = asyncio.ensure_future(asyncio.sleep(0))
+            assert not await pending.wait(done)
+            proceed.set()
+            assert await pending.wait()
+            assert pending.item == 2
+
+
+async def test_an_iterator_can_be_closed_while_its_next_item_is_pending():
+    is_closed = asyncio.Event()
+
+    async def endless():
+        try:
+            await asyncio.Event().wait()
+            yield
+        finally:
+            is_closed.set()
+
+    async with aclosing(endless()) as items:
+        async with NextItem(items) as pending:
+            assert not await pending.wait(timeout_s=0)
+    assert is_closed.is_set()
+
+
+class Referenced:
+    """An object that a frame refers to."""
+
+
+async def test_an_error_leaves_no_reference_cycle():
+    """Objects of the receiving frame are freed without the garbage collector."""
+
+    async def failing():
+        raise ValueError
+        yield
+
+    async def fail(referenced: Referenced) -> None:
+        async with NextItem(failing()) as pending:
+            await pending.wait()
+            _ = pending.item
+
+    referenced = Referenced()
+    is_held = weakref.ref(referenced)
+    gc.disable()
+    try:
+        with pytest.raises(ValueError):
+            await fail(referenced)
+        del referenced
+        assert is_held() is None
+    finally:
+        gc.enable()

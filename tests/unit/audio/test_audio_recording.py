@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import WhisperFeatureExtractor
 
-from specwhisper.audio.recording import Recording
+from specwhisper.audio.mel import log_mel_power
+from specwhisper.audio.recording import WHOLE_BYTES, Pieces, Recording
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.errors import InvalidAudio, InvalidRequest
 from specwhisper.options import Padding
@@ -269,3 +270,36 @@ def test_scan_finds_the_maximum_of_the_whole_recording(num_samples):
         # The loudest place of normalised features is (maximum + 4) / 4.
         expected = float(expected_features(num_samples, num_mel_bins).max()) * 4 - 4
         assert maxima[num_mel_bins] == pytest.approx(expected, abs=1e-5)
+
+
+def test_silence_has_the_lowest_log_mel_value():
+    np.testing.assert_allclose(log_mel_power(np.zeros((2, 201), np.float32), 80), -10.0, rtol=1e-6)
+
+
+SIZES = st.one_of(st.integers(0, 5), st.integers(WHOLE_BYTES - 2, WHOLE_BYTES + 2))
+ACTIONS = st.lists(st.tuples(st.sampled_from(["append", "drop", "read"]), SIZES, SIZES), max_size=20)
+
+
+@given(ACTIONS)
+def test_pieces_are_as_one_array(actions):
+    pieces, array, next_byte = Pieces(), bytearray(), 0
+    for action, first, second in actions:
+        if action == "append":
+            piece = bytes((next_byte + i) % 256 for i in range(first))
+            next_byte += 7
+            pieces.append(piece)
+            array += piece
+        elif action == "drop":
+            pieces.drop(first)
+            del array[:first]
+        else:
+            assert pieces.read(first, second) == bytes(array[first:second])
+        assert len(pieces) == len(array)
+    assert pieces.read(0, len(array)) == bytes(array)
+
+
+def test_many_small_pieces_are_put_together():
+    pieces = Pieces()
+    for _ in range(3 * WHOLE_BYTES):
+        pieces.append(b"ab")
+    assert len(pieces._pieces) <= 7

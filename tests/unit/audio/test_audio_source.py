@@ -1,7 +1,5 @@
 """A recording is read only while its caller waits for it."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

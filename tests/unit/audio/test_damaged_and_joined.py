@@ -9,7 +9,7 @@ import soundfile
 
 from specwhisper.audio.damage import Warnings
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.inputs import decoder_of, recordings_in
+from specwhisper.audio.inputs import recordings_in
 from specwhisper.audio.stated import check_stated_length
 from specwhisper.errors import InvalidAudio
 from tests.unit.audio.test_audio_decode import encode, muxed, tone
@@ -192,11 +192,6 @@ def test_a_sample_that_is_no_number_is_silence(value):
     pcm = b"".join(source.decode())
     assert np.frombuffer(pcm, "<i2")[3 * 16_000] == 0
     assert source.warnings.sentences == (warning,)
-
-
-def test_audio_without_any_number_is_refused():
-    with pytest.raises(InvalidAudio, match="no samples that are finite numbers"):
-        list(decoder_of(np.full(9, np.nan, np.float32))())
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The endpointer marks utterances by the probability of speech, and starts anew at boundaries."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

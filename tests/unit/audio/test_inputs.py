@@ -1,7 +1,5 @@
 """Audio that Python callers pass, and the samples that it is."""
 
-from __future__ import annotations
-
 from array import array
 from io import BytesIO
 from typing import Any

@@ -1,7 +1,5 @@
 """Audio that is kept until its text is final can be read again unchanged."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

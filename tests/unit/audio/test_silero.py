@@ -1,7 +1,5 @@
 """The VAD's probabilities are those of silero-vad, in any number of streams."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Speech in recordings: where it is found, what is cut, and how times are restored."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

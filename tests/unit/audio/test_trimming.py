@@ -1,7 +1,5 @@
 """Words last as long as their sound: in order, never empty, trimmed inwards only, and not across sound."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Recordings of hours leave room for short ones, and for other callers."""
 
-from __future__ import annotations
-
 import asyncio
 from threading import Event
 from time import thread_time

@@ -1,6 +1,4 @@
-"""Advice for a link and a pair of models, from measurements."""
-
-from __future__ import annotations
+"""Advice for a link and a pair of models, from measurements, and the pair that is measured."""
 
 from dataclasses import fields
 from math import exp
@@ -12,8 +10,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from specwhisper.errors import InvalidRequest, SpecWhisperError
+from specwhisper.rpc.channels import Credentials
+from specwhisper.rpc.tls import ClientTls
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper_client.cli.advice import COMPARED, Ratio, TimedTranscription, advise, compare
+from specwhisper_client.cli.tune_command import Pair
 
 MS = 1_000_000
 TARGET_ONLY, SYNC, PIPELINED, FULL = COMPARED
@@ -153,3 +154,17 @@ class TestParts:
     def test_without_drafted_tokens_there_is_no_advice(self):
         with pytest.raises(SpecWhisperError, match="more speech"):
             advise(rounds(*[(20, 15, 15, 10)] * 2, known=KNOWN | {SYNC: {}}))
+
+
+def test_a_token_is_passed_in_the_environment_and_not_on_the_command_line():
+    token = "0123456789abcdef"
+    pair = Pair("gpu:50052", "tiny", credentials=Credentials(ClientTls(server_name="target"), token))
+    assert pair.environment == {"SPECWHISPER_TARGET_TOKEN": token}
+    assert not any(token in word for word in pair.command)
+    assert pair.command[-3:] == ["--target-use-ssl", "--target-server-name", "target"]
+
+
+def test_a_target_without_credentials_needs_no_options():
+    pair = Pair("127.0.0.1:50052", "tiny")
+    assert pair.environment == {}
+    assert "--target-use-ssl" not in pair.command

@@ -1,7 +1,5 @@
 """A session tries each server at once, then waits before it tries one again."""
 
-from __future__ import annotations
-
 import pytest
 
 from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable

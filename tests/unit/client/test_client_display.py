@@ -1,14 +1,20 @@
-"""The live display of the terminal client."""
+"""The live display of the terminal client, which writes again only what changes."""
 
 import io
+import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
+from rich.text import Text
 
 from specwhisper.types import Segment, Word
 from specwhisper_client.cli.display import Display, LiveDisplay, WithProgress, clock
 from specwhisper_client.cli.listening import open_line
+from specwhisper_client.cli.redrawing import OpenText
 from specwhisper_client.updates import Update
+from tests.screens import Screen
 
 
 @pytest.mark.parametrize(
@@ -72,3 +78,50 @@ def test_an_outage_is_named_beside_the_text_that_no_target_has_seen(is_unverifie
     update = Update((), stable_text=" my", tentative_text=" fellow", is_unverified=is_unverified)
     shown = open_line("And so", update, 1.2, is_speech=True).plain
     assert shown == "[00:01.20 → ●       ] And so my fellow" + " (no target answers)" * is_unverified
+
+
+WIDTH = 12
+
+
+def terminal() -> tuple[Console, io.StringIO]:
+    file = io.StringIO()
+    return Console(file=file, force_terminal=True, width=WIDTH, height=100, color_system="standard"), file
+
+
+WORDS = st.lists(st.sampled_from(["one", "two", "three", "東京", "a"]), max_size=9).map(" ".join)
+DRAWINGS = st.lists(st.tuples(st.lists(WORDS, max_size=2), WORDS, WORDS), max_size=6)
+
+
+@given(DRAWINGS)
+def test_a_terminal_shows_what_was_drawn_last(drawings):
+    (console, file), (plain, expected), screen = terminal(), terminal(), Screen(WIDTH)
+    with OpenText(console) as text:
+        for staying, known, tentative in drawings:
+            changing = Text.assemble(known, (tentative, "dim"))
+            text.draw([Text(line) for line in staying], changing)
+            screen.write(file.getvalue())
+            file.seek(0)
+            file.truncate()
+            for line in staying:
+                plain.print(Text(line))
+            now = Screen(WIDTH)
+            with plain.capture() as capture:
+                plain.print(changing, end="")
+            now.write(expected.getvalue() + capture.get())
+            assert screen.shown == now.shown
+    screen.write(file.getvalue())
+    now = Screen(WIDTH)
+    now.write(expected.getvalue())
+    assert screen.shown == now.shown
+
+
+def test_only_the_end_that_changes_is_written():
+    console, file = terminal()
+    with OpenText(console) as text:
+        text.draw([], Text.assemble("one ", ("two", "dim")))
+        file.seek(0)
+        file.truncate()
+        text.draw([], Text.assemble("one ", ("two thr", "dim")))
+        text.draw([], Text.assemble("one ", ("two thr", "dim")))
+    written = re.sub(r"\x1b\[\??\d*[A-Za-z]", "", file.getvalue())
+    assert written == " thr"

@@ -1,6 +1,4 @@
-"""Pieces of live text are joined to utterances."""
-
-from __future__ import annotations
+"""Pieces of live text are joined to utterances; deltas of a streamed transcript are its text."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -10,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.types import Segment, TimeOrder, Word
+from specwhisper_client.deltas import Deltas
 from specwhisper_client.live_transcription import Utterances, joined, whole_utterances
 from specwhisper_client.updates import Update
 
@@ -110,3 +109,31 @@ def test_final_text_of_a_resumed_stream_does_not_go_back_in_time():
     assert shifted.words == (replace(word, start_s=4.22, end_s=4.24),)
     ordered = [replace(piece("a", at_s=5.0), end_s=5.5), replace(piece("b", at_s=5.5), end_s=6.0)]
     assert TimeOrder(4.22)(ordered) == tuple(ordered)
+
+
+text_updates = st.lists(st.lists(st.text(alphabet=" \nab.", max_size=6), max_size=3), max_size=6)
+
+
+@given(text_updates)
+def test_concatenated_deltas_are_the_text(updates):
+    deltas = Deltas()
+    added = [deltas.add([Segment(0.0, 1.0, (), text) for text in update]) for update in updates]
+    assert not any(retracted for retracted, _ in added)
+    assert "".join(delta for _, delta in added) == deltas.sent
+    assert deltas.sent == "".join(text for update in updates for text in update).strip()
+    assert not any(delta.isspace() for _, delta in added)
+
+
+letters = st.text(alphabet=" ab", max_size=6)
+
+
+@given(st.lists(st.tuples(letters, letters), max_size=6))
+def test_settled_text_that_changes_is_taken_back(updates):
+    deltas, shown, final = Deltas(), "", ""
+    for text, settled in updates:
+        final += text
+        retracted, delta = deltas.add([Segment(0.0, 1.0, (), text)], settled)
+        assert shown.endswith(retracted)
+        assert not (retracted and delta and retracted[0] == delta[0]), "no more than what changed"
+        shown = shown[: len(shown) - len(retracted)] + delta
+        assert shown == deltas.sent == (final + settled).strip()

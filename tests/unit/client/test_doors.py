@@ -1,7 +1,5 @@
 """Library, client, command line and gateway have the same options and defaults."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import fields
 

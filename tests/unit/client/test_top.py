@@ -1,7 +1,5 @@
 """specwhisper top computes its figures from readings of metrics."""
 
-from __future__ import annotations
-
 import ssl
 from http.client import BadStatusLine, HTTPException, RemoteDisconnected
 from math import inf
@@ -11,16 +9,7 @@ from rich.console import Console
 
 from specwhisper.errors import InvalidRequest, UnsafeBind
 from specwhisper.rpc.channels import OPEN, Credentials
-from specwhisper_top.figures import (
-    DRAFT,
-    DRAINING,
-    LOST,
-    TARGET,
-    Figures,
-    figures_of,
-    quantile,
-    total_of,
-)
+from specwhisper_top.figures import DRAFT, DRAINING, LOST, TARGET, Figures, figures_of, quantile, total_of
 from specwhisper_top.readings import Reading, check_addresses, parse, read_all
 from specwhisper_top.tables import WIDE, cluster_view
 

@@ -1,7 +1,5 @@
 """Errors in a configuration file are reported before Ray starts."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

@@ -1,12 +1,10 @@
 """Replicas listen at their node's address, each on one port of a range, or refuse to start."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.errors import InvalidRequest, UnsafeBind
+from specwhisper.errors import InvalidRequest
 from specwhisper_deploy import placement
 from specwhisper_deploy.placement import configs_on_this_node, port_choices, with_node_host
 from specwhisper_draft_server.config import DraftConfig
@@ -43,18 +41,6 @@ def test_metrics_get_no_host_without_a_port(machines, monkeypatch):
     monkeypatch.setenv("SPECWHISPER_METRICS_PORT", "9464")
     (config,) = configs_on_this_node(TargetConfig, {"insecure": True})
     assert config.metrics_host == OWN
-
-
-@pytest.mark.parametrize("settings", ALL)
-def test_the_error_of_an_unprotected_server_names_the_missing_flags(machines, settings):
-    with pytest.raises(UnsafeBind, match=f"2 machines, .* at {OWN} needs encryption and tokens"):
-        configs_on_this_node(settings, {"port": "8000-8003"})
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
-def test_a_loopback_host_is_refused(machines, host):
-    with pytest.raises(InvalidRequest, match=f"host is {host}, and the cluster has 2 machines"):
-        configs_on_this_node(TargetConfig, {"host": host, "insecure": True})
 
 
 def test_a_gateway_may_listen_on_loopback_only(machines):

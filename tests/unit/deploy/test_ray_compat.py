@@ -1,7 +1,5 @@
 """Ray's private API is used in one module, and the installed release has it."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import tomllib

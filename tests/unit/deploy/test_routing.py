@@ -1,7 +1,5 @@
 """Routing and autoscaling: the target of a session, and the number of targets."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Applications' arguments become server flags and Ray deployment options."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 from ray.serve.deployment import deployment_to_schema

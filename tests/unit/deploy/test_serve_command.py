@@ -1,15 +1,15 @@
-"""``specwhisper serve`` deploys, waits, drains and ends, with a fake of Ray."""
-
-from __future__ import annotations
+"""``specwhisper serve`` deploys, waits, drains and ends, with a fake of Ray and after Ray is gone."""
 
 import shutil
 import signal
 import subprocess
+import sys
 from contextlib import nullcontext
 from io import StringIO
 from math import inf
 from types import SimpleNamespace
 
+import psutil
 import pytest
 import yaml
 from ray.exceptions import RayActorError
@@ -17,7 +17,7 @@ from ray.serve.schema import ServeDeploySchema
 from rich.console import Console
 
 from specwhisper.errors import InvalidRequest, PortTaken, TargetUnavailable
-from specwhisper_deploy import command
+from specwhisper_deploy import command, forced_end
 from specwhisper_deploy.command import Signals, check_reachable, cluster
 
 
@@ -241,3 +241,54 @@ def test_a_file_is_checked_before_a_cluster_is_asked(monkeypatch, tmp_path):
     path.write_text(yaml.safe_dump({"applications": [wrong]}))
     with pytest.raises(InvalidRequest, match="No such option: --modle"):
         command.run(path, "auto")
+
+
+# The main thread waits in a call of C that handles no signals, as Ray's do; below it is a process.
+WAITING = """
+import ctypes, subprocess, sys
+from specwhisper_deploy import forced_end
+forced_end.LOST_S = float(sys.argv[1])
+forced_end.POLL_S, forced_end.HURRY_S = 0.02, 0.06
+lives = (lambda: True) if sys.argv[2] == "lives" else (lambda: ctypes.CDLL(None).pause())
+with forced_end.ForcedEnd(lives):
+    print(subprocess.Popen(["sleep", "600"]).pid, flush=True)
+    wait = ctypes.CDLL(None).pause
+    while True:
+        wait()
+"""
+
+
+def test_a_second_signal_ends_it_within_two_seconds_and_leaves_nothing():
+    assert forced_end.HURRY_S + 2 * forced_end.POLL_S < 2
+    with subprocess.Popen(
+        [sys.executable, "-c", HANDLED + WAITING, "60", "lives"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        child = psutil.Process(int(process.stdout.readline()))
+        process.send_signal(signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):  # the first signal drains
+            process.wait(0.5)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
+        child.wait(5)
+
+
+def test_it_ends_with_a_status_and_a_reason_once_ray_is_gone():
+    with subprocess.Popen(
+        [sys.executable, "-c", HANDLED + WAITING, "0.2", "hangs"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        child = psutil.Process(int(process.stdout.readline()))
+        assert process.wait(10) == 1
+        assert process.stderr.read().startswith(
+            "specwhisper serve: Ray is gone, or has not answered for 0.2 s: "
+        )
+        child.wait(5)
+
+
+HANDLED = """
+import signal
+for each in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(each, lambda *_: None)
+"""

@@ -1,7 +1,5 @@
 """Descriptions of the target for sessions that open, also in an outage."""
 
-from __future__ import annotations
-
 import grpc
 import grpc.aio
 import pytest

@@ -1,7 +1,5 @@
 """A session is offered to one target after the other until one accepts it."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager

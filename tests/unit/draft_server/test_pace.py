@@ -1,7 +1,5 @@
 """A session leaves a slow target for one that is clearly faster, and does not go back and forth."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from random import Random

@@ -1,11 +1,19 @@
-"""Candidates that no target has received are answered as lost."""
-
-from __future__ import annotations
+"""Candidates that no target has received are answered as lost; when a stream has a resume point that fits."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
-from specwhisper.types import Candidates, Commit, Window, WindowOpened
+import pytest
+
+from specwhisper.errors import InvalidRequest, PairMismatch
+from specwhisper.live import LivePosition
+from specwhisper.types import SAMPLE_RATE, Candidates, Commit, Window, WindowOpened
+from specwhisper.wire import PROTOCOL_VERSION, codec
+from specwhisper.wire.codec.resume_points import resume_point_from_proto
+from specwhisper.wire.v1.resume_point_pb2 import ResumePointState
+from specwhisper.wire.v1.transcription_pb2 import ResumePoint
 from specwhisper_draft_server.link.progress import ResumeTracker
+from specwhisper_draft_server.responses import ResumePoints
 
 OPENED = WindowOpened(Window(1, 0, 3_000, prompt=(1, 2), max_new_tokens=50))
 NEXT = WindowOpened(Window(2, 2_800, 3_000, prompt=(1, 2), max_new_tokens=50))
@@ -92,3 +100,36 @@ def test_a_session_without_a_window_begins_anew():
     tracker.migrate()
     assert tracker.is_reopened and tracker.resume() is None
     assert answered(tracker, OPENED) == []
+
+
+def test_silence_has_one_as_often_as_its_session_reports():
+    """At each multiple of five seconds: a session reports no other ones."""
+    session = SimpleNamespace(target=SimpleNamespace(weights_digest="weights"))
+    points, sent = ResumePoints(session), []
+    for second in (0, 3, 6, 8, 10, 14, 15):
+        session.position = LivePosition(second * SAMPLE_RATE)
+        if (point := points.take(has_finals=False)) is not None:
+            sent.append(point.start_sample // SAMPLE_RATE)
+    assert sent == [0, 6, 10, 15]
+    assert points.take(has_finals=True) is not None
+
+
+def test_a_start_that_no_session_has_is_named():
+    point = codec.resume_point_to_proto(LivePosition(), "weights")
+    point.start_sample = 7
+    with pytest.raises(InvalidRequest, match=r"start_sample is 7: .* multiple of 320"):
+        codec.resume_point_from_proto(point, "weights", vocabulary_size=8)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "weights", "advice"),
+    [
+        (PROTOCOL_VERSION + 1, "old", "install the same version on all draft servers."),
+        (PROTOCOL_VERSION, "new", "keep a target with those until their sessions have ended."),
+    ],
+)
+def test_a_resume_point_that_does_not_fit_says_what_to_do(protocol, weights, advice):
+    state = ResumePointState(protocol_version=protocol, weights_digest=weights).SerializeToString()
+    with pytest.raises(PairMismatch) as raised:
+        resume_point_from_proto(ResumePoint(state=state), "old", vocabulary_size=8)
+    assert str(raised.value).endswith(advice)

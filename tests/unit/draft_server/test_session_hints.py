@@ -1,7 +1,5 @@
 """However many hints a client sends, its target gets them at a pace that it can keep."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,15 +1,17 @@
-"""A target for a session is found among several, even while some do not answer."""
-
-from __future__ import annotations
+"""A target for a session is found among several, likelier one with free slots, even while some are silent."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from specwhisper.errors import PairMismatch, ServerDraining, ServerFull, TargetUnavailable
 from specwhisper_draft_server.link import targets
-from specwhisper_draft_server.link.targets import TargetOffer, Targets
+from specwhisper_draft_server.link.targets import TargetOffer, Targets, choose
 
 GONE = TargetUnavailable("It is gone.")
 
@@ -243,3 +245,48 @@ async def test_a_target_that_lost_a_session_is_lost_for_others_too_until_it_answ
     answers.answers["b"] = ServerFull("No.")
     with pytest.raises(ServerFull):
         await known.find(answers.locate)
+
+
+ADDRESSES = st.sampled_from("abcdef")
+
+
+def offers(**free_slots: int) -> list[TargetOffer]:
+    return [TargetOffer(address, free_slots=number) for address, number in free_slots.items()]
+
+
+def weights(*args, **kwargs) -> dict[str, int]:
+    """Return the weight of each address that may be chosen."""
+    addresses, last = [], []
+
+    def draw(drawn: Sequence[int]) -> int:
+        last[:] = drawn
+        return len(addresses)
+
+    while not addresses or len(addresses) < len(last):
+        addresses.append(choose(*args, **kwargs, draw=draw).address)
+    return dict(zip(addresses, last, strict=True))
+
+
+def test_the_weight_of_a_target_is_its_number_of_free_slots():
+    assert weights(offers(a=4, b=3, c=0), {}) == {"a": 4, "b": 3, "c": 0}
+
+
+def test_sessions_that_are_opening_take_slots():
+    assert weights(offers(a=4, b=3), {"a": 3, "b": 5, "c": 1}) == {"a": 1, "b": 0}
+
+
+def test_without_free_slots_opening_sessions_count_as_slots():
+    assert weights(offers(a=2, b=1, c=0), {"a": 2, "b": 1}) == {"a": 2, "b": 1, "c": 1}
+
+
+@pytest.mark.parametrize(("avoid", "left"), [(["a"], {"b": 1}), (["a", "b"], {"a": 9, "b": 1})])
+def test_an_address_to_avoid_is_chosen_only_if_there_is_no_other(avoid, left):
+    assert weights(offers(a=9, b=1), {}, avoid) == left
+
+
+@given(st.dictionaries(ADDRESSES, st.integers(1, 9), min_size=1), st.data())
+def test_sessions_that_open_at_once_exceed_no_targets_free_slots(free_slots, data):
+    opening: Counter[str] = Counter()
+    for _ in range(data.draw(st.integers(1, sum(free_slots.values())))):
+        opening[choose(offers(**free_slots), opening).address] += 1
+    assert all(opening[address] <= number for address, number in free_slots.items())

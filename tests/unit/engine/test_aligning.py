@@ -1,6 +1,4 @@
-"""Alignments run beside forward passes, and change no text."""
-
-from __future__ import annotations
+"""Alignments run beside forward passes, and change no text; sessions of a target engine."""
 
 import asyncio
 import threading
@@ -22,7 +20,7 @@ from specwhisper.engine.pair_engine import PairEngine, PairSession
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.engine.verifier import Verifier
-from specwhisper.errors import DeviceFault
+from specwhisper.errors import DeviceFault, InvalidRequest
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
@@ -282,3 +280,18 @@ def test_a_shared_pair_aligns_beside_its_thread():
     model.has_finished.set()
     number, transcript = next(ended)
     assert number == 0 and [t for window in transcript.window_tokens for t in window] == text(PCMS[1])
+
+
+async def test_an_id_in_use_is_refused_and_its_session_continues():
+    engine = TargetEngine(ScriptedModel(2), limits=Limits(max_sessions=2))
+    async with engine.session("one", Mode.TARGET_ONLY, PLAIN) as events:
+        with pytest.raises(InvalidRequest, match="Session 'one' exists already"):
+            async with engine.session("one", Mode.TARGET_ONLY, PLAIN):
+                pass
+        chunk = AudioChunk(0, PCMS[1], is_last=True)
+        engine.thread.post(partial(engine.verifier.submit, "one", chunk))
+        while not isinstance(await events.get(), Finished):
+            pass
+    async with engine.session("one", Mode.TARGET_ONLY, PLAIN):
+        pass  # the id can be used again
+    await engine.stop()

@@ -1,7 +1,5 @@
 """Encodings of live audio are the next ones; those of a slot run in order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 

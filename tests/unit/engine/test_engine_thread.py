@@ -1,7 +1,5 @@
 """An engine in its thread: no event is lost, no session waits forever."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import threading

@@ -1,7 +1,5 @@
 """On a scripted model, the text is the target's own, whatever the draft proposes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

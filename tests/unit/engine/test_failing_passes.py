@@ -111,14 +111,6 @@ def test_only_the_session_without_memory_fails_after_few_forward_passes():
     assert len(ends) == 15 and all(isinstance(end, Finished) for end in ends.values())
 
 
-def test_a_device_fault_ends_the_engine_without_results():
-    model = FailingSlot(4, 3, torch.AcceleratorError(ASSERT))
-    verifier = new_verifier(model)
-    with pytest.raises(DeviceFault, match="device-side assert"):
-        ends_of(verifier)
-    assert model.num_forwards == 1  # it is not repeated
-
-
 async def test_no_step_follows_a_fault():
     model, faults = FailingSlot(2, 1, torch.AcceleratorError(ASSERT)), []
     thread = EngineThread("faulty", on_fault=faults.append)

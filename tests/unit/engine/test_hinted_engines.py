@@ -1,7 +1,5 @@
 """Hints save forward passes on a scripted model, and leave the text the target's own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from random import Random
 

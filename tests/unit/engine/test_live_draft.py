@@ -1,7 +1,5 @@
 """The draft of live audio shows hypotheses, and sends the last one when its window is opened."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

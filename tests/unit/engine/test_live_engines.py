@@ -1,7 +1,5 @@
 """Final live text is the target's own, a function of audio and options alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

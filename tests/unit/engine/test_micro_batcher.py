@@ -1,7 +1,5 @@
 """Concurrent calls are batched."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -60,24 +58,14 @@ def test_only_the_failing_item_raises():
 
 
 def test_an_interrupt_ends_all_calls_of_its_batch():
-    work = Work()
+    class Interrupted(Work):
+        def __call__(self, batch) -> None:
+            super().__call__(batch)
+            if len(batch) > 1:
+                raise KeyboardInterrupt
 
-    def interrupted(batch) -> None:
-        work(batch)
-        if len(batch) > 1:
-            raise KeyboardInterrupt
-
-    batcher = MicroBatcher[int](interrupted, 2)
-    with ThreadPoolExecutor(3) as threads:
-        first = threads.submit(batcher.run, 0)
-        assert work.begun.wait(WAIT_S)
-        others = []
-        for number in (1, 2):
-            others.append(threads.submit(batcher.run, number))
-            while len(batcher._waiting) < number:
-                threading.Event().wait(0.001)
-        work.may_continue.set()
-        first.result(WAIT_S)
-        for other in others:
-            with pytest.raises(KeyboardInterrupt):
-                other.result(WAIT_S)
+    first, *others = run_during_work(Interrupted(), [1, 2], 2)
+    first.result(0)
+    for other in others:
+        with pytest.raises(KeyboardInterrupt):
+            other.result(0)

@@ -1,7 +1,5 @@
 """A process that ends while an engine runs has status 0 and leaves no thread."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

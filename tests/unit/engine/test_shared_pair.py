@@ -1,7 +1,5 @@
 """Threads share an engine on a scripted model: batches, faults, shutdown."""
 
-from __future__ import annotations
-
 import gc
 import os
 import threading
@@ -65,23 +63,6 @@ class Together(ScriptedModel):
 def test_windows_of_all_recordings_are_encoded_together():
     pair = SharedPair(Together(3), Together(3))
     assert transcribe(pair, PCMS[:3], max_sessions=3) == alone(PCMS[:3])
-
-
-def test_recordings_are_read_one_ahead_of_the_slots():
-    pair = SharedPair(ScriptedModel(4), ScriptedModel(4))
-    num_read, num_finished, num_ahead = 0, 0, []
-
-    def read():
-        nonlocal num_read
-        for pcm in PCMS * 3:
-            num_read += 1
-            num_ahead.append(num_read - num_finished)
-            yield Prepared(pcm, ENGLISH)
-
-    for _ in pair.transcribe(read(), LENGTH, max_sessions=2):
-        num_finished += 1
-    assert num_finished == num_read == 3 * len(PCMS)
-    assert max(num_ahead) <= 2 + 1 + 1  # in slots, ahead, and the one that is just handed over
 
 
 def test_open_recordings_finish_while_the_caller_is_busy():

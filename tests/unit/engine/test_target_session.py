@@ -1,7 +1,5 @@
 """A session on the target: the audio of its next window, and its phase."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Recordings with reference texts, error rates, and the tables and plot of both methods."""
 
-from __future__ import annotations
-
 import json
 import sys
 from io import BytesIO, StringIO

@@ -1,15 +1,19 @@
-"""Fields of /v1/audio/transcriptions become decoding options."""
+"""Fields of /v1/audio/transcriptions become decoding options; transcripts are written as OpenAI's types."""
 
-from __future__ import annotations
-
+import json
 from dataclasses import fields
+from types import SimpleNamespace
 
 import pytest
+from openai.types.audio import TranscriptionVerbose
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.options import DecodingOptions, Padding
 from specwhisper.selection import VadOptions
+from specwhisper.transcription.formats import to_verbose_json
+from specwhisper.types import Segment, Word
 from specwhisper.validated import option_of
+from specwhisper_gateway.audio.replies import reply
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
 from specwhisper_gateway.errors import InvalidField
 
@@ -94,3 +98,31 @@ def test_the_forms_schema_has_what_the_options_declare():
     assert properties["audio_track"]["description"].endswith(track.help[1:])
     assert properties["padding"]["enum"] == list(Padding)
     assert properties["timestamp_granularities[]"]["items"]["enum"] == ["word", "segment"]
+
+
+SEGMENTS = (
+    Segment(0.0, 1.5, (1, 2), ' "so', words=(Word(0.0, 0.5, ' "so', 0.9),), no_speech_prob=None),
+    Segment(1.5, 2.0, (3,), " it is"),
+)
+WORDS = [("timestamp_granularities[]", "word")]
+BOTH = [*WORDS, ("timestamp_granularities[]", "segment")]
+
+
+def verbose(segments: tuple[Segment, ...], *fields: tuple[str, str]):
+    transcript = SimpleNamespace(
+        segments=segments, language_name="english", duration_s=2.0, options=DecodingOptions.greedy()
+    )
+    form = [("model", "m"), ("response_format", "verbose_json"), *fields]
+    return json.loads(reply(TranscriptionFields.read(form), transcript).body)
+
+
+def test_verbose_json_is_as_requested_and_as_openai_describes_it():
+    whole = verbose(SEGMENTS, *BOTH)
+    TranscriptionVerbose.model_validate(whole)
+    expected = to_verbose_json(SEGMENTS, language="english", duration_s=2.0)
+    expected["segments"][0]["no_speech_prob"] = expected["segments"][1]["no_speech_prob"] = 0.0
+    assert whole == expected | {"usage": {"type": "duration", "seconds": 2.0}}
+    assert verbose(SEGMENTS, *WORDS) == {name: value for name, value in whole.items() if name != "segments"}
+    assert verbose(SEGMENTS) == {name: value for name, value in whole.items() if name != "words"}
+    empty = verbose((), *BOTH)
+    assert (empty["segments"], empty["words"], empty["text"]) == ([], [], "")

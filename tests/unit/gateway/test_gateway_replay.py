@@ -1,7 +1,5 @@
 """The replay that the README links to is built from the current page."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""WebSocket clients that do not read, do not send, or have disconnected."""
+"""Clients that do not read, do not send, send slowly, or have disconnected."""
 
 import asyncio
 
@@ -6,13 +6,10 @@ import pytest
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from specwhisper.errors import MessageTooLarge, ModelNotFound, PairMismatch, ServerFull, TargetUnavailable
+from specwhisper_gateway.audio import uploads
+from specwhisper_gateway.audio.uploads import IDLE_TIMEOUT_S, MIN_BYTES_PER_S
 from specwhisper_gateway.errors import ClientGone, IdleTimeout, InvalidField, WrongApiKey
-from specwhisper_gateway.transport.sockets import (
-    Peer,
-    SocketRefusal,
-    close_code,
-    close_on_error,
-)
+from specwhisper_gateway.transport.sockets import Peer, SocketRefusal, close_code, close_on_error
 from tests.rpc.services import eventually
 
 
@@ -137,3 +134,23 @@ async def test_a_client_that_leaves_while_it_is_refused(num_sent):
 )
 def test_close_codes(error, code):
     assert close_code(error) == code
+
+
+async def test_an_upload_has_a_least_rate(monkeypatch):
+    now_s, num_bytes = 0.0, MIN_BYTES_PER_S
+
+    async def receive():
+        nonlocal now_s
+        now_s += 1.0
+        await asyncio.sleep(0)
+        return {"body": bytes(num_bytes)}
+
+    monkeypatch.setattr(uploads, "monotonic", lambda: now_s)
+    limited = uploads._limited(receive, 10**9)
+    for _ in range(1_000):
+        await limited()
+    num_bytes = MIN_BYTES_PER_S // 2
+    for _ in range(round(2 * IDLE_TIMEOUT_S)):
+        await limited()
+    with pytest.raises(IdleTimeout, match="over a faster network"):
+        await limited()

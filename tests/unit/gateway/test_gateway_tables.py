@@ -11,9 +11,7 @@ from specwhisper.errors import InvalidRequest, SpecWhisperError, UnsafeBind
 from specwhisper.rpc.tokens import Tokens
 from specwhisper_gateway import errors as gateway_errors
 from specwhisper_gateway.config import API_KEY, GatewayConfig, KeysFlag
-from specwhisper_gateway.errors import (
-    ANSWER_OF_ERROR,
-)
+from specwhisper_gateway.errors import ANSWER_OF_ERROR
 
 TOKENS = Tokens({"0123456789abcdef": "anna"})
 ALL_ERRORS = {

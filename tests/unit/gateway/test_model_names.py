@@ -1,7 +1,5 @@
 """Names that are not served are logged, or refused."""
 
-from __future__ import annotations
-
 import logging
 
 from specwhisper.errors import TargetUnavailable

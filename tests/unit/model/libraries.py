@@ -1,7 +1,5 @@
 """Tests that run on NumPy arrays and on torch tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Token times equal those of transformers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

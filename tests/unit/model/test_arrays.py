@@ -1,11 +1,6 @@
 """NumPy arrays and torch tensors have the same tokens, and nearly the same numbers."""
 
-from __future__ import annotations
-
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,15 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specwhisper.model.arrays import (
-    cumulative_sum,
-    device,
-    logsumexp,
-    softmax,
-    sort,
-    top_k,
-    top_two,
-)
+from specwhisper.model.arrays import cumulative_sum, device, logsumexp, softmax, sort, top_k, top_two
 from specwhisper.model.choosing import Row, Scores, choose
 from specwhisper.model.rules import DecodingRules
 from specwhisper.model.sampling import Sampling
@@ -29,8 +16,6 @@ from specwhisper.transcription.vocabulary import Vocabulary
 from tests.nightly import examples
 from tests.unit.model.libraries import LIBRARIES, OfLibrary, numpy_of, torch_of
 
-ROOT = Path(__file__).parents[3]
-MODULES = ("arrays", "rules", "choosing", "sampling", "word_times")
 SIZE, BEGIN = 300, 270
 VOCABULARY = Vocabulary(
     tokens=tuple(f"t{i}" for i in range(SIZE)),
@@ -42,13 +27,6 @@ VOCABULARY = Vocabulary(
     begin_suppress=(0, BEGIN - 5),
     max_initial_timestamp=4,
 )
-
-
-def test_importing_what_lies_between_logits_and_tokens_loads_no_torch():
-    names = ", ".join(f"specwhisper.model.{name}" for name in MODULES)
-    script = f"import sys\nimport {names}\nprint(*sorted({{'torch', 'transformers'}} & sys.modules.keys()))"
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
-    assert (run.stdout.strip(), run.returncode) == ("", 0), run.stderr
 
 
 def chosen(rows: Sequence[Row], logits: torch.Tensor, of: OfLibrary) -> list[Scores]:

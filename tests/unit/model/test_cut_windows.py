@@ -1,31 +1,18 @@
 """A draft that encodes only the audio that there is."""
 
-from __future__ import annotations
-
-import numpy as np
 import pytest
 
 from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import Shape, build_checkpoint
-from specwhisper.audio.recording import Recording
+from experiments.common.models.scripted import recording
 from specwhisper.errors import UnsupportedOption
 from specwhisper.model.backends import load_encoders
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
-from specwhisper.types import AudioChunk, Mode
-from tests.encoding import note_encoded
+from specwhisper.types import Mode
+from tests.encoding import note_encoded, recorded
 
 _, CHECKPOINT = build_checkpoint(Shape(seed=2))
-
-
-def noise(seed: int, length_s: float) -> bytes:
-    return np.random.default_rng(seed).normal(0, 3_000, int(length_s * 16_000)).astype("<i2").tobytes()
-
-
-def recording(length_s: float) -> Recording:
-    made = Recording()
-    made.append(AudioChunk(0, noise(0, length_s), is_last=True))
-    return made
 
 
 @pytest.mark.parametrize(
@@ -37,13 +24,13 @@ def recording(length_s: float) -> Recording:
 )
 def test_windows_are_cut_after_their_audio(length_s, start_frame, num_frames, monkeypatch):
     encoded = note_encoded(monkeypatch)
-    WhisperModel(CHECKPOINT, 1, cut_windows=True).encode(0, recording(length_s), start_frame)
+    WhisperModel(CHECKPOINT, 1, cut_windows=True).encode(0, recorded(length_s), start_frame)
     assert [features.shape for features in encoded] == [(80, num_frames)]
 
 
 def test_a_clip_of_a_draft_is_cut(monkeypatch):
     encoded = note_encoded(monkeypatch)
-    model, whole = WhisperModel(CHECKPOINT, 1), recording(9.0)
+    model, whole = WhisperModel(CHECKPOINT, 1), recorded(9.0)
     for is_cut in (True, False):
         model.encode(0, whole.clip(100, 250, is_cut=is_cut), 0)
     model.encode(0, whole, 0)
@@ -52,7 +39,7 @@ def test_a_clip_of_a_draft_is_cut(monkeypatch):
 
 @pytest.mark.parametrize("mode", [Mode.ONE_PROCESS, Mode.SYNC])
 def test_the_text_is_the_targets(mode):
-    recordings = [noise(1, 3.0), noise(2, 5.5), noise(3, 33.0)]
+    recordings = [recording(3.0, 1), recording(5.5, 2), recording(33.0, 3)]
     target = WhisperModel(CHECKPOINT, 3)
     draft = WhisperModel(CHECKPOINT, 3, cut_windows=True)
     options = DecodingOptions.greedy(word_timestamps=True)
@@ -66,8 +53,8 @@ def test_the_text_is_the_targets(mode):
 def test_a_shared_encoder_encodes_whole_windows(monkeypatch):
     encoded = note_encoded(monkeypatch)
     draft_encoder, encoder = load_encoders(CHECKPOINT, CHECKPOINT, 1)
-    WhisperModel(CHECKPOINT, 1, encoder=draft_encoder, cut_windows=True).encode(0, recording(1.0), 0)
-    WhisperModel(CHECKPOINT, 1, encoder=encoder).encode(0, recording(1.0), 0)
+    WhisperModel(CHECKPOINT, 1, encoder=draft_encoder, cut_windows=True).encode(0, recorded(1.0), 0)
+    WhisperModel(CHECKPOINT, 1, encoder=encoder).encode(0, recorded(1.0), 0)
     assert [features.shape for features in encoded] == [(80, 3_000)]
 
 

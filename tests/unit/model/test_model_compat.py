@@ -1,7 +1,5 @@
 """Libraries that run and read models have releases that were tried; their private parts work."""
 
-from __future__ import annotations
-
 import accelerate
 import huggingface_hub
 import onnx

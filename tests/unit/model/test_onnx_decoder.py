@@ -1,7 +1,5 @@
 """The decoder on ONNX Runtime equals transformers', bit for bit in any company."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -17,14 +15,22 @@ from specwhisper.model.onnx.decoder import MAX_ROWS, SlotDecoder
 from specwhisper.model.onnx.indices import MAX_QUERIES
 from specwhisper.model.onnx.layers import sums_bytes_exactly
 from tests.nightly import examples, mostly_nightly
+from tests.unit.model.pytorch.test_pytorch_decoder import (
+    AUDIO,
+    CLOSE,
+    FILLED,
+    NUM_SLOTS,
+    POSITIONS,
+    SHAPE,
+    TRANSFORMERS,
+    WIDTH,
+    check_history,
+    histories,
+    text,
+)
+from tests.unit.model.pytorch.test_pytorch_decoder import expected as expected_of
 
-SHAPE = Shape(decoder_layers=3, heads=4, max_target_positions=48, seed=5)
-TRANSFORMERS, CHECKPOINT = build_checkpoint(SHAPE)
-SIZE, WIDTH = len(CHECKPOINT.vocabulary), SHAPE.d_model
-NUM_SLOTS = 5
 LENGTHS = (1500, 1500, 700, 100, 1)  # positions of each slot's window
-AUDIO = np.random.default_rng(0).standard_normal((NUM_SLOTS, 1500, WIDTH)).astype(np.float32)
-CLOSE = {"rtol": 1e-4, "atol": 1e-4}  # logits are of order 1; kernels differ in the order of their sums
 
 
 def sizes_of(model) -> ModelSizes:
@@ -51,21 +57,11 @@ def new_decoder(*, num_slots: int = NUM_SLOTS, is_int8: bool = False, num_thread
 
 
 def audio(slot: int) -> np.ndarray:
-    return AUDIO[slot % NUM_SLOTS][: LENGTHS[slot % NUM_SLOTS]]
+    return AUDIO[slot % NUM_SLOTS][: LENGTHS[slot % NUM_SLOTS]].numpy()
 
 
-def text(seed: int, length: int) -> list[int]:
-    return np.random.default_rng(seed).integers(0, SIZE, length).tolist()
-
-
-@torch.inference_mode()
-def expected(slot: int, tokens: list[int]) -> np.ndarray:
-    """Return transformers' logits after each token."""
-    encoded = BaseModelOutput(torch.from_numpy(audio(slot))[None])
-    logits: np.ndarray = (
-        TRANSFORMERS(encoder_outputs=encoded, decoder_input_ids=torch.tensor([tokens])).logits[0].numpy()
-    )
-    return logits
+def expected(slot: int, tokens: list[int]) -> torch.Tensor:
+    return expected_of(slot % NUM_SLOTS, tokens, LENGTHS[slot % NUM_SLOTS])
 
 
 DECODERS = {is_int8: new_decoder(is_int8=is_int8) for is_int8 in (False, True)}
@@ -87,19 +83,12 @@ def test_int8_is_near_float32_and_not_equal():
     assert 0 < np.abs(rounded - exact).max() < 0.05 * np.abs(exact).max()
 
 
-def test_a_slot_can_be_filled_to_its_last_position_beside_a_longer_row():
-    decoder, full, wide = fresh(), text(7, 48), text(8, 20)
-    decoder.append([0], [full[:47]], [1])
-    logits = decoder.append([0, 1], [full[47:], wide], [1, 20])
-    np.testing.assert_allclose(logits, np.concatenate([expected(0, full)[-1:], expected(1, wide)]), **CLOSE)
-
-
 def test_a_full_slot_between_two_others_keeps_its_tokens():
-    decoder, full = fresh(), text(9, 48)
-    before = decoder.append([1], [full], [48]).copy()
+    decoder, full = fresh(), text(9, POSITIONS)
+    before = decoder.append([1], [full], [POSITIONS]).copy()
     decoder.append([0, 2], [text(1, 30), text(2, 3)], [1, 1])
-    decoder.rollback(1, 40)
-    assert np.array_equal(decoder.append([1], [full[40:]], [8]), before[40:])
+    decoder.rollback(1, POSITIONS - 8)
+    assert np.array_equal(decoder.append([1], [full[-8:]], [8]), before[-8:])
 
 
 def test_more_rows_than_one_pass_takes_are_appended_in_order():
@@ -109,44 +98,17 @@ def test_more_rows_than_one_pass_takes_are_appended_in_order():
     rows = {slot: text(slot, 2 + slot % 4) for slot in slots}
     logits = decoder.append(slots, [rows[slot] for slot in slots], [2] * num_slots, [(0, 0)])
     whole = [expected(slot, rows[slot]) for slot in slots]
-    together = np.concatenate([*(each[-2:] for each in whole), whole[0][:1]])
+    together = torch.cat([*(each[-2:] for each in whole), whole[0][:1]])
     np.testing.assert_allclose(logits, together, **CLOSE)
     assert decoder.lengths == [len(rows[slot]) for slot in range(num_slots)]
 
 
-operation = st.tuples(
-    st.sampled_from(["append", "rollback", "prefill"]),
-    st.dictionaries(st.integers(0, NUM_SLOTS - 1), st.integers(1, 20), min_size=1, max_size=4),
-    st.integers(0, 2**16),
-)
-
-
 @settings(max_examples=examples(10, 200))
-@given(st.lists(operation, min_size=1, max_size=8))
-def test_logits_do_not_depend_on_earlier_calls_and_rollbacks(operations):
-    decoder, held = fresh(), {slot: list[int]() for slot in range(NUM_SLOTS)}
-    for kind, sizes, seed in operations:
-        if kind == "append":
-            rows = {
-                s: text(seed + s, size)[: SHAPE.max_target_positions - len(held[s])]
-                for s, size in sizes.items()
-            }
-            rows = {slot: row for slot, row in rows.items() if row}
-            if not rows:
-                continue
-            logits = decoder.append(list(rows), list(rows.values()), [len(row) for row in rows.values()])
-            for slot, row in rows.items():
-                held[slot] += row
-            whole = [expected(slot, held[slot])[-len(row) :] for slot, row in rows.items()]
-            np.testing.assert_allclose(logits, np.concatenate(whole), **CLOSE)
-        for slot, size in sizes.items():
-            if kind == "rollback":
-                decoder.rollback(slot, size)
-                del held[slot][size:]
-            elif kind == "prefill":
-                decoder.prefill_audio(slot, audio(slot))
-                held[slot].clear()
-        assert decoder.lengths == [len(held[slot]) for slot in range(NUM_SLOTS)]
+@example(FILLED)
+@given(histories)
+def test_any_history_has_the_logits_of_transformers(operations):
+    decoder = fresh()
+    check_history(decoder, operations, lambda slot: decoder.prefill_audio(slot, audio(slot)), expected)
 
 
 TRUE = replace(SHAPE, d_model=384, heads=6, decoder_layers=2, ffn_factor=4, max_target_positions=448)

@@ -1,7 +1,5 @@
 """transformers' bars and warnings stay off the terminal while it loads; downloads keep their bars."""
 
-from __future__ import annotations
-
 import pytest
 from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 from transformers.utils import logging

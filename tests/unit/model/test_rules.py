@@ -1,7 +1,5 @@
 """Decoding rules equal transformers' logits processors, row by row."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

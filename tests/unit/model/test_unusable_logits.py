@@ -1,7 +1,5 @@
 """Weights that are no numbers end a session with an error: their text would be "!!!!"."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The adapter of sherpa-onnx, with a tiny streaming model that is made here."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

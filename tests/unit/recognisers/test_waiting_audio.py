@@ -1,7 +1,5 @@
 """Audio that waits for a recogniser comes out whole, in the pieces that it asks for."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """A recogniser pauses where its text saves the target nothing, or comes too late to be shown."""
 
-from __future__ import annotations
-
 import pytest
 
 from specwhisper.types import SAMPLE_RATE, Commit, Timing, Window, WindowOpened

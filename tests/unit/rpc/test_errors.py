@@ -1,7 +1,5 @@
 """Errors name the results that come with them."""
 
-from __future__ import annotations
-
 import pytest
 
 from specwhisper.errors import InvalidAudio, RecordingsFailed

@@ -1,7 +1,5 @@
 """A session that lost its server retries with growing delays, up to a limit."""
 
-from __future__ import annotations
-
 from math import inf
 
 import pytest

@@ -1,7 +1,5 @@
 """Failpoints are set by a variable, and only on servers that stay local."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

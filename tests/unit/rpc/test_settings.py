@@ -1,7 +1,5 @@
 """Flags, variables, validation and docs come from the fields of settings."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """A stop signal reaches a server, even where the event loop has no handlers for signals."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 

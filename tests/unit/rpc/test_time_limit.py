@@ -1,7 +1,5 @@
 """Many short waits have one timer, and only a long one is reported."""
 
-from __future__ import annotations
-
 import asyncio
 from math import inf
 

@@ -1,7 +1,5 @@
 """Tokens come from a file or the environment; an invalid file is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from specwhisper.errors import InvalidRequest, Unauthenticated

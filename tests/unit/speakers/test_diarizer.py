@@ -1,7 +1,5 @@
 """Turns of speakers, found by sherpa-onnx with tiny models."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import threading
@@ -69,21 +67,6 @@ def test_the_number_of_speakers_can_be_set(folder):
 
 
 LOW, HIGH = (tones([(0.0, 3.0, hz)], 3.0) for hz in (LOW_HZ, HIGH_HZ))
-
-
-def test_speakers_with_a_sample_are_named(diarizer, tmp_path):
-    path = tmp_path / "bob.wav"
-    soundfile.write(path, LOW, RATE)
-    turns = diarizer.knowing({"Ann": HIGH, "Bob": path}).turns(TALK)
-    assert [turn.speaker for turn in turns] == ["Ann", "Bob", "Ann", "Bob"]
-    assert [turn.speaker for turn in diarizer.turns(TALK)] == ["A", "B", "A", "B"], (
-        "the other one is as before"
-    )
-
-
-async def test_speakers_without_a_sample_have_letters(diarizer):
-    turns = await diarizer.knowing({"A": LOW}).turns_of(lambda: iter([PCM]))
-    assert [turn.speaker for turn in turns] == ["B", "A", "B", "A"], "no two have one name"
 
 
 def test_only_the_first_seconds_of_a_sample_are_used(diarizer):

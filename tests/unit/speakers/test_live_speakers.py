@@ -1,7 +1,5 @@
 """Speakers of live utterances, found by sherpa-onnx with tiny models."""
 
-from __future__ import annotations
-
 import asyncio
 
 import numpy as np

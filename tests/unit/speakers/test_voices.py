@@ -1,7 +1,5 @@
 """Names of speakers: by samples of their voices, or by letters, one voice after the other."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

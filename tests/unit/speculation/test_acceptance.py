@@ -1,7 +1,5 @@
 """Greedy acceptance appends the accepted prefix and the correction token."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

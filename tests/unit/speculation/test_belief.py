@@ -1,7 +1,5 @@
 """The draft's belief, for commits that are late, repeated, reordered or wrong."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

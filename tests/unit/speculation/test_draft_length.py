@@ -1,7 +1,5 @@
 """Requested draft lengths are checked, and without one a session chooses the size of its blocks."""
 
-from __future__ import annotations
-
 import pytest
 
 from specwhisper.errors import InvalidRequest

@@ -1,7 +1,5 @@
 """Hints from outside run through all windows."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

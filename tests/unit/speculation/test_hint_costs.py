@@ -1,13 +1,12 @@
 """The cost of a hint from outside has a bound, whatever it says."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest
 
 from specwhisper.speculation.hints import ScriptHint
 from specwhisper.speculation.ledger import Ledger, SharedHints
+from tests.nightly import examples
 
 TEXT = list(range(1, 601))  # committed tokens, one word each
 MAX_COST = 1.02  # over target-only
@@ -54,8 +53,8 @@ def test_no_mixture_of_right_and_wrong_words_costs_more_than_a_little(token_shar
             misleading(num_right, num_wrong, text, num_first), token_share, text
         )
         for num_first in (0, 1)
-        for num_right in range(1, 10)
-        for num_wrong in range(1, 16, 2)
+        for num_right in range(1, 10, examples(by_day=2, at_night=1))
+        for num_wrong in range(1, 16, examples(by_day=4, at_night=2))
     }
     worst = max(costs, key=lambda each: costs[each])
     assert costs[worst] <= MAX_COST, worst

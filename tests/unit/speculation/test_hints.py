@@ -1,7 +1,5 @@
 """Hints follow the committed text, wherever it differs."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from functools import partial
@@ -267,29 +265,6 @@ def test_a_hint_that_was_cut_and_has_grown_is_found_as_a_new_one_is(text, edits,
         old.extend(added)
         text = text[:num_kept] + added
     assert found(old) == found(Hint(text, lambda token: str(token) if token else ""))
-
-
-def test_a_change_at_the_end_of_a_long_hint_that_is_lost_indexes_only_the_change():
-    class Words(list):
-        """Counts how often a word is read."""
-
-        num_read = 0
-
-        def __getitem__(self, index):
-            self.num_read += 1
-            return super().__getitem__(index)
-
-    hint = Hint(range(20_000), str)
-    hint.seek(None)
-    for token in (-1, -2, -3):
-        hint.follow(token)
-    read = hint._words = Words(hint._words)
-    hint.truncate(19_990)
-    hint.extend([1, 2])
-    for token in (19_989, 1, 2):
-        hint.follow(token)
-    assert hint.position == len(hint)
-    assert read.num_read < 10
 
 
 def test_a_hint_ends_where_the_text_has_passed_it():

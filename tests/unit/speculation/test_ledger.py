@@ -1,7 +1,5 @@
 """The target's ledger, for blocks that are late, repeated, reordered or wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Statistics are sums over a session's messages."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from specwhisper.speculation.statistics import DraftReport, SpeculationStatistics

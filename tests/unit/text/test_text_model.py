@@ -1,7 +1,5 @@
 """Slots of a text model hold their own tokens, and free their memory."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

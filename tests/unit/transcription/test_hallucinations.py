@@ -1,7 +1,5 @@
 """Invented segments are left out as in openai/whisper."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A language's end is found at the pause where another one begins."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

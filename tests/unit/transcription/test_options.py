@@ -1,7 +1,5 @@
 """Invalid options are refused in one clear sentence."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace
@@ -11,13 +9,7 @@ import pytest
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.live import LiveOptions
-from specwhisper.options import (
-    CompressionRatio,
-    DecodingOptions,
-    Task,
-    fallback_temperatures,
-    options_from,
-)
+from specwhisper.options import CompressionRatio, DecodingOptions, Task, fallback_temperatures, options_from
 from specwhisper.selection import VadOptions
 
 

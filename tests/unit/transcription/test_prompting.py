@@ -1,7 +1,5 @@
 """The prompt of a window: the caller's words and the text before it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

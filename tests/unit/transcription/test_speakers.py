@@ -1,7 +1,5 @@
 """Speakers of words and segments, and the formats that name them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

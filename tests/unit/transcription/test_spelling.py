@@ -1,7 +1,5 @@
 """Letters that all vocabularies share, and text in a vocabulary's tokens."""
 
-from __future__ import annotations
-
 from itertools import chain
 
 import pytest

@@ -1,7 +1,5 @@
 """A transcript grows with a session's messages, however they arrive."""
 
-from __future__ import annotations
-
 from math import log
 
 import pytest

@@ -171,9 +171,6 @@ def test_json_without_a_recordings_name_has_no_name():
     document = json.loads(RESULT.to_json())
     assert document == json.loads(json.dumps(RESULT.to_dict()))
     assert "audio" not in document
-    assert document["model"]["target"] == "large"
-    assert document["stats"]["acceptance_rate"] == 0.75
-    assert document["stats"]["real_time_factor"] == 0.5
 
 
 def test_json_without_statistics_still_has_its_times():

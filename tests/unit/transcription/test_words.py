@@ -1,7 +1,5 @@
 """Tokens are split into the words that transformers finds, whatever the tokens are."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

@@ -1,11 +1,13 @@
-"""The pages name files and tests that exist."""
-
-from __future__ import annotations
+"""The pages name what exists, are wrapped, have short paragraphs, and follow from their data."""
 
 import re
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from scripts.measurements import DATA, PAGE, page
 
 ROOT = Path(__file__).parents[3]
 PAGES = [
@@ -63,3 +65,61 @@ def test_every_experiment_is_listed():
         re.findall(r"`([\w.]+)\b[^`]*`", (ROOT / "experiments" / "README.md").read_text(encoding="utf-8"))
     )
     assert programs and programs <= listed
+
+
+FILES = sorted(DATA.glob("*.toml"))
+
+
+def test_the_page_is_that_of_its_data():
+    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m scripts.measurements"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_file_names_its_conditions_and_its_rows_are_complete(path):
+    data = tomllib.loads(path.read_text(encoding="utf-8"))
+    assert {"title", "machine", "models", "date", "reading"} <= data.keys()
+    assert "tables" in data or "notes" in data
+    for table in data.get("tables", ()):
+        assert "latency" in table or {len(row) for row in table["rows"]} == {len(table["columns"])}
+
+
+WRAPPED = sorted(
+    path.relative_to(ROOT).as_posix()
+    for pattern in ("*.md", "docs/*.md", "[a-z]*/README.md", "[a-z]*/*/README.md")
+    for path in ROOT.glob(pattern)
+)
+MAX_WIDTH = 100
+ITEM = re.compile(r"\s*(?:[-*]|\d+\.) ")
+MAX_README_LINES = 200
+MAX_PARAGRAPH_LINES = 5
+
+
+def prose(page: str) -> Iterator[tuple[int, str]]:
+    """Yield number and text of each line outside of code, tables, headings, images and link definitions."""
+    is_code = False  # or the fields at the head of a model card
+    for number, line in enumerate((ROOT / page).read_text(encoding="utf-8").splitlines(), 1):
+        if line.lstrip().startswith("```") or line == "---":
+            is_code = not is_code
+        elif not is_code and not line.startswith(("|", "    ", "![", "#", "[", "<")):
+            yield number, line
+
+
+@pytest.mark.parametrize("page", WRAPPED)
+def test_lines_of_a_page_are_wrapped(page):
+    too_long = [f"{page}:{number}: {line}" for number, line in prose(page) if len(line) > MAX_WIDTH]
+    assert not too_long, "\n" + "\n".join(too_long)
+
+
+@pytest.mark.parametrize("page", WRAPPED)
+def test_paragraphs_of_a_page_are_short(page):
+    too_long, lines, last = [], 0, 0
+    for number, line in prose(page):
+        is_first = number != last + 1 or ITEM.match(line)
+        lines, last = (0 if not line.strip() else 1 if is_first else lines + 1), number
+        if lines == MAX_PARAGRAPH_LINES + 1:
+            too_long.append(f"{page}:{number}: {line}")
+    assert not too_long, "\n" + "\n".join(too_long)
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= MAX_README_LINES

@@ -1,7 +1,5 @@
 """How much audio is on its way over links of all rates and round trips, simulated."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -7,18 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.errors import (
-    UnsupportedOption,
-)
+from specwhisper.errors import UnsupportedOption
 from specwhisper.live import EndpointingOptions, FinalPiece, LiveOptions, LivePosition
-from specwhisper.options import (
-    MIN_TEMPERATURE,
-    CompressionRatio,
-    DecodingOptions,
-    Padding,
-    Task,
-    WordTimes,
-)
+from specwhisper.options import MIN_TEMPERATURE, CompressionRatio, DecodingOptions, Padding, Task, WordTimes
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.resume_point import ResumePoint
 from specwhisper.transcription.vocabulary import Vocabulary

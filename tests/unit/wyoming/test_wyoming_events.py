@@ -1,7 +1,5 @@
 """Events are read within limits: bytes of any kind are an event, an end, or our own error."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

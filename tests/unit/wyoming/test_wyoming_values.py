@@ -1,7 +1,5 @@
 """Audio formats, transcript chunks, descriptions, requests and addresses."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Small files of CTranslate2 and of whisper.cpp, with variables and tensors of any names."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

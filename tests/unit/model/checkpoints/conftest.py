@@ -1,7 +1,5 @@
 """A saved checkpoint, and copies of it that a test may change."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

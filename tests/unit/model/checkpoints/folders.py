@@ -1,8 +1,7 @@
 """Saved checkpoints that a test may change."""
 
-from __future__ import annotations
-
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -13,6 +12,16 @@ from experiments.common.models.checkpoints import Shape
 
 SHAPE = Shape(d_model=16, heads=1, decoder_layers=1, seed=4)
 WEIGHTS = "model.safetensors"
+COMMIT = "a" * 40
+
+
+def in_hubs_cache(source: Path, root: Path, name: str) -> Path:
+    """Copy a folder to where the hub's cache below a folder has a model, and return the model's."""
+    model = root / f"models--{name.replace('/', '--')}"
+    shutil.copytree(source, model / "snapshots" / COMMIT)
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text(COMMIT)
+    return model
 
 
 def rewrite_weights(

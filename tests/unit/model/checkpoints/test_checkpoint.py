@@ -1,7 +1,5 @@
 """Checkpoints load by name, hub id or folder; errors are one sentence."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -16,7 +14,7 @@ from transformers import WhisperForConditionalGeneration
 from experiments.common.models.checkpoints import Shape, build_checkpoint, save_checkpoint
 from specwhisper.errors import CheckpointError, UnsupportedOption
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
-from specwhisper.model.checkpoints.names import DEMO_FOLDER, resolve
+from specwhisper.model.checkpoints.names import DEMO_FOLDER, public_name, resolve
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.sequential_windows import SequentialWindows
 from specwhisper.transcription.windows import MaxLength
@@ -180,26 +178,6 @@ class TestGenerationConfig:
         assert "sets num_beams=5, which is ignored" in caplog.text
 
 
-def without_config(folder: Path) -> None:
-    (folder / "config.json").unlink()
-
-
-def broken_config(folder: Path) -> None:
-    (folder / "config.json").write_text("{")
-
-
-def of_another_type(folder: Path) -> None:
-    change_json(folder / "config.json", model_type="bert")
-
-
-def of_another_size(folder: Path) -> None:
-    change_json(folder / "config.json", d_model=32)
-
-
-def without_weights(folder: Path) -> None:
-    (folder / WEIGHTS).unlink()
-
-
 def pickled(folder: Path) -> None:
     torch.save(load_file(folder / WEIGHTS), folder / "pytorch_model.bin")
     (folder / WEIGHTS).unlink()
@@ -211,36 +189,85 @@ def with_a_weight_missing(folder: Path) -> None:
     save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
 
 
-def cut_off(folder: Path) -> None:
-    (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:1000])
-
-
 def without_tokenizer(folder: Path) -> None:
     for file in folder.glob("*token*"):
         file.unlink()
 
 
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (without_config, "holds no model: it has no config.json; name another"),
-        (broken_config, r"cannot be loaded from .*config.json.*: fetch or save it again"),
-        (of_another_type, "is of type 'bert': choose a Whisper checkpoint"),
-        (of_another_size, r"is incomplete: \d+ weights do not fit its sizes, 'model"),
-        (without_weights, "has no weights: fetch or save it again as safetensors"),
-        (pickled, "has pickled weights, which can carry code: save it again as safetensors"),
-        (
-            with_a_weight_missing,
-            "is incomplete: weight 'model.decoder.layer_norm.weight' is missing; fetch or save it again",
-        ),
-        (cut_off, r"cannot be loaded from .*: fetch or save it again"),
-        (without_tokenizer, "has no tokenizer: fetch or save it again together with it"),
-    ],
-)
-def test_an_error_in_a_folder_is_one_sentence(spoil: Callable[[Path], None], message, folder):
+SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no config": (
+        lambda folder: (folder / "config.json").unlink(),
+        "holds no model: it has no config.json; name another",
+    ),
+    "broken config": (
+        lambda folder: (folder / "config.json").write_text("{"),
+        r"cannot be loaded from .*config.json.*: fetch or save it again",
+    ),
+    "another type": (
+        lambda folder: change_json(folder / "config.json", model_type="bert"),
+        "is of type 'bert': choose a Whisper checkpoint",
+    ),
+    "another size": (
+        lambda folder: change_json(folder / "config.json", d_model=32),
+        r"is incomplete: \d+ weights do not fit its sizes, 'model",
+    ),
+    "no weights": (
+        lambda folder: (folder / WEIGHTS).unlink(),
+        "has no weights: fetch or save it again as safetensors",
+    ),
+    "cut off": (
+        lambda folder: (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:1000]),
+        r"cannot be loaded from .*: fetch or save it again",
+    ),
+    "pickled": (pickled, "has pickled weights, which can carry code: save it again as safetensors"),
+    "a weight is missing": (
+        with_a_weight_missing,
+        "is incomplete: weight 'model.decoder.layer_norm.weight' is missing; fetch or save it again",
+    ),
+    "no tokenizer": (without_tokenizer, "has no tokenizer: fetch or save it again together with it"),
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_an_error_in_a_folder_is_one_sentence(name: str, folder: Path):
+    spoil, message = SPOILT[name]
     spoil(folder)
     with pytest.raises(CheckpointError, match=message) as raised:
         load_checkpoint(str(folder))
     assert str(folder) in str(raised.value)
     assert "\n" not in str(raised.value)
     assert str(raised.value).endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("models/whisper-base", "whisper-base"),
+        ("models/whisper-base/", "whisper-base"),
+        ("models/whisper-base/../other", "other"),
+        ("hub/models--openai--whisper-tiny.en/snapshots/0123abcd", "openai/whisper-tiny.en"),
+        ("snapshots/0123abcd", "0123abcd"),
+        (".", "models of mine"),
+    ],
+)
+@pytest.mark.parametrize("is_absolute", [True, False])
+def test_clients_see_the_last_part_of_a_path(
+    path: str, expected: str, is_absolute: bool, tmp_path: Path, monkeypatch
+) -> None:
+    home = tmp_path / "models of mine"
+    (home / "models" / "whisper-base").mkdir(parents=True)
+    (home / path).mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(home)
+    assert public_name(str(home / path) if is_absolute else path) == expected
+
+
+def test_clients_see_the_name_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "ggml-base.bin").touch()
+    assert public_name(str(tmp_path / "ggml-base.bin")) == "ggml-base.bin"
+
+
+@pytest.mark.parametrize("name", ["demo-target", "large-v3", "turbo", "openai/whisper-base"])
+def test_clients_see_other_names_as_they_are(name: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert public_name(name) == name
+    assert public_name(str(DEMO_FOLDER / "target")) == "target"

@@ -1,7 +1,5 @@
 """Folders of CTranslate2 hold the weights, tokens and rules of the checkpoint they were made of."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil
@@ -15,9 +13,9 @@ from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import resolve
 from tests.unit.model.checkpoints.binary_files import ctranslate2_file
+from tests.unit.model.checkpoints.folders import in_hubs_cache
 
 DEMO = load_checkpoint("demo-draft-tiny")
-COMMIT = "a" * 40
 
 
 def variables_of(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
@@ -100,7 +98,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8"])
-def test_weights_are_those_that_were_converted(dtype: str, folder: Path, caplog):
+def test_weights_tokens_and_rules_are_those_that_were_converted(dtype: str, folder: Path, caplog):
     caplog.set_level(logging.INFO)
     write(converted(variables_of(DEMO), dtype), folder / "model.bin")
     ours = load_checkpoint(str(folder))
@@ -111,22 +109,13 @@ def test_weights_are_those_that_were_converted(dtype: str, folder: Path, caplog)
         atol = tolerance * np.abs(expected).max()
         np.testing.assert_allclose(ours.weights[name], expected, rtol=0, atol=atol, err_msg=name)
     assert ours.weights_digest != DEMO.weights_digest
+    assert (ours.alignment_heads, ours.vocabulary) == (DEMO.alignment_heads, DEMO.vocabulary)
     assert ("is quantised" in caplog.text) == (dtype == "int8")
-
-
-def test_tokens_and_rules_are_those_of_the_checkpoint(folder: Path):
-    write(converted(variables_of(DEMO), "float32"), folder / "model.bin")
-    ours = load_checkpoint(str(folder))
-    assert ours.alignment_heads == DEMO.alignment_heads
-    assert ours.vocabulary == DEMO.vocabulary
 
 
 def test_the_folder_of_a_model_in_the_hubs_cache(folder: Path, tmp_path: Path):
     write(converted(variables_of(DEMO), "float16"), folder / "model.bin")
-    root = tmp_path / "models--someone--whisper"
-    shutil.copytree(folder, root / "snapshots" / COMMIT)
-    (root / "refs").mkdir()
-    (root / "refs" / "main").write_text(COMMIT)
+    root = in_hubs_cache(folder, tmp_path, "someone/whisper")
     assert load_checkpoint(str(root)).weights_digest == load_checkpoint(str(folder)).weights_digest
     with pytest.raises(CheckpointError, match="holds no snapshot of revision 'v2': fetch it again"):
         load_checkpoint(str(root), revision="v2")

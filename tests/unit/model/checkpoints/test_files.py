@@ -1,7 +1,5 @@
 """Files are found in folders and in the hub's cache, and nothing heavy is imported for it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -16,19 +14,17 @@ from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.files import CONFIG, WEIGHTS, WEIGHTS_INDEX, ModelFiles
 from specwhisper.transcription.windows import MaxLength
+from tests.unit.model.checkpoints.folders import COMMIT, in_hubs_cache
 
-COMMIT, OLDER = "a" * 40, "b" * 40
+OLDER = "b" * 40
 
 
 @pytest.fixture
 def cache(saved: Path, tmp_path: Path, monkeypatch) -> Path:
     """Return the hub's cache with a model of two commits; the older one has no generation config."""
-    model = tmp_path / "models--someone--whisper"
-    for commit in (COMMIT, OLDER):
-        shutil.copytree(saved, model / "snapshots" / commit)
+    model = in_hubs_cache(saved, tmp_path, "someone/whisper")
+    shutil.copytree(saved, model / "snapshots" / OLDER)
     (model / "snapshots" / OLDER / "generation_config.json").unlink()
-    (model / "refs").mkdir()
-    (model / "refs" / "main").write_text(COMMIT)
     (model / "refs" / "v1").write_text(OLDER)
     for name in ("HF_HUB_CACHE", "HF_HUB_OFFLINE"):
         monkeypatch.setattr(f"huggingface_hub.constants.{name}", True if "OFFLINE" in name else str(tmp_path))

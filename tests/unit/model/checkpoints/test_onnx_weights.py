@@ -1,7 +1,5 @@
 """Folders of ONNX files, as optimum and transformers.js have them, hold the weights of a checkpoint."""
 
-from __future__ import annotations
-
 import shutil
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Values that files do not state are those of published models."""
 
-from __future__ import annotations
-
 import ast
 import base64
 import gzip

@@ -1,7 +1,5 @@
 """Sizes are read from a config.json as transformers reads them."""
 
-from __future__ import annotations
-
 from dataclasses import MISSING, asdict, fields
 from typing import Any
 

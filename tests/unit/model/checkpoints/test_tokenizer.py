@@ -1,7 +1,5 @@
 """Tokenizers are read as transformers reads them, from files of every age."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

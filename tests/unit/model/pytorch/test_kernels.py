@@ -1,7 +1,5 @@
 """A GPU's kernels, PyTorch's operations in their place, and the self-test that chooses between them."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess

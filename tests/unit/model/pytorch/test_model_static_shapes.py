@@ -1,7 +1,5 @@
 """A model with static shapes, as on a GPU, writes the same text as without."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,7 +10,7 @@ import torch
 
 from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import Shape, build_checkpoint
-from specwhisper.audio.recording import Recording
+from experiments.common.models.scripted import recording
 from specwhisper.errors import UnsupportedOption
 from specwhisper.model.choosing import Row
 from specwhisper.model.micro_batcher import MicroBatcher
@@ -20,22 +18,12 @@ from specwhisper.model.model import WhisperModel
 from specwhisper.model.pytorch.backend import TorchEncoder
 from specwhisper.model.pytorch.packed import buckets_up_to
 from specwhisper.options import DecodingOptions
-from specwhisper.types import AudioChunk, Mode
+from specwhisper.types import Mode
+from tests.encoding import recorded
 from tests.nightly import mostly_nightly
 
 _, CHECKPOINT = build_checkpoint(Shape(seed=2))
 NUM_SLOTS = 3
-
-
-def pcm(seed: int, length_s: float) -> bytes:
-    noise = np.random.default_rng(seed).normal(0, 3_000, int(length_s * 16_000))
-    return noise.clip(-32_768, 32_767).astype("<i2").tobytes()
-
-
-def recording(seed: int) -> Recording:
-    made = Recording()
-    made.append(AudioChunk(0, pcm(seed, 2.0), is_last=True))
-    return made
 
 
 @pytest.mark.parametrize(
@@ -43,7 +31,7 @@ def recording(seed: int) -> Recording:
     mostly_nightly([DecodingOptions.greedy(), DecodingOptions.greedy(language="en", timestamps=False)]),
 )
 def test_static_shapes_change_no_text(options):
-    recordings = [pcm(0, 3.0), pcm(1, 2.0), pcm(2, 1.0), pcm(3, 33.0)]
+    recordings = [recording(length_s, seed) for seed, length_s in enumerate((3.0, 2.0, 1.0, 33.0))]
     plain, static = (
         InlinePair(
             WhisperModel(CHECKPOINT, NUM_SLOTS, has_static_shapes=has_static_shapes),
@@ -72,13 +60,15 @@ def test_windows_of_several_threads_are_encoded_together():
     )
     with ThreadPoolExecutor(NUM_SLOTS) as threads:
         with batcher._turn:
-            done = [threads.submit(together.encode, slot, recording(slot), 0) for slot in range(NUM_SLOTS)]
+            done = [
+                threads.submit(together.encode, slot, recorded(2.0, slot), 0) for slot in range(NUM_SLOTS)
+            ]
             while len(batcher._waiting) < NUM_SLOTS:
                 threading.Event().wait(0.001)
         for future in done:
             future.result(10)
     for slot in range(NUM_SLOTS):
-        alone.encode(slot, recording(slot), 0)
+        alone.encode(slot, recorded(2.0, slot), 0)
     assert batches == [NUM_SLOTS]
     rows = [Row(slot, [301, 302, 401, 5, 6], 2, (), timestamps=True) for slot in range(NUM_SLOTS)]
     for ours, expected in zip(together.score(rows), alone.score(rows), strict=True):

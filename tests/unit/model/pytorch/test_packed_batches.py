@@ -1,7 +1,5 @@
 """Batches packed into a few sizes equal batches without padding."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,25 +1,22 @@
 """PyTorch's decoder equals transformers', whatever the calls, slots, batches; placement; vocabularies."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from transformers.modeling_outputs import BaseModelOutput
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
-from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.choosing import Row
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.pytorch.checkpoint import DecoderWeights
 from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights
 from specwhisper.model.translated import draft_ids
-from specwhisper.types import AudioChunk
+from tests.encoding import recorded
 from tests.nightly import examples
 
 POSITIONS = 72
@@ -62,9 +59,9 @@ def text(seed: int, length: int) -> list[int]:
 
 
 @torch.inference_mode()
-def expected(slot: int, tokens: list[int]) -> torch.Tensor:
-    """Return transformers' logits after each token."""
-    encoded = BaseModelOutput(AUDIO[slot : slot + 1])
+def expected(slot: int, tokens: list[int], num_positions: int = 1500) -> torch.Tensor:
+    """Return transformers' logits after each token, for the first positions of a slot's window."""
+    encoded = BaseModelOutput(AUDIO[slot : slot + 1, :num_positions])
     return TRANSFORMERS(encoder_outputs=encoded, decoder_input_ids=torch.tensor([tokens])).logits[0]
 
 
@@ -79,26 +76,18 @@ def test_rejected_then_extended_equals_never_drafted(decoder):
     assert torch.equal(after, decoder.append([0], [tokens[8:]], [12]))
 
 
-def test_a_slot_can_be_filled_to_its_last_position_beside_a_longer_row(decoder):
-    full, wide = text(7, POSITIONS), text(8, 12)
-    decoder.append([0], [full[:-1]], [1])
-    logits = decoder.append([0, 1], [full[-1:], wide], [1, 12])
-    whole = torch.cat([expected(0, full)[-1:], expected(1, wide)])
-    torch.testing.assert_close(logits.cpu(), whole, **CLOSE)
-
-
 operation = st.tuples(
     st.sampled_from(["append", "append", "rollback", "prefill"]),
     st.dictionaries(st.integers(0, NUM_SLOTS - 1), st.sampled_from([1, 2, 3, 5, 9, 40]), min_size=1),
     st.integers(0, 2**16),
 )
+histories = st.lists(operation, min_size=1, max_size=8)
+# A slot is filled to its last position beside a longer row.
+FILLED = [("append", {0: POSITIONS - 1}, 0), ("append", {0: 1, 1: 12}, 0)]
 
 
-@settings(max_examples=examples(15, 40), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(operations=st.lists(operation, min_size=1, max_size=8))
-def test_any_history_has_the_logits_of_transformers(shared, operations):
-    for slot in range(NUM_SLOTS):
-        shared.rollback(slot, 0)
+def check_history(decoder, operations, prefill, expected=expected) -> None:
+    """Check that a decoder has transformers' logits, whatever it did before."""
     held = {slot: [] for slot in range(NUM_SLOTS)}
     for kind, sizes, seed in operations:
         rows = {slot: text(seed + slot, size)[: POSITIONS - len(held[slot])] for slot, size in sizes.items()}
@@ -107,21 +96,30 @@ def test_any_history_has_the_logits_of_transformers(shared, operations):
         if rows:
             scored = [1 + seed % len(row) for row in rows.values()]
             probes = [(i, 0) for i in range(seed % 3) if i < len(rows)]
-            logits = shared.append(list(rows), list(rows.values()), scored, probes)
+            logits = decoder.append(list(rows), list(rows.values()), scored, probes)
             whole = [expected(slot, held[slot] + row)[-len(row) :] for slot, row in rows.items()]
             of_rows = [each[-num:] for each, num in zip(whole, scored, strict=True)]
             together = torch.cat([*of_rows, *(whole[i][:1] for i, _ in probes)])
-            torch.testing.assert_close(logits.cpu(), together, **CLOSE)
+            torch.testing.assert_close(torch.as_tensor(logits).cpu(), together, **CLOSE)
         for slot, row in rows.items():
             held[slot] += row
         for slot, size in sizes.items():
             if kind == "rollback":
-                shared.rollback(slot, size)
+                decoder.rollback(slot, size)
                 del held[slot][size:]
             elif kind == "prefill":
-                shared.prefill_audio([slot], AUDIO[slot : slot + 1])
+                prefill(slot)
                 held[slot].clear()
-        assert shared.lengths == [len(held[slot]) for slot in range(NUM_SLOTS)]
+        assert decoder.lengths == [len(held[slot]) for slot in range(NUM_SLOTS)]
+
+
+@settings(max_examples=examples(15, 40), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(operations=FILLED)
+@given(operations=histories)
+def test_any_history_has_the_logits_of_transformers(shared, operations):
+    for slot in range(NUM_SLOTS):
+        shared.rollback(slot, 0)
+    check_history(shared, operations, lambda slot: shared.prefill_audio([slot], AUDIO[slot : slot + 1]))
 
 
 def test_cross_attention_weights_are_the_same_with_static_shapes():
@@ -139,14 +137,8 @@ def test_the_memory_of_a_slot_is_that_of_its_keys_and_values():
 class TestPlacement:
     PROMPT = (301, 302, 401)
 
-    def recording(self) -> Recording:
-        recording = Recording()
-        noise = np.random.default_rng(0).normal(0, 3000, 48_000).astype("<i2")
-        recording.append(AudioChunk(0, noise.tobytes(), is_last=True))
-        return recording
-
     def scores(self, model: WhisperModel, tokens: list[int], num_candidates: int):
-        model.encode(0, self.recording(), 0)
+        model.encode(0, recorded(3.0), 0)
         generated = tokens[: len(tokens) - num_candidates]
         row = Row(0, [*self.PROMPT, *tokens], num_candidates, generated, timestamps=False)
         return model.score([row])[0]
@@ -235,7 +227,7 @@ class TestPlacement:
         assert [i for i, own in enumerate(ids) if own is None] == [yue]
         tokens = text(10, 8)
         expected = self.scores(WhisperModel(CHECKPOINT, 1), tokens, 5)
-        mapped.encode(0, self.recording(), 0)
+        mapped.encode(0, recorded(3.0), 0)
         row = Row(0, [to_target[i] for i in (*self.PROMPT, *tokens)], 5, [], timestamps=False)
         translated = mapped.score([row])[0]
         assert translated.tokens == [to_target[i] for i in expected.tokens]

@@ -1,7 +1,5 @@
 """Hints reach each server that a session continues on."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

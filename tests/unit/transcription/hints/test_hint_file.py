@@ -1,7 +1,5 @@
 """Hints are read from captions and from plain text."""
 
-from __future__ import annotations
-
 import os
 import time
 from contextlib import suppress
@@ -86,28 +84,33 @@ def test_a_file_has_the_text_of_its_captions(tmp_path, name, content, text):
     assert read_hint(str(tmp_path / name)) == text
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    with pytest.raises(InvalidRequest, match=r"none\.srt cannot be read"):
-        read_hint(tmp_path / "none.srt")
-    (tmp_path / "a.txt").write_bytes(b"\xff\xfe\xfa")
-    with pytest.raises(InvalidRequest, match=r"a\.txt cannot be read as text"):
-        read_hint(tmp_path / "a.txt")
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("none.srt", None, r"none\.srt cannot be read"),
+        ("a.txt", b"\xff\xfe\xfa", r"a\.txt cannot be read as text"),
+        ("a.txt", b" \n", r"a\.txt has no text"),
+        ("a.srt", b"", r"a\.srt has no text"),
+        ("b.srt", b"1\n00:00:01,000 --> 00:00:02,000\n\n", r"b\.srt has no text"),
+        ("a.txt", SRT.encode(), r"a\.txt holds captions: name it \.srt"),
+        ("b.txt", TTML.encode(), r"b\.txt holds captions: name it .*\.ttml"),
+        ("a.ttml", b"<tt><body>", r"a\.ttml does not hold captions"),
+        ("a.srt", b"A script, and no captions.", r"a\.srt does not hold captions \(there are none\)"),
+        *(
+            ("a.json", content, r"a\.json is not a transcript in JSON")
+            for content in (b"[]", b"{", b'{"text": 5}', b'"text"', b'{"segments": [5]}')
+        ),
+    ],
+)
+def test_a_file_without_a_hint_is_named(tmp_path, name, content, problem):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(InvalidRequest, match=problem):
+        read_hint(tmp_path / name)
 
 
-def test_a_file_without_text_is_named(tmp_path):
-    for name, content in (("a.txt", " \n"), ("a.srt", ""), ("b.srt", "1\n00:00:01,000 --> 00:00:02,000\n\n")):
-        (tmp_path / name).write_text(content, "utf-8")
-        with pytest.raises(InvalidRequest, match=rf"{name[0]}\.\w+ has no text"):
-            read_hint(tmp_path / name)
-
-
-def test_a_file_of_another_kind_is_named(tmp_path, monkeypatch):
+def test_a_file_that_is_too_large_is_named(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text(SRT, "utf-8")
-    with pytest.raises(InvalidRequest, match=r"a\.txt holds captions: name it \.srt"):
-        read_hint(tmp_path / "a.txt")
-    (tmp_path / "b.txt").write_text(TTML, "utf-8")
-    with pytest.raises(InvalidRequest, match=r"b\.txt holds captions: name it .*\.ttml"):
-        read_hint(tmp_path / "b.txt")
     monkeypatch.setattr(hint_files, "MAX_FILE_BYTES", 9)
     with pytest.raises(InvalidRequest, match=r"a\.txt has more than 9 bytes"):
         read_hint(tmp_path / "a.txt")
@@ -192,19 +195,3 @@ def test_a_hint_may_be_named_after_its_language(tmp_path):
     assert find_hint(tmp_path, Path("talk.mp3")) == tmp_path / "talk.en-US.vtt"
     (tmp_path / "talk.de.vtt").write_text(VTT, "utf-8")
     assert find_hint(tmp_path, Path("talk.mp3")) is None, "which one is not known"
-
-
-def test_a_broken_caption_file_is_named(tmp_path):
-    (tmp_path / "a.ttml").write_text("<tt><body>", "utf-8")
-    with pytest.raises(InvalidRequest, match=r"a\.ttml does not hold captions"):
-        read_hint(tmp_path / "a.ttml")
-    (tmp_path / "a.srt").write_text("A script, and no captions.", "utf-8")
-    with pytest.raises(InvalidRequest, match=r"a\.srt does not hold captions \(there are none\)"):
-        read_hint(tmp_path / "a.srt")
-
-
-@pytest.mark.parametrize("content", ["[]", "{", '{"text": 5}', '"text"', '{"segments": [5]}'])
-def test_json_without_a_text_is_named(tmp_path, content):
-    (tmp_path / "a.json").write_text(content)
-    with pytest.raises(InvalidRequest, match=r"a\.json is not a transcript in JSON"):
-        read_hint(tmp_path / "a.json")

@@ -1,7 +1,5 @@
 """Text that may change leaves out incomplete characters; final text does not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

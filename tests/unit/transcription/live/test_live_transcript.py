@@ -1,7 +1,5 @@
 """Live transcripts: final segments, and the text that may change."""
 
-from __future__ import annotations
-
 import pytest
 
 from experiments.common.models.speech import SPOKEN, SPOKEN_MULTILINGUAL

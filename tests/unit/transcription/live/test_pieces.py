@@ -1,17 +1,11 @@
 """Pieces follow any marks: each utterance is whole, and none of them is long."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.live import PIECE_SAMPLES, LivePosition
-from specwhisper.transcription.live_windows import (
-    MAX_PIECE_SAMPLES,
-    LivePieces,
-    Piece,
-)
+from specwhisper.transcription.live_windows import MAX_PIECE_SAMPLES, LivePieces, Piece
 from specwhisper.types import SAMPLE_RATE, VoiceEvent, VoiceMark
 from tests.live import BEGIN, CUT, END, mark
 

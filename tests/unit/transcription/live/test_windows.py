@@ -1,7 +1,5 @@
 """Each piece is decoded once, after as much of the final text before it as fits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -14,10 +12,20 @@ from experiments.common.models.speech import SPOKEN, SPOKEN_MULTILINGUAL
 from specwhisper.errors import InvalidRequest
 from specwhisper.live import FinalPiece, LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.live_windows import LiveWindows, max_new_tokens
+from specwhisper.transcription.live_windows import LiveWindows, follow_windows, max_new_tokens
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.transcription.windows import MaxLength
-from specwhisper.types import SAMPLE_RATE, CompletePiece, Outcome, VoiceEvent, VoiceMark, Window
+from specwhisper.types import (
+    SAMPLE_RATE,
+    WINDOW_FRAMES,
+    AudioChunk,
+    Commit,
+    CompletePiece,
+    Outcome,
+    VoiceEvent,
+    VoiceMark,
+    Window,
+)
 from tests.live import BEGIN, CUT, END, ScriptedWindows, letters, mark, token_ids
 from tests.nightly import examples
 
@@ -402,3 +410,11 @@ def test_a_session_that_continues_opens_the_same_windows(utterances, data, broke
             part.segments = segments
             part.append(received / SAMPLE_RATE)
     assert part.segments == whole.segments
+
+
+def test_marks_and_steps_do_not_affect_a_recording():
+    made = follow_windows(SPOKEN, DecodingOptions.greedy())
+    made.on_window_opened(Window(0, 100, WINDOW_FRAMES, (SPOKEN.start_of_transcript,), 40))
+    made.append_audio(AudioChunk(0, b"", marks=(mark(BEGIN, 3), mark(END, 4))), 10 * SAMPLE_RATE)
+    made.on_commit(Commit(0, 0, (), piece=CompletePiece(1, 0, True)))
+    assert made.needed_from == SAMPLE_RATE
