@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.common.models.scripted import ScriptedModel
-from experiments.common.serve_scripted import scripted_checkpoint
+from experiments.common.models.scripted import ScriptedModel, scripted_checkpoint
 from experiments.common.servers.forked import Probes
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.process import prepare_process

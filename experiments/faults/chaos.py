@@ -178,7 +178,7 @@ class World(Servers):
         logs.mkdir(parents=True, exist_ok=True)
         super().__init__(logs)
         if scenario.is_demo:
-            self.target_program, self.draft_program = demo.serve_target, demo.serve_draft
+            self.models = demo.TARGET, demo.DRAFT
         self.scenario = scenario
         self.kind = scenario.kind
         self.clients = [Client(request, folder, restarts=True) for request in scenario.clients]

@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from functools import cache
 from random import Random
 
-from experiments.common import serve_scripted
 from experiments.common.audio.samples import load_samples
 from experiments.common.inline_pair import InlinePair
-from experiments.common.serve_scripted import DraftSettings, TargetSettings
-from experiments.common.servers.forked import Probes
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
@@ -38,18 +35,3 @@ def options_of(seed: int) -> DecodingOptions:
 def expected_segments(seed: int) -> Sequence[Segment]:
     model = WhisperModel(load_checkpoint(TARGET), 1)
     return InlinePair(model).transcribe([speech_of(seed)], options_of(seed))[0].segments
-
-
-async def serve_target(settings: TargetSettings, probes: Probes) -> None:
-    await serve_scripted.serve_target(settings, probes, _placed(TARGET, settings.max_sessions))
-
-
-async def serve_draft(settings: DraftSettings, probes: Probes) -> None:
-    await serve_scripted.serve_draft(settings, probes, _placed(DRAFT, settings.max_sessions))
-
-
-def _placed(name: str, num_slots: int) -> WhisperModel:
-    """Place a model, and let this process serve its checkpoint, not the scripted one."""
-    checkpoint = load_checkpoint(name)
-    serve_scripted.scripted_checkpoint = lambda *_, **__: checkpoint
-    return WhisperModel(checkpoint, num_slots)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,10 +18,10 @@ from experiments.common.models.as_transformers import as_transformers
 from experiments.common.servers.processes import first_two_cores, on_cores
 from experiments.demo_pair.pair import Pair, SetErrors, folder_recordings
 from experiments.exactness import oracle
-from experiments.peers.arms import FLOAT16, FLOAT32, INT8, OURS, Arm, Run, System
+from experiments.peers.arms import FLOAT16, FLOAT32, INT8, OURS, Arm, Run, System, facts
 from experiments.peers.formats import save_ggml, save_openai
 from experiments.peers.others import FasterWhisper, OpenaiWhisper, Transformers, WhisperCpp
-from experiments.peers.ours import DRAFT_DTYPE, Offered, special_of
+from experiments.peers.ours import Offered, special_of
 from experiments.peers.programs import Programs
 from experiments.peers.served import served_pair
 from specwhisper.errors import UnsupportedOption
@@ -84,9 +83,10 @@ def real(
                     raise UnsupportedOption("the target is not a CTranslate2 folder")
                 return partial(FasterWhisper, source, arm.precision)
             case _:
-                return partial(Offered, target, draft, arm.precision)
+                drafts = {System.ONE_PROCESS: draft}
+                return partial(Offered, target, drafts, arm.precision, draft_dtype=INT8, cut_windows=True)
 
-    options = "--dtype", DRAFT_DTYPE, "--cut-windows"
+    options = "--dtype", INT8, "--cut-windows"
     serve = partial(served_pair, target, draft, *options, special=special_of(checkpoint), cores=cores)
     with Programs(samples, build, core=cores[0], serve=serve) as programs:
         rounds = given.choose(QUICK_ROUNDS, rounds)
@@ -146,7 +146,7 @@ def find_bars(
     runs: Runs, agreement: float, num_different: int, different_in_int8: Mapping[Arm, int]
 ) -> list[Bar]:
     full, pair = (accumulated(runs[arm]) for arm in (FULL, PAIR))
-    per_pass = full.num_committed / full.num_forwards
+    per_pass = full.tokens_per_forward
     bars = [
         Bar("tokens that differ from transformers", num_different, 1, str(num_different)),
         *(
@@ -156,8 +156,7 @@ def find_bars(
         Bar("agreement given the target's prefix", agreement, 0.93, f"{agreement:.1%}", at_least=True),
     ]
     for arm, statistics in ((PAIR, pair), (FULL, full)):
-        accepted = statistics.num_accepted / max(1, statistics.num_verified)
-        name = f"{arm.name}: accepted of verified"
+        accepted, name = statistics.acceptance_rate, f"{arm.name}: accepted of verified"
         bars.append(Bar(name, accepted, 0.8, f"{accepted:.1%}", at_least=True))
     bars.append(Bar(f"{FULL.name}: tokens a forward pass", per_pass, 5, f"{per_pass:.2f}", at_least=True))
     for arm, bound in ((ALONE, 0.9), (PAIR, 0.75), (PAIR_INT8, 0.48)):
@@ -182,13 +181,12 @@ def print_times(runs: Runs, console: Console) -> None:
     for arm, of_arm in runs.items():
         statistics = accumulated(of_arm)
         seconds = sum(map(sum, (run.wall_s for run in of_arm))) / len(of_arm)
-        has_draft = statistics.num_verified > 0
         table.add_row(
             arm.name,
             f"{seconds:.2f}",
             *(str(ratio(runs, arm, other) or "") for other in (ALONE, PEER)),
-            f"{statistics.num_committed / statistics.num_forwards:.2f}" if statistics.num_forwards else "",
-            f"{statistics.num_accepted / statistics.num_verified:.1%}" if has_draft else "",
+            f"{statistics.tokens_per_forward:.2f}" if statistics.num_forwards else "",
+            f"{statistics.acceptance_rate:.1%}" if statistics.num_verified else "",
         )
     console.print(table)
 
@@ -201,11 +199,6 @@ def agreement_line(draft: str, errors: SetErrors) -> str:
         f"{found.num_corrections}, for {found.mean_run:.1f} tokens. Word error rate: target "
         f"{errors.target_wer:.1%}, {draft} alone {errors.drafts[draft].wer:.1%}."
     )
-
-
-def facts(arm: Arm, run: Run) -> dict[str, Any]:
-    tokens = [len(of_recording) for of_recording in run.tokens]
-    return {"arm": arm.name, "wall_s": run.wall_s, "tokens": tokens, "statistics": asdict(run.statistics)}
 
 
 if __name__ == "__main__":

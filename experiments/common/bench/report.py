@@ -77,13 +77,15 @@ def machine_facts() -> dict[str, Any]:
 
 
 def version_facts() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = "not installed"
-    return versions | {"specwhisper": _commit()}
+    versions = {package: installed(package) for package in PACKAGES}
+    return {"python": platform.python_version(), **versions, "specwhisper": _commit()}
+
+
+def installed(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def write_json(path: Path, *, models: Mapping[str, Any], figures: Mapping[str, Any]) -> None:

@@ -9,10 +9,14 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
+from experiments.common.models.in_memory import weights_in_memory
 from specwhisper.audio.recording import Recording
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
+from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.choosing import ProbeResult, Row, Scores
 from specwhisper.model.sampling import Sampling
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -156,3 +160,15 @@ class ScriptedModel:
             if token < END
         )
         return lambda: words
+
+
+def scripted_checkpoint(name: str = "scripted", **changes: Any) -> Checkpoint:
+    """Return the checkpoint that a server sees for a scripted model."""
+    checkpoint = Checkpoint(
+        name=name,
+        sizes=ModelSizes(*8 * [1], num_mel_bins=ScriptedModel.num_mel_bins),
+        vocabulary=VOCABULARY,
+        weights=weights_in_memory({}),
+        weights_digest=f"digest of {name}",
+    )
+    return replace(checkpoint, **changes)
