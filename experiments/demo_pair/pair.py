@@ -119,7 +119,7 @@ class Pair:
         ]
         drafts = {}
         for name, draft in self.drafts.items():
-            found = find_divergences(draft, texts, MAX_CONTINUATION)
+            found = [find_divergences(draft, text, MAX_CONTINUATION) for text in texts]
             own = self._texts(self._transcribe(draft, recordings, options))
             drafts[name] = DraftErrors(
                 error_rates(said, own, LANGUAGE).wer,

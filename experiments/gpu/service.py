@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from asyncio import gather, get_running_loop
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -68,7 +69,7 @@ class Texts:
 
     def trace(self, vocabulary: Vocabulary) -> Trace:
         decodings = tuple(self._decoding(number, vocabulary) for number in range(self.num_recordings))
-        return Trace("random", "random", "", "", vocabulary.digest, decodings)
+        return Trace("random", "random", vocabulary.digest, decodings)
 
     def _decoding(self, number: int, vocabulary: Vocabulary) -> Decoding:
         random = np.random.default_rng((self.seed, number, 1))
@@ -144,26 +145,26 @@ def occupy(number: int) -> None:
     time.sleep(1.0)
 
 
-async def measure_service(
-    weights: Weights,
-    texts: Texts,
-    levels: Sequence[int],
-    record: Callable[[Throughput], None],
-    *,
-    dtype: str,
-    num_processes: int,
-    modes: Sequence[Mode],
-) -> None:
-    """Record every number of sessions in every mode; without processes, clients run in this one."""
+def measure_service(
+    weights: Weights, texts: Texts, levels: Sequence[int], modes: Sequence[Mode], *, dtype: str
+) -> Iterator[Throughput]:
+    """Yield every number of sessions in every mode; clients of narrow shapes run in this process."""
     checkpoint, place = weights.checkpoint(dtype), weights.place
+    trace = texts.trace(checkpoint.vocabulary)
+    num_processes = 0 if place.is_narrow else min(8, (os.cpu_count() or 1) // 2)
     lead_s, period_s = (QUICK_LEAD_S, QUICK_PERIOD_S) if place.is_narrow else (LEAD_S, PERIOD_S)
-    trace, num_parts = texts.trace(checkpoint.vocabulary), max(1, num_processes)
+
+    async def run(load: Load) -> Counts:
+        if pool is None:
+            return await run_clients(load, trace, texts.spoken(trace))
+        return await get_running_loop().run_in_executor(pool, run_in_process, load, trace, texts)
 
     async def counted(address: str, model: Metered, mode: Mode, num_sessions: int) -> Throughput:
         start_s = time.monotonic()
         begin_s = start_s + lead_s
         end_s = begin_s + period_s
-        parts = (range(part, num_sessions, num_parts) for part in range(min(num_parts, num_sessions)))
+        num_parts = min(max(1, num_processes), num_sessions)
+        parts = (range(part, num_sessions, num_parts) for part in range(num_parts))
         loads = [Load(address, mode, part, GAMMA, place.seed, start_s, begin_s, end_s) for part in parts]
         running = gather(*map(run, loads))
         await asyncio.sleep(begin_s - time.monotonic())
@@ -191,20 +192,18 @@ async def measure_service(
             failures=tuple(failure for each in counts for failure in each.failures),
         )
 
-    async def run(load: Load) -> Counts:
-        if pool is None:
-            return await run_clients(load, trace, texts.spoken(trace))
-        return await get_running_loop().run_in_executor(pool, run_in_process, load, trace, texts)
-
     with ExitStack() as stack:
         pool = None
         if num_processes:
             pool = stack.enter_context(ProcessPoolExecutor(num_processes, get_context("spawn")))
             list(pool.map(occupy, range(num_processes)))
-        async with serving(checkpoint, trace, max(levels), place) as (address, model):
-            for num_sessions in levels:
-                for mode in modes:
-                    record(await counted(address, model, mode, num_sessions))
+        runner = stack.enter_context(asyncio.Runner())
+        served = serving(checkpoint, trace, max(levels), place)
+        address, model = runner.run(served.__aenter__())
+        stack.callback(lambda: runner.run(served.__aexit__(None, None, None)))
+        for num_sessions in levels:
+            for mode in modes:
+                yield runner.run(counted(address, model, mode, num_sessions))
 
 
 @asynccontextmanager

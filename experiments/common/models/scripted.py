@@ -15,6 +15,7 @@ import numpy as np
 
 from experiments.common.models.in_memory import weights_in_memory
 from specwhisper.audio.recording import Recording
+from specwhisper.errors import UnsupportedOption
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.choosing import ProbeResult, Row, Scores
@@ -58,7 +59,38 @@ def recording(length_s: float, seed: int = 0) -> bytes:
     return (np.clip(noise, -1, 1) * 32767).astype("<i2").tobytes()
 
 
-class ScriptedModel:
+class SlotModel:
+    """A model without weights or word times, whose slots hold the tokens that they were fed."""
+
+    num_mel_bins = 80
+    max_windows = 1
+    has_word_times = False
+
+    def __init__(self, vocabulary: Vocabulary, num_slots: int, max_positions: int) -> None:
+        self.vocabulary = vocabulary
+        self.num_slots = num_slots
+        self.max_positions = max_positions
+        self._fed: list[list[int]] = [[] for _ in range(num_slots)]
+
+    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
+        self._fed[slot] = []
+
+    def rollback(self, slot: int, length: int) -> None:
+        del self._fed[slot][length:]
+
+    def length(self, slot: int) -> int:
+        return len(self._fed[slot])
+
+    def can_continue(self, prompt: Sequence[int]) -> bool:
+        return True
+
+    def align(
+        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
+    ) -> Callable[[], tuple[WordAlignment, ...]]:
+        raise UnsupportedOption("This model has no word times.")
+
+
+class ScriptedModel(SlotModel):
     """Writes a text that depends only on audio and prefix.
 
     Parameters
@@ -66,8 +98,6 @@ class ScriptedModel:
     error_rate : share of prefixes at which it differs from the same model without errors.
     """
 
-    num_mel_bins = 80
-    max_windows = 1
     has_word_times = True
 
     def __init__(
@@ -79,18 +109,15 @@ class ScriptedModel:
         max_positions: int = 64,
         vocabulary: Vocabulary = VOCABULARY,
     ) -> None:
-        self.vocabulary = vocabulary
-        self.num_slots = num_slots
-        self.max_positions = max_positions
+        super().__init__(vocabulary, num_slots, max_positions)
         self.num_forwards = 0
         self._seed = seed
         self._error_rate = error_rate
         self._audio = [""] * num_slots
-        self._fed: list[list[int]] = [[] for _ in range(num_slots)]
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
         self._audio[slot] = hashlib.blake2b(recording.window_samples(start_frame)).hexdigest()
-        self._fed[slot] = []
+        super().encode(slot, recording, start_frame)
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
         self.num_forwards += 1
@@ -135,15 +162,6 @@ class ScriptedModel:
     @staticmethod
     def _hash(*key: object) -> int:
         return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=7).digest())
-
-    def rollback(self, slot: int, length: int) -> None:
-        del self._fed[slot][length:]
-
-    def length(self, slot: int) -> int:
-        return len(self._fed[slot])
-
-    def can_continue(self, prompt: Sequence[int]) -> bool:
-        return True
 
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         return tuple((ord(letter) - ord("a")) % NUM_TEXT for letter in text)

@@ -24,7 +24,6 @@ from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live_windows import whisper_plan
 from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode, Window, WindowOpened
 
-OPTIONS = (DecodingOptions.greedy(language="en"), DecodingOptions.greedy(language="en", timestamps=False))
 NUM_SLOTS = 8
 MAX_CONTINUATION = 128  # tokens followed after a divergence: a window seldom has more
 
@@ -41,12 +40,11 @@ class WrittenWindow:
 def record(
     samples: Sequence[Sample],
     *,
-    target: str = "demo-target",
-    draft: str = "demo-draft-tiny",
+    target: str,
+    draft: str,
     draft_dtype: str = "float32",
     cut_windows: bool = False,
-    options: Sequence[DecodingOptions] = OPTIONS,
-    max_continuation: int = MAX_CONTINUATION,
+    options: Sequence[DecodingOptions],
 ) -> Trace:
     """Record a pair on recordings.
 
@@ -57,23 +55,14 @@ def record(
         Replays must use the same options.
     """
     large, small = load_checkpoint(target), load_checkpoint(draft, dtype=draft_dtype, is_draft=True)
-    trace = Trace(
-        target=large.name,
-        draft=small.name,
-        target_digest=large.weights_digest,
-        draft_digest=small.weights_digest,
-        vocabulary_digest=large.vocabulary.digest,
-        decodings=(),
-    )
     decodings = record_models(
         WhisperModel(large, NUM_SLOTS),
         open_draft(small, 1, large.vocabulary, cut_windows=cut_windows),
         samples,
         options,
         max_new_tokens=large.max_new_tokens,
-        max_continuation=max_continuation,
     )
-    return replace(trace, decodings=decodings)
+    return Trace(large.name, small.name, large.vocabulary.digest, decodings)
 
 
 def record_models(
@@ -93,7 +82,7 @@ def record_models(
         recording.append(AudioChunk(0, sample.pcm, is_last=True))
         written += [(sample.name, one) for one in windows]
         texts += [TargetText(recording, one.window, one.tokens, used) for one in windows]
-    found = find_divergences(draft, texts, max_continuation)
+    found = [find_divergences(draft, text, max_continuation) for text in texts]
     return tuple(
         Decoding(
             recording=name,
@@ -187,11 +176,7 @@ class Divergences:
     continuation_log_probs: dict[int, tuple[float, ...]]
 
 
-def find_divergences(draft: Model, windows: Sequence[TargetText], max_continuation: int) -> list[Divergences]:
-    return [_divergences(draft, written, max_continuation) for written in windows]
-
-
-def _divergences(draft: Model, written: TargetText, max_continuation: int) -> Divergences:
+def find_divergences(draft: Model, written: TargetText, max_continuation: int) -> Divergences:
     draft.encode(0, written.recording, written.window.start_frame)
     choices, log_probs = _choices(draft, written)
     tokens, num_prompt = list(written.tokens), len(written.window.prompt)

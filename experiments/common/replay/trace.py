@@ -47,6 +47,18 @@ class Decoding:
     def key(self) -> Key:
         return self.audio, self.prompt, self.temperature
 
+    def target_after_each(
+        self, num_written: int, num_candidates: int
+    ) -> tuple[list[int], list[float], list[float]]:
+        """Return the target's choices after a text and each candidate, as :class:`Scores` has them.
+
+        The choice after a rejected candidate is not used: any token will do.
+        """
+        last = len(self.tokens) - 1
+        places = [min(num_written + i, last) for i in range(num_candidates + 1)]
+        tokens = [self.tokens[i] for i in places]
+        return tokens, [self.log_probs[i] for i in places], [self.margins[i] for i in places]
+
     def agreed(self, written: Sequence[int]) -> int:
         pairs = zip(written, self.tokens, strict=False)
         end = min(len(written), len(self.tokens))
@@ -81,14 +93,12 @@ class Trace:
 
     Attributes
     ----------
-    target, draft : names of the pair, followed by digests of their weights.
+    target, draft : names of the pair.
     vocabulary_digest : digest of the target's vocabulary, which the token ids belong to.
     """
 
     target: str
     draft: str
-    target_digest: str
-    draft_digest: str
     vocabulary_digest: str
     decodings: tuple[Decoding, ...]
 
