@@ -138,12 +138,12 @@ def ladder(
         recordings = spoken(trace, samples)
         taken = asyncio.run(measure(servers, modes, trace, recordings, rounds, period, given))
     times: dict[tuple[int, int], float] = {}
-    memory, gains = [memory_line(taken)], list[Gain]()
-    if sizes := sizes_needed(taken):
+    memory = [memory_line(taken)]
+    gains = [gain_of(taken, *key, seed=given.seed) for key in split_of(taken)]
+    if gains:
         with on_cores([target_core]):
-            times, slot_bytes = pass_times_s(trace, samples[0], sizes)
+            times, slot_bytes = pass_times_s(trace, samples[0], sizes_needed(gains))
         memory.append(f"Memory of a slot, by its tensors: {slot_bytes / 1e6:.1f} MB")
-        gains = [gain_of(taken, *key, seed=given.seed) for key in split_of(taken)]
     what = f"{target}{', decoding only' if decoding_only else ''}"
     print_table(taken, f"{what}, one core for the target", given.console)
     every = [outcome for outcomes in taken.values() for outcome in outcomes]
@@ -166,12 +166,6 @@ def ladder(
     wrong = sorted({line for each in every for line in (*each.counts.differences, *each.counts.failures)})
     models = {"target": what, "draft": "free", "text of": [target, draft]}
     given.end(models, figures, find_bars(gains, laws), wrong)
-
-
-def sizes_around(batch_size: float, width: float) -> list[tuple[int, int]]:
-    """Return the sizes to time, from which others are interpolated."""
-    wholes = ([max(1, floor(value)), max(1, ceil(value))] for value in (batch_size, width))
-    return sorted(set(product(*wholes)))
 
 
 def spoken(trace: Trace, samples: Sequence[Sample]) -> list[Spoken]:
@@ -237,15 +231,13 @@ def split_of(rounds: Outcomes) -> list[tuple[Mode, int]]:
     return [(mode, n) for mode, n in rounds if mode.drafts and (Mode.TARGET_ONLY, n) in rounds]
 
 
-def sizes_needed(rounds: Outcomes) -> list[tuple[int, int]]:
+def sizes_needed(gains: Sequence[Gain]) -> list[tuple[int, int]]:
     """Return the sizes, as (sessions, tokens of each), whose times predict the gains."""
     sizes: set[tuple[int, int]] = set()
-    for mode, number in split_of(rounds):
-        alone, split = rounds[Mode.TARGET_ONLY, number], rounds[mode, number]
-        width = _median(split, lambda outcome: outcome.width)
-        alone_size, split_size = (_median(each, lambda one: one.usage.batch_size) for each in (alone, split))
-        sizes.update(sizes_around(alone_size, 1))
-        sizes.update(sizes_around(alone_size, 1 + width), sizes_around(split_size, 1 + width))
+    for gain in gains:
+        alone, split = gain.batch_sizes
+        for around in ((alone, 1.0), (alone, 1 + gain.width), (split, 1 + gain.width)):
+            sizes.update(product(*({max(1, floor(value)), max(1, ceil(value))} for value in around)))
     return sorted(sizes)
 
 

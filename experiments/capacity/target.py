@@ -21,7 +21,7 @@ from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.rpc.serving import serve
-from specwhisper.types import AudioChunk, Limits
+from specwhisper.types import Limits
 from specwhisper_target_server.config import TargetConfig
 from specwhisper_target_server.server import running_service, services_of
 
@@ -142,10 +142,8 @@ def pass_times_s(
     num_slots, held = max(batch_size for batch_size, _ in sizes), mean_held(trace)
     model = MeteredModel(load_checkpoint(trace.target), num_slots, encode_once=False)
     text = [model.vocabulary.timestamp_begin, *[1] * (held - 1)]
-    recording = Recording(sample.log_mel_max)
-    recording.append(AudioChunk(0, sample.pcm, is_last=True))
     for slot in range(num_slots):
-        model.encode(slot, recording, 0)
+        model.encode(slot, sample.recording, 0)
     model.score([Row(slot, text, 0, text, timestamps=True) for slot in range(num_slots)])
     taken: dict[tuple[int, int], list[float]] = {size: [] for size in sizes}
     for _ in range(PASS_REPEATS):

@@ -18,14 +18,13 @@ from experiments.common.replay.record import (
     transcribe,
 )
 from experiments.demo_pair.realignment import Agreement, agreement
-from specwhisper.audio.recording import Recording
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.choosing import Row
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
-from specwhisper.types import SAMPLE_RATE, AudioChunk
+from specwhisper.types import SAMPLE_RATE
 from specwhisper_evaluation.references import from_folder
 from specwhisper_evaluation.scoring import error_rates
 
@@ -113,7 +112,7 @@ class Pair:
         written = self._transcribe(self.target, recordings, options)
         target_said = self._texts(written)
         texts = [
-            TargetText(_recording(spoken), window.window, window.tokens, used)
+            TargetText(spoken.sample.recording, window.window, window.tokens, used)
             for spoken, used, windows in zip(recordings, options, written, strict=True)
             for window in windows
         ]
@@ -144,12 +143,6 @@ class Pair:
         return ["".join(decode(window.tokens) for window in windows) for windows in written]
 
 
-def _recording(spoken: Spoken) -> Recording:
-    recording = Recording(spoken.sample.log_mel_max)
-    recording.append(AudioChunk(0, spoken.sample.pcm, is_last=True))
-    return recording
-
-
 def step_milliseconds(models: Mapping[str, Model], rounds: int) -> dict[str, float]:
     """Return the median processor time of a step of one token, of all threads.
 
@@ -169,9 +162,7 @@ def step_milliseconds(models: Mapping[str, Model], rounds: int) -> dict[str, flo
 
 def _row_after_text(model: Model) -> Row:
     """Fill a slot; return the row of one more token."""
-    recording = Recording()
-    recording.append(AudioChunk(0, bytes(2 * SAMPLE_RATE), is_last=True))
-    model.encode(0, recording, 0)
+    model.encode(0, Sample("silence", bytes(2 * SAMPLE_RATE), {}).recording, 0)
     vocabulary = model.vocabulary
     text = [vocabulary.timestamp_begin, *[0] * (HELD - 2)]
     model.score([Row(0, [vocabulary.start_of_transcript, *text], 0, text, timestamps=True)])

@@ -178,7 +178,6 @@ OPTIONS = (
         time_logit=-6.0,
     ),
 )
-CASES = (*SHAPES, *OPTIONS)
 MANY = (
     Case(
         "short",

@@ -23,7 +23,7 @@ from transformers.utils import logging
 from specwhisper.model.sampling import gumbel, position_key, window_key
 from specwhisper.options import CompressionRatio, DecodingOptions, Padding
 from specwhisper.transcription.fallback import text_compression_ratio
-from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, WINDOW_FRAMES, WINDOW_SAMPLES
+from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, WINDOW_SAMPLES
 
 TIME_STEP_S = 0.02
 TIE_MARGIN = 1e-4  # below it two float32 programs may rightly choose differently
@@ -77,7 +77,7 @@ class TooManyWindows(Exception):
     """A decoding goes round in circles."""
 
 
-class _Watch(LogitsProcessor):
+class Watch(LogitsProcessor):
     """Runs after Whisper's own processors, notes what they choose, and changes nothing.
 
     ``attempts`` are those of the open window, each a list of margins.
@@ -177,9 +177,9 @@ def transcribe(
 
     ``tokenizer`` is needed for prompts and for the compression ratio of text.
     """
-    features, mask = _features(pcm, model.config.num_mel_bins, options.padding)
+    features, mask = features_of(pcm, model.config.num_mel_bins, options.padding)
     generation = model.generation_config
-    watch = _Watch(max_windows)
+    watch = Watch(max_windows)
     with torch.inference_mode(), ExitStack() as patches, warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"std\(\): degrees of freedom")  # word times of a single token
         patches.enter_context(watch.noting(model))
@@ -231,31 +231,7 @@ def transcribe(
     )
 
 
-def transcribe_window(
-    model: WhisperForConditionalGeneration, pcm: bytes, start_frame: int, max_new_tokens: int
-) -> tuple[str, tuple[int, ...]]:
-    """Return the language of one window of a recording, and its tokens in that language."""
-    features, _ = _features(pcm, model.config.num_mel_bins)
-    window = features[:, :, start_frame : start_frame + WINDOW_FRAMES]
-    window = torch.nn.functional.pad(window, (0, WINDOW_FRAMES - window.shape[-1])).to(model.dtype)
-    watch = _Watch(max_windows=40)
-    with torch.inference_mode(), watch.noting(model):
-        token = int(model.detect_language(input_features=window)[0])
-        code = next(name for name, i in model.generation_config.lang_to_id.items() if i == token).strip("<|>")
-        model.generate(
-            window,
-            num_beams=1,
-            temperature=0.0,
-            return_timestamps=True,
-            max_new_tokens=max_new_tokens,
-            language=code,
-            task="transcribe",
-            logits_processor=LogitsProcessorList([watch]),
-        )
-    return code, watch.windows[0].tokens
-
-
-def _features(
+def features_of(
     pcm: bytes, num_mel_bins: int, padding: Padding = Padding.SILENCE
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return transformers' input features and the mask of frames with audio.

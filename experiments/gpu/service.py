@@ -16,10 +16,10 @@ import grpc.aio
 import numpy as np
 
 from experiments.capacity.clients import Counts, Load, Spoken, run_clients
+from experiments.common.audio.samples import Sample
 from experiments.common.replay.model import ReplayTarget
 from experiments.common.replay.trace import Decoding, Trace, window_digest
 from experiments.gpu.weights import Place, Weights
-from specwhisper.audio.recording import Recording
 from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.choosing import Row, Scores
@@ -28,7 +28,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.rpc.calls import CallInterceptor, OpenCalls
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import SAMPLE_RATE, AudioChunk, Limits, Mode
+from specwhisper.types import SAMPLE_RATE, Limits, Mode
 from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
 from specwhisper_target_server.config import GPU_MAX_NUM_BATCHED_TOKENS
 from specwhisper_target_server.service import VerificationService
@@ -45,12 +45,6 @@ MAX_CONTINUATION = 32  # tokens of a draft after it diverges
 def noise(seed: tuple[int, ...], length_s: float) -> bytes:
     samples = np.random.default_rng(seed).normal(0, 3_000, int(length_s * SAMPLE_RATE))
     return samples.clip(-32_768, 32_767).astype("<i2").tobytes()
-
-
-def recording_of(pcm: bytes) -> Recording:
-    recording = Recording()
-    recording.append(AudioChunk(0, pcm, is_last=True))
-    return recording
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +67,7 @@ class Texts:
 
     def _decoding(self, number: int, vocabulary: Vocabulary) -> Decoding:
         random = np.random.default_rng((self.seed, number, 1))
+        sample = Sample("noise", noise((self.seed, number), RECORDING_S), {})
         end = vocabulary.end_of_text
         written = random.integers(0, end, self.num_tokens - 1).tolist()
         continuations = random.integers(0, end, (self.num_tokens, MAX_CONTINUATION)).tolist()
@@ -80,7 +75,7 @@ class Texts:
         return Decoding(
             recording=str(number),
             start_frame=0,
-            audio=window_digest(recording_of(noise((self.seed, number), RECORDING_S)), 0),
+            audio=window_digest(sample.recording, 0),
             prompt=vocabulary.prompt(OPTIONS, OPTIONS.language),
             temperature=0.0,
             tokens=(*written, end),

@@ -12,11 +12,9 @@ from experiments.common.audio.samples import Sample
 from experiments.common.replay.trace import Decoding
 from experiments.common.servers.processes import Worker
 from experiments.latency.lab import DRAFT_DTYPE, Pair, cores_used
-from specwhisper.audio.recording import Recording
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.choosing import Row
 from specwhisper.model.model import WhisperModel
-from specwhisper.types import AudioChunk
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 17, 24, 33, 65)  # tokens of a forward pass
 NUM_HELD = 30  # tokens in the slot: the middle of an utterance
@@ -70,8 +68,7 @@ class Timer:
         return [median(times_s[width]) for width in widths]
 
     def _encode_s(self, sample: Sample) -> float:
-        recording = Recording(sample.log_mel_max)
-        recording.append(AudioChunk(0, sample.pcm, is_last=True))
+        recording = sample.recording
         started_s = time.perf_counter()
         self._model.encode(0, recording, 0)
         return time.perf_counter() - started_s

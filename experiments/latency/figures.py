@@ -33,13 +33,11 @@ STYLE = {
     "legend.fontsize": 7,
     "lines.linewidth": 1.2,
     "lines.markersize": 4,
-    "pdf.fonttype": 42,  # TrueType, which publishers ask for
     "svg.hashsalt": "specwhisper",  # equal names in equal files
 }
 UNDATED: dict[str, dict[str, None]] = {  # two runs write equal bytes
     "png": {"Software": None},
     "svg": {"Date": None, "Creator": None},
-    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
 COLOURS = {  # colour-blind safe (Okabe and Ito)
     Mode.TARGET_ONLY: "#000000",

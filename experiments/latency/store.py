@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,27 +63,22 @@ class Store:
         self._path = path
 
     def load(self) -> Grid:
-        header, *runs = self._records()
-        return Grid(header, tuple(runs))
+        records = []
+        with self._path.open("rb") as file:
+            while file.peek(1):
+                records.append(pickle.load(file))
+        return Grid(records[0], tuple(records[1:]))
 
     def begin(self, header: dict[str, Any]) -> Grid:
         """Continue a grid of the same pair and recordings, or create one; refuse any other."""
         if not self._path.exists():
-            self._append(header)
+            self.append(header)
         found = self.load()
         for name in SAME:
             if found.header[name] != header[name]:
                 raise InvalidRequest(f"{self._path} holds a grid with other {name}: pass another file.")
         return found
 
-    def append(self, run: Run) -> None:
-        self._append(run)
-
-    def _append(self, record: object) -> None:
+    def append(self, record: object) -> None:
         with self._path.open("ab") as file:
             file.write(pickle.dumps(record))
-
-    def _records(self) -> Iterator[Any]:
-        with self._path.open("rb") as file:
-            while file.peek(1):
-                yield pickle.load(file)

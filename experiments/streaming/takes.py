@@ -25,12 +25,11 @@ from experiments.common.audio.samples import Sample
 from experiments.common.inline_pair import InlinePair
 from experiments.streaming.measures import SpokenWord
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.audio.recording import Recording
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
-from specwhisper.types import SAMPLE_RATE, AudioChunk, Mode, Word
+from specwhisper.types import SAMPLE_RATE, Mode, Word
 
 TURN_S = 1.2  # silence after which an utterance has ended; JFK's pauses within sentences have up to 1.1 s
 GAP_S = 1.0, 1.5  # between recordings, which have some silence themselves
@@ -95,8 +94,7 @@ class Recorder:
         ]
 
     def encode_s(self) -> float:
-        silence, seconds = Recording(), []
-        silence.append(AudioChunk(0, bytes(2), is_last=True))
+        silence, seconds = Sample("silence", bytes(2), {}).recording, []
         for _ in range(NUM_ENCODINGS):
             started_s = time.perf_counter()
             self._model.encode(0, silence, 0)

@@ -78,10 +78,8 @@ def record_models(
     written: list[tuple[str, WrittenWindow]] = []
     texts: list[TargetText] = []
     for (sample, used), windows in zip(jobs, transcribe(target, jobs, max_new_tokens), strict=True):
-        recording = Recording(used.log_mel_max)
-        recording.append(AudioChunk(0, sample.pcm, is_last=True))
         written += [(sample.name, one) for one in windows]
-        texts += [TargetText(recording, one.window, one.tokens, used) for one in windows]
+        texts += [TargetText(sample.recording, one.window, one.tokens, used) for one in windows]
     found = [find_divergences(draft, text, max_continuation) for text in texts]
     return tuple(
         Decoding(

@@ -51,8 +51,8 @@ def test_a_gain_compares_rounds_and_has_a_bar_near_eight_sessions():
         (Mode.FULL, 1): [outcome(Mode.FULL, 150, 1, **verified)] * 2,  # without target-only
     }
     assert split_of(rounds) == [(Mode.FULL, 2)]
-    assert sizes_needed(rounds) == [(2, 1), (2, 4)]
     gain = gain_of(rounds, Mode.FULL, 2, seed=0)
+    assert sizes_needed([gain]) == [(2, 1), (2, 4)]
     assert (gain.width, gain.batch_sizes) == (3, (2, 2))
     assert (gain.decoding.value, gain.whole.value) == pytest.approx((1.5, 1.5))
     near, far = replace(gain, num_sessions=7), replace(gain, num_sessions=64)
