@@ -17,7 +17,7 @@ from rich.table import Table
 
 from experiments.common.audio.samples import Sample, load_samples
 from experiments.common.bench.program import Audio, Draft, Program, Target, program
-from experiments.common.bench.report import Bar
+from experiments.common.bench.report import Bar, none
 from experiments.common.servers.processes import available_cores, running_process
 from experiments.common.servers.usage import resident_mb
 from specwhisper.api.speculative import SpeculativeWhisper
@@ -102,7 +102,7 @@ def memory(
         *("process", "MB after a minute", "least", "median", "most", "at the end"),
         title=f"{length_s / 60:.0f} minutes, {len(alone)} tokens, {num_different} texts differ",
     )
-    bars = [Bar("texts that differ from target-only", num_different, 0.5, str(num_different))]
+    bars = [none("texts that differ from target-only", num_different)]
     for process in (*apart, in_one):
         mb = process.settled_mb
         shown = (mb[0], min(mb), median(mb), max(mb), mb[-1])

@@ -34,15 +34,13 @@ class Usage:
 
     Attributes
     ----------
-    num_forwards, num_rows, num_fed : forward passes, their sessions, and their tokens.
+    num_forwards, num_rows : forward passes, and their sessions.
     forward_ns, encode_ns, cpu_ns : processor time of the passes, of the encoder, and of the whole process.
     """
 
     num_forwards: int = 0
     num_rows: int = 0
-    num_fed: int = 0
     forward_ns: int = 0
-    num_encodings: int = 0
     encode_ns: int = 0
     cpu_ns: int = 0
 
@@ -85,7 +83,6 @@ class MeteredModel(WhisperModel):
         started_ns = time.thread_time_ns()
         super().encode(slot, recording, start_frame)
         self.totals["encode_ns"] += time.thread_time_ns() - started_ns
-        self.totals["num_encodings"] += 1
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
         started_ns = time.thread_time_ns()
@@ -93,7 +90,6 @@ class MeteredModel(WhisperModel):
         self.totals["forward_ns"] += time.thread_time_ns() - started_ns
         self.totals["num_forwards"] += 1
         self.totals["num_rows"] += len(rows)
-        self.totals["num_fed"] += sum(len(row.tokens) for row in rows)
         return scores
 
 

@@ -12,7 +12,6 @@ from typing import Any
 from experiments.common.audio.samples import BUNDLED, Sample, load_samples
 from experiments.common.replay.record import (
     NUM_SLOTS,
-    TargetText,
     WrittenWindow,
     find_divergences,
     transcribe,
@@ -111,19 +110,16 @@ class Pair:
         ]
         written = self._transcribe(self.target, recordings, options)
         target_said = self._texts(written)
-        texts = [
-            TargetText(spoken.sample.recording, window.window, window.tokens, used)
-            for spoken, used, windows in zip(recordings, options, written, strict=True)
-            for window in windows
-        ]
         drafts = {}
         for name, draft in self.drafts.items():
-            found = [find_divergences(draft, text, MAX_CONTINUATION) for text in texts]
+            windows = [replace(one, divergences={}) for of_one in written for one in of_one]
+            for one in windows:
+                find_divergences(draft, one, MAX_CONTINUATION)
             own = self._texts(self._transcribe(draft, recordings, options))
             drafts[name] = DraftErrors(
                 error_rates(said, own, LANGUAGE).wer,
                 error_rates(target_said, own, LANGUAGE).wer,
-                agreement((text.tokens, one.tokens) for text, one in zip(texts, found, strict=True)),
+                agreement((one.tokens, one.divergences) for one in windows),
             )
         target_wer = error_rates(said, target_said, LANGUAGE).wer
         return SetErrors(len(recordings), target_wer, drafts)

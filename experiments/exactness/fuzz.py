@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import WhisperForConditionalGeneration, WhisperTokenizer
 
-from experiments.common.bench.report import Bar
+from experiments.common.bench.report import Bar, none
 from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import Shape, build_model, build_tokenizer
 from experiments.common.models.in_memory import weights_in_memory
@@ -212,7 +212,7 @@ def bars_of_fuzzed(results: list[Fuzzed]) -> list[Bar]:
         Outcome.RAW_ERROR: "raw errors of checkpoints with random configs",
     }
     counts = {outcome: sum(each.outcome is outcome for each in results) for outcome in names}
-    return [Bar(names[o], count, 1, f"{count} of {len(results)}") for o, count in counts.items()]
+    return [none(names[outcome], count, len(results)) for outcome, count in counts.items()]
 
 
 def run_drawn(drawn: Drawn) -> Fuzzed:

@@ -19,14 +19,14 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from experiments.common.bench.report import Bar
+from experiments.common.bench.report import Bar, none
 from experiments.common.servers.clients import MODES
 from experiments.common.servers.forked import ForkedServer
 from experiments.common.servers.proxy import Proxy
 from experiments.faults import demo
 from experiments.faults.clients import DEMO, OPTIONS, Client, FileRequest, LiveRequest, Request, all_begun
 from experiments.faults.oracle import Violation, ViolationKind, longest_pause_s
-from experiments.faults.report import Result, none
+from experiments.faults.report import Result
 from experiments.faults.servers import NUM_SLOTS, Servers
 from specwhisper.testing.failpoints import Fault as FailpointFault
 from specwhisper.types import LIVE_MODES

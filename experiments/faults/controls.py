@@ -7,12 +7,13 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.common.bench.report import none
 from experiments.common.models.speech import talk
 from experiments.faults.chaos import MAX_RESUME_S, Pause, Scenario, World, bars, run, server_violations
 from experiments.faults.clients import FileRequest, LiveRequest
 from experiments.faults.kinds import KILL
 from experiments.faults.oracle import Violation, ViolationKind
-from experiments.faults.report import Result, none
+from experiments.faults.report import Result
 from specwhisper_client.streaming import StreamingClient
 
 KILLED = Scenario(0, KILL, (FileRequest(600.0, option="translated"), LiveRequest()), delay_s=0.1)

@@ -15,10 +15,10 @@ from time import monotonic
 from typing import Any
 
 from experiments.common.bench.program import Program
-from experiments.common.bench.report import Bar
+from experiments.common.bench.report import Bar, at_most, none
 from experiments.common.servers.forked import ForkedServer
 from experiments.faults.clients import Client, FileRequest, all_begun, recorded, run_all
-from experiments.faults.report import Measure, Result, at_most, none
+from experiments.faults.report import Measure, Result
 from experiments.faults.servers import Servers
 from specwhisper.errors import ServerFull
 from specwhisper_client.api import TranscriptionClient

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from experiments.common.bench.program import Program
-from experiments.common.bench.report import Bar
+from experiments.common.bench.report import Bar, at_most, none
 from experiments.common.servers.clients import MODES
 from experiments.common.servers.forked import ForkedServer, Probes
 from experiments.faults.clients import (
@@ -31,7 +31,7 @@ from experiments.faults.clients import (
     upload,
     violations_of,
 )
-from experiments.faults.report import Result, at_most, none
+from experiments.faults.report import Result
 from experiments.faults.servers import Servers
 from specwhisper.types import LIVE_MODES, Mode
 from specwhisper_client.api import TranscriptionClient

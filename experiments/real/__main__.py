@@ -13,7 +13,7 @@ from rich.table import Table
 
 from experiments.common.audio.samples import Sample
 from experiments.common.bench.program import Draft, Folder, Program, Target, program
-from experiments.common.bench.report import Bar
+from experiments.common.bench.report import Bar, none
 from experiments.common.models.as_transformers import as_transformers
 from experiments.common.servers.processes import first_two_cores, on_cores
 from experiments.demo_pair.pair import Pair, SetErrors, folder_recordings
@@ -148,9 +148,9 @@ def find_bars(
     full, pair = (accumulated(runs[arm]) for arm in (FULL, PAIR))
     per_pass = full.tokens_per_forward
     bars = [
-        Bar("tokens that differ from transformers", num_different, 1, str(num_different)),
+        none("tokens that differ from transformers", num_different),
         *(
-            Bar(f"{arm.name}: tokens that differ from target-only's", number, 1, str(number))
+            none(f"{arm.name}: tokens that differ from target-only's", number)
             for arm, number in different_in_int8.items()
         ),
         Bar("agreement given the target's prefix", agreement, 0.93, f"{agreement:.1%}", at_least=True),

@@ -8,7 +8,7 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -45,6 +45,19 @@ class Bar:
     def __str__(self) -> str:
         sign = ">=" if self.at_least else "<"
         return f"{self.name}: {self.shown}, bar {sign} {self.bound:g}: {'holds' if self.holds else 'short'}"
+
+
+def none(name: str, num: int, of: int | None = None, note: str = "") -> Bar:
+    """Return the bar of something that must not happen."""
+    shown = f"{num}" if of is None else f"{num} of {of}"
+    return Bar(name, num, 1, f"{shown}, {note}" if note else shown)
+
+
+def at_most(name: str, values: Iterable[float], bound: float, note: str = "") -> Bar:
+    """Return the bar of the greatest value."""
+    values = list(values)
+    note = note or (f"at most of {len(values)}" if len(values) > 1 else "")
+    return Bar(name, max(values), bound, f"{max(values):.3g} {note}".strip())
 
 
 def open_console() -> Console:

@@ -6,7 +6,6 @@ import asyncio
 import ctypes
 import gc
 import platform
-from typing import Any
 
 from specwhisper.errors import UnsupportedOption
 
@@ -22,14 +21,14 @@ class _Mallinfo(ctypes.Structure):
     )
 
 
-def check_heap_is_counted(library: Any = LIBRARY) -> None:
+def check_heap_is_counted() -> None:
     """Refuse a system without mallinfo2.
 
     Raises
     ------
     UnsupportedOption : there is no ``mallinfo2``.
     """
-    if not hasattr(library, "mallinfo2"):
+    if not hasattr(LIBRARY, "mallinfo2"):
         here = " ".join(platform.libc_ver()).strip() or "another C library"
         raise UnsupportedOption(
             f"Counting memory needs mallinfo2 of glibc 2.33 or later; this system has {here}: "
@@ -37,12 +36,10 @@ def check_heap_is_counted(library: Any = LIBRARY) -> None:
         )
 
 
-def heap_bytes(library: Any = LIBRARY) -> int:
+def heap_bytes() -> int:
     """Return the allocated bytes of all arenas, with Python's own if it uses malloc."""
-    check_heap_is_counted(library)
-    mallinfo = library.mallinfo2
-    mallinfo.restype = _Mallinfo
-    counted = mallinfo()
+    LIBRARY.mallinfo2.restype = _Mallinfo
+    counted = LIBRARY.mallinfo2()
     return int(counted.uordblks + counted.hblkhd)
 
 
