@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from math import ceil, floor
 from random import Random
-from statistics import median
+from statistics import mean, median
 from typing import Annotated, Any
 
 import numpy as np
@@ -19,8 +19,9 @@ from rich.table import Table
 
 from experiments.capacity.clients import Counts, Load, Spoken, run_clients
 from experiments.capacity.laws import predicted
-from experiments.capacity.target import TargetSettings, Usage, pass_times_s, serve_target
+from experiments.capacity.target import TargetSettings, Usage, serve_target
 from experiments.common.audio.samples import Sample, load_samples
+from experiments.common.bench.passes import pass_times_s
 from experiments.common.bench.program import Audio, Draft, Program, Rounds, Target, parse_levels, program
 from experiments.common.bench.report import Bar
 from experiments.common.bench.stats import ratio_of_medians, spread
@@ -28,6 +29,8 @@ from experiments.common.replay.record import record
 from experiments.common.replay.trace import Trace
 from experiments.common.servers.forked import ForkedServer
 from experiments.common.servers.processes import first_two_cores, on_cores
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
+from specwhisper.model.model import WhisperModel
 from specwhisper.model.threads import limit_threads
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
@@ -38,6 +41,7 @@ MODES, QUICK_MODES = (Mode.TARGET_ONLY, Mode.FULL, Mode.SYNC), (Mode.TARGET_ONLY
 OPTIONS = DecodingOptions.greedy(language="en")
 LEAD_S = 1.0  # from the command to the first client: the clients before are gone
 JUDGED_SESSIONS = 8
+PASS_REPEATS = 40
 OF_PREDICTED = 0.85  # the bar
 
 
@@ -142,8 +146,12 @@ def ladder(
     gains = [gain_of(taken, *key, seed=given.seed) for key in split_of(taken)]
     if gains:
         with on_cores([target_core]):
-            times, slot_bytes = pass_times_s(trace, samples[0], sizes_needed(gains))
-        memory.append(f"Memory of a slot, by its tensors: {slot_bytes / 1e6:.1f} MB")
+            model = WhisperModel(load_checkpoint(trace.target), max(levels))
+            sizes = sizes_needed(gains)
+            (times,) = pass_times_s(
+                {target: model}, samples[0].recording, mean_held(trace), sizes, PASS_REPEATS
+            ).values()
+        memory.append(f"Memory of a slot, by its tensors: {model.bytes_per_slot / 1e6:.1f} MB")
     what = f"{target}{', decoding only' if decoding_only else ''}"
     print_table(taken, f"{what}, one core for the target", given.console)
     every = [outcome for outcomes in taken.values() for outcome in outcomes]
@@ -229,6 +237,10 @@ async def measure(
 
 def split_of(rounds: Outcomes) -> list[tuple[Mode, int]]:
     return [(mode, n) for mode, n in rounds if mode.drafts and (Mode.TARGET_ONLY, n) in rounds]
+
+
+def mean_held(trace: Trace) -> int:
+    return round(mean(len(each.prompt) + len(each.tokens) / 2 for each in trace.decodings))
 
 
 def sizes_needed(gains: Sequence[Gain]) -> list[tuple[int, int]]:

@@ -6,13 +6,16 @@ import json as json_format
 import tracemalloc
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from random import Random
 from typing import Annotated, NamedTuple
 
+import torch
 import typer
+from transformers import WhisperForConditionalGeneration
 
 from experiments.common.audio.samples import BUNDLED
-from experiments.common.models.checkpoints import Shape
+from experiments.common.models.checkpoints import Shape, config_of
 from experiments.common.models.published import PUBLISHED
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.options import MAX_HINT_BYTES
@@ -23,7 +26,7 @@ SHAPES = PUBLISHED | {"distil-large-v3": replace(PUBLISHED["large-v3"], decoder_
 GIB = 2**30
 AUDIO_POSITIONS = 1_500
 # Words and special tokens; multilingual checkpoints have one more language since large-v3.
-VOCABULARY = 51_865
+VOCABULARY, END = 51_865, 50_257
 BYTES: Mapping[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
 WINDOW_TOKENS = 200
 OTHER_TEXT = "one two three four five six seven eight nine ten"
@@ -52,18 +55,11 @@ def sizing(
     )
 
 
+@cache
 def num_weights(shape: Shape) -> int:
-    width, hidden = shape.d_model, shape.d_model * shape.ffn_factor
-    norm = 2 * width
-    attention = 4 * width**2 + 3 * width  # keys have no bias
-    feed_forward = 2 * width * hidden + hidden + width
-    convolutions = 3 * width * (shape.num_mel_bins + width) + 2 * width
-    encoder_layer = attention + feed_forward + 2 * norm
-    decoder_layer = 2 * attention + feed_forward + 3 * norm
-    encoder = convolutions + AUDIO_POSITIONS * width + shape.encoder_layers * encoder_layer + norm
-    words = (VOCABULARY + shape.cantonese) * width  # read on the way in, and once more on the way out
-    positions = shape.max_target_positions * width
-    return encoder + words + positions + shape.decoder_layers * decoder_layer + norm
+    with torch.device("meta"):
+        model = WhisperForConditionalGeneration(config_of(shape, END, VOCABULARY + shape.cantonese))
+    return sum(weight.numel() for weight in model.parameters())
 
 
 def slot_bytes(shape: Shape, dtype: str) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,17 +17,13 @@ from experiments.common.replay.record import (
 from experiments.demo_pair.realignment import Agreement, agreement
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
-from specwhisper.model.choosing import Row
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
-from specwhisper.types import SAMPLE_RATE
 from specwhisper_evaluation.references import from_folder
 from specwhisper_evaluation.scoring import error_rates
 
 MAX_CONTINUATION = 32  # tokens that are followed after an error, so the longest run that is counted
-HELD = 60  # tokens in the slot of a timed step: the middle of a window of speech
-UNTIMED = 10  # first steps take longer
 LANGUAGE = "en"
 
 
@@ -137,29 +131,3 @@ class Pair:
     def _texts(self, written: Sequence[Sequence[WrittenWindow]]) -> list[str]:
         decode = self.target.vocabulary.decode
         return ["".join(decode(window.tokens) for window in windows) for windows in written]
-
-
-def step_milliseconds(models: Mapping[str, Model], rounds: int) -> dict[str, float]:
-    """Return the median processor time of a step of one token, of all threads.
-
-    In each round every model takes one step. Processor time leaves out the waiting for a core that other
-    programs use.
-    """
-    rows = {name: _row_after_text(model) for name, model in models.items()}
-    timings: dict[str, list[float]] = {name: [] for name in models}
-    for _ in range(UNTIMED + rounds):
-        for name, model in models.items():
-            started_s = time.process_time()
-            model.score([rows[name]])
-            timings[name].append((time.process_time() - started_s) * 1000)
-            model.rollback(0, HELD)
-    return {name: statistics.median(times[UNTIMED:]) for name, times in timings.items()}
-
-
-def _row_after_text(model: Model) -> Row:
-    """Fill a slot; return the row of one more token."""
-    model.encode(0, Sample("silence", bytes(2 * SAMPLE_RATE), {}).recording, 0)
-    vocabulary = model.vocabulary
-    text = [vocabulary.timestamp_begin, *[0] * (HELD - 2)]
-    model.score([Row(0, [vocabulary.start_of_transcript, *text], 0, text, timestamps=True)])
-    return Row(0, [0], 0, [*text, 0], timestamps=True)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import inf
 from random import Random
-from typing import TypeVar
 
 from experiments.common.audio.conditions import Condition
-from specwhisper.errors import InvalidRequest
+from experiments.common.bench.program import at_least, parse_list
 from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.types import Mode
 
-Parsed = TypeVar("Parsed")
 CHOSEN = 0  # draft length: each session chooses its own
 
 
@@ -83,39 +80,24 @@ def in_order(cells: Sequence[Cell], repeats: int, seed: int) -> Iterator[tuple[i
 
 
 def parse_modes(words: str) -> list[Mode]:
-    return _parse(words, Mode, f"--modes is '{words}': pass some of {', '.join(Mode)}.")
+    return parse_list(words, "--modes", Mode, f"some of {', '.join(Mode)}")
 
 
 def parse_conditions(words: str) -> list[Condition]:
-    message = f"--conditions is '{words}': pass some of {', '.join(Condition)}."
-    return _parse(words, Condition, message)
+    return parse_list(words, "--conditions", Condition, f"some of {', '.join(Condition)}")
 
 
 def parse_gammas(words: str) -> list[int]:
     """Parse draft lengths; 'chosen' is :data:`CHOSEN`."""
+    lengths = {"chosen": CHOSEN} | {str(gamma): gamma for gamma in range(1, MAX_GAMMA + 1)}
 
     def gamma(word: str) -> int:
-        if word != "chosen" and not 1 <= int(word) <= MAX_GAMMA:
+        if word not in lengths:
             raise ValueError(word)
-        return CHOSEN if word == "chosen" else int(word)
+        return lengths[word]
 
-    message = f"pass numbers from 1 to {MAX_GAMMA} or 'chosen', separated by commas."
-    return _parse(words, gamma, f"--gamma is '{words}': {message}")
+    return parse_list(words, "--gamma", gamma, f"numbers from 1 to {MAX_GAMMA} or 'chosen'")
 
 
 def parse_round_trips(words: str) -> list[float]:
-    def milliseconds(word: str) -> float:
-        if not 0 <= float(word) < inf:
-            raise ValueError(word)
-        return float(word)
-
-    return _parse(
-        words, milliseconds, f"--rtt-ms is '{words}': pass numbers of 0 or more, separated by commas."
-    )
-
-
-def _parse(words: str, parse: Callable[[str], Parsed], message: str) -> list[Parsed]:
-    try:
-        return list(dict.fromkeys(parse(word.strip()) for word in words.split(",")))
-    except ValueError:
-        raise InvalidRequest(message) from None
+    return parse_list(words, "--rtt-ms", at_least(0, float), "numbers of 0 or more")

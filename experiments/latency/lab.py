@@ -15,7 +15,13 @@ from experiments.common.audio.samples import Sample
 from experiments.common.inline_pair import InlinePair
 from experiments.common.replay.record import record
 from experiments.common.replay.trace import Trace
-from experiments.common.servers.processes import Worker, first_two_cores, on_cores, running_process
+from experiments.common.servers.processes import (
+    TARGET_SERVER,
+    Worker,
+    first_two_cores,
+    on_cores,
+    running_process,
+)
 from experiments.common.servers.timed_client import TimedClient, TimedTokens, TokenTimer
 from experiments.latency.cells import Arm
 from experiments.latency.link import FAR_HOST, Link
@@ -128,9 +134,7 @@ def open_lab(pair: Pair, link: Link) -> Iterator[Lab]:
     cores = cores_used()
     with ExitStack() as stack:
         of_target = "--model", pair.target, "--insecure", "--host", FAR_HOST
-        far = running_process(
-            "specwhisper_target_server", *of_target, cores=cores["target"], prefix=link.far_prefix
-        )
+        far = running_process(TARGET_SERVER, *of_target, cores=cores["target"], prefix=link.far_prefix)
         of_draft = "--draft-model", pair.draft, "--dtype", DRAFT_DTYPE, "--cut-windows"
         target = "--target", stack.enter_context(far).address
         near = running_process("experiments.latency.serve", *of_draft, *target, cores=cores["draft"])

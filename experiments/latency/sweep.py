@@ -108,7 +108,7 @@ def measure(
     samples = [sample for each in spoken.values() for sample in each]
     with ExitStack() as stack:
         trace = pair.record(samples)
-        costs = measure_costs(pair, samples, trace.decodings[0])
+        costs = measure_costs(pair, samples)
         with on_cores(cores["draft"]):
             link = stack.enter_context(open_link())
         console.print(f"Starting {', '.join(pair.facts().values())} ...", highlight=False)

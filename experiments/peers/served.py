@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from experiments.common.audio.samples import Sample
-from experiments.common.servers.processes import running_process
+from experiments.common.servers.processes import running_pair
 from experiments.common.servers.timed_client import TimedClient
 from experiments.peers.arms import Run, without_specials
 from specwhisper.options import DecodingOptions
@@ -47,8 +47,6 @@ def served_pair(
     cores: tuple[int, int],
 ) -> Iterator[Service]:
     """Start the target server on the first core, the draft server on the second; yield what transcribes."""
-    with running_process("specwhisper_target_server", "--model", target, cores=cores[:1]) as far:
-        pair = "--target", far.address, "--draft-model", draft, *draft_options
-        with running_process("specwhisper_draft_server", *pair, cores=cores[1:]) as near:
-            with closing(TimedClient(near.address)) as client:
-                yield Service(client, special)
+    with running_pair(target, draft, *draft_options, cores=cores) as (_, near):
+        with closing(TimedClient(near.address)) as client:
+            yield Service(client, special)

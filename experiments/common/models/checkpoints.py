@@ -97,13 +97,9 @@ def build_tokenizer(shape: Shape) -> WhisperTokenizer:
     return tokenizer
 
 
-def build_model(shape: Shape) -> tuple[WhisperForConditionalGeneration, list[str]]:
-    specials = special_tokens(shape)
-    vocab, _ = _bpe(shape.words)
-    end = len(vocab)
-    ids = {token: end + i for i, token in enumerate(specials)}
-    size = end + len(specials) + 1501
-    config = WhisperConfig(
+def config_of(shape: Shape, end: int, size: int) -> WhisperConfig:
+    """Return the configuration of a shape: ``end`` is end-of-text, ``size`` that of the vocabulary."""
+    return WhisperConfig(
         vocab_size=size,
         num_mel_bins=shape.num_mel_bins,
         d_model=shape.d_model,
@@ -121,6 +117,14 @@ def build_model(shape: Shape) -> tuple[WhisperForConditionalGeneration, list[str
         suppress_tokens=None,
         begin_suppress_tokens=None,
     )
+
+
+def build_model(shape: Shape) -> tuple[WhisperForConditionalGeneration, list[str]]:
+    specials = special_tokens(shape)
+    vocab, _ = _bpe(shape.words)
+    end = len(vocab)
+    ids = {token: end + i for i, token in enumerate(specials)}
+    config = config_of(shape, end, end + len(specials) + 1501)
     torch.manual_seed(shape.seed)
     model = WhisperForConditionalGeneration(config)
     for parameter in model.parameters():
