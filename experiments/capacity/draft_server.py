@@ -16,8 +16,7 @@ from rich.table import Table
 from experiments.common.audio.samples import bundled
 from experiments.common.bench.program import Audio, Program, program
 from experiments.common.bench.report import Bar
-from experiments.common.models.checkpoints import save_checkpoint
-from experiments.common.models.published import PUBLISHED
+from experiments.common.models.checkpoints import PUBLISHED, save_checkpoint
 from experiments.common.servers.processes import DRAFT_SERVER, TARGET_SERVER, available_cores, running_process
 from experiments.common.servers.usage import resident_mb
 from specwhisper.options import DecodingOptions

@@ -15,8 +15,7 @@ import typer
 from transformers import WhisperForConditionalGeneration
 
 from experiments.common.audio.samples import BUNDLED
-from experiments.common.models.checkpoints import Shape, config_of
-from experiments.common.models.published import PUBLISHED
+from experiments.common.models.checkpoints import PUBLISHED, Shape, config_of
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.options import MAX_HINT_BYTES
 from specwhisper.speculation.hints import MAX_TOKENS

@@ -28,9 +28,8 @@ from experiments.common.models.in_memory import weights_in_memory
 from experiments.exactness.cases import PROMPT, UNTIMED_LENGTHS_S, Case
 from experiments.exactness.comparison import differences, unlike
 from experiments.exactness.matrix import SPLITS
-from experiments.exactness.oracle import OracleText, transcribe
+from experiments.exactness.oracle import OracleText, Steered, transcribe
 from experiments.exactness.prepared import is_long, recording, tilt
-from experiments.exactness.steering import Steered
 from experiments.exactness.values import ABSENT, GENERATION, NO_FILE, WEIGHTS, Value, values
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.errors import CheckpointError, SpecWhisperError, UnsupportedOption

@@ -16,7 +16,6 @@ from rich.console import Console
 from transformers.utils import logging
 
 from experiments.common.inline_pair import InlinePair
-from experiments.common.models.caching_encoder import CachingEncoder
 from experiments.common.models.checkpoints import checkpoint_from_model
 from experiments.common.servers.processes import available_cores
 from experiments.exactness.cases import (
@@ -31,8 +30,8 @@ from experiments.exactness.cases import (
     Case,
 )
 from experiments.exactness.comparison import differences, unlike
-from experiments.exactness.prepared import DemoPair, Prepared
-from experiments.exactness.steering import Steered
+from experiments.exactness.oracle import Steered
+from experiments.exactness.prepared import CachingEncoder, DemoPair, Prepared
 from specwhisper.model.backends import load_encoder
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.threads import limit_threads

@@ -23,8 +23,17 @@ from experiments.common.bench.report import Bar, none
 from experiments.common.servers.clients import MODES
 from experiments.common.servers.forked import ForkedServer
 from experiments.common.servers.proxy import Proxy
-from experiments.faults import demo
-from experiments.faults.clients import DEMO, OPTIONS, Client, FileRequest, LiveRequest, Request, all_begun
+from experiments.faults.clients import (
+    DEMO,
+    DEMO_DRAFT,
+    DEMO_TARGET,
+    OPTIONS,
+    Client,
+    FileRequest,
+    LiveRequest,
+    Request,
+    all_begun,
+)
 from experiments.faults.oracle import Violation, ViolationKind, longest_pause_s
 from experiments.faults.report import Result
 from experiments.faults.servers import NUM_SLOTS, Servers
@@ -178,7 +187,7 @@ class World(Servers):
         logs.mkdir(parents=True, exist_ok=True)
         super().__init__(logs)
         if scenario.is_demo:
-            self.models = demo.TARGET, demo.DRAFT
+            self.models = DEMO_TARGET, DEMO_DRAFT
         self.scenario = scenario
         self.kind = scenario.kind
         self.clients = [Client(request, folder, restarts=True) for request in scenario.clients]

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from math import inf
 from pathlib import Path
+from random import Random
 from time import monotonic
 from typing import Any
 
 import grpc.aio
 import openai
 
+from experiments.common.audio.samples import load_samples
 from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import recording
 from experiments.common.models.speech import (
@@ -26,7 +28,6 @@ from experiments.common.models.speech import (
     talk,
 )
 from experiments.common.servers.clients import LOG_MEL_MAX, recording_file, send_at_pace, write_wav
-from experiments.faults import demo
 from experiments.faults.oracle import (
     ClientLog,
     ReceivedUpdate,
@@ -35,9 +36,12 @@ from experiments.faults.oracle import (
     live_violations,
     recording_violations,
 )
+from specwhisper.audio.scan import log_mel_max
 from specwhisper.audio.vad_filter import find_voice
 from specwhisper.errors import SpecWhisperError, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
+from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions, Padding, Task
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import Mode, Segment
@@ -47,6 +51,28 @@ from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.codec import config_to_proto
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import Update
+
+DEMO_TARGET, DEMO_DRAFT = "demo-target", "demo-draft-tiny"
+SHORTEST, NUM_JOINED = 5, 3
+
+
+@cache
+def demo_speech(seed: int) -> bytes:
+    """Return some of the shorter bundled recordings, joined."""
+    return b"".join(sample.pcm for sample in Random(seed).sample(load_samples(None)[:SHORTEST], NUM_JOINED))
+
+
+@cache
+def demo_options(seed: int) -> DecodingOptions:
+    """Return decoding options with the recording's log-mel maximum, which no stream can know."""
+    return DecodingOptions.greedy(language="en", log_mel_max=log_mel_max([demo_speech(seed)]))
+
+
+@cache
+def demo_segments(seed: int) -> Sequence[Segment]:
+    model = WhisperModel(load_checkpoint(DEMO_TARGET), 1)
+    return InlinePair(model).transcribe([demo_speech(seed)], demo_options(seed))[0].segments
+
 
 PLAIN, ZEROS = "plain", "zeros"
 OPTIONS = {
@@ -94,7 +120,7 @@ class FileRequest:
     @property
     def options(self) -> DecodingOptions:
         if self.option == DEMO:
-            return demo.options_of(self.audio_seed)
+            return demo_options(self.audio_seed)
         return replace(OPTIONS[self.option], log_mel_max=LOG_MEL_MAX)
 
     def file(self, folder: Path) -> Path:
@@ -104,7 +130,7 @@ class FileRequest:
 
     def expected(self, weights_seed: int = 0) -> Sequence[Segment]:
         if self.option == DEMO:
-            return demo.expected_segments(self.audio_seed)
+            return demo_segments(self.audio_seed)
         return _expected_segments(self.option, self.length_s, self.audio_seed, weights_seed)
 
 
@@ -268,7 +294,7 @@ def recorded(
 @cache
 def _speech_file(seed: int, folder: Path) -> Path:
     path = folder / f"speech-{seed}.wav"
-    write_wav(path, demo.speech_of(seed))
+    write_wav(path, demo_speech(seed))
     return path
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from experiments.common.audio.conditions import Condition, in_condition
 from experiments.common.audio.samples import Sample
+from experiments.common.bench.passes import encode_s, pass_times_s
 from experiments.common.inline_pair import InlinePair
 from experiments.common.replay.record import record
 from experiments.common.replay.trace import Trace
@@ -27,11 +28,45 @@ from experiments.latency.cells import Arm
 from experiments.latency.link import FAR_HOST, Link
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
+from specwhisper.model.threads import limit_threads
 from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import Mode
+
+WIDTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 17, 24, 33, 65)  # tokens of a forward pass
+NUM_HELD = 30  # tokens in the slot: the middle of an utterance
+NUM_ROUNDS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class PairCosts:
+    """Seconds of a pair's parts.
+
+    Attributes
+    ----------
+    forward_s : the target's forward passes, as (tokens, seconds).
+    draft_encode_s : the draft's encoding of a recording's first window, by recording.
+    """
+
+    forward_s: list[tuple[int, float]]
+    draft_encode_s: dict[str, float]
+
+
+def measure_costs(pair: Pair, samples: Sequence[Sample]) -> PairCosts:
+    """Measure both models on one thread each, one after the other."""
+    cores, sizes = cores_used(), [(1, width) for width in WIDTHS]
+    limit_threads(1)
+    with on_cores(cores["target"]):
+        target = WhisperModel(load_checkpoint(pair.target), 1)
+        (found,) = pass_times_s({"": target}, samples[0].recording, NUM_HELD, sizes, NUM_ROUNDS).values()
+    with on_cores(cores["draft"]):
+        checkpoint = load_checkpoint(pair.draft, dtype=DRAFT_DTYPE, is_draft=True)
+        draft = WhisperModel(checkpoint, 1, cut_windows=True)  # in its own vocabulary
+        draft_encode_s = {sample.name: encode_s(draft, sample.recording) for sample in samples}
+    return PairCosts([(width, found[1, width]) for width in WIDTHS], draft_encode_s)
+
 
 OPTIONS = DecodingOptions.greedy(language="en")
 WRONG_SHARE = 0.1  # wrong words in a given hint

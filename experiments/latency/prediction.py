@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments.common.replay.trace import Decoding, Trace
 from experiments.latency.cells import TARGET_ONLY, Arm, Cell
-from experiments.latency.costs import PairCosts
+from experiments.latency.lab import PairCosts
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session
 from experiments.latency.store import Grid, Run

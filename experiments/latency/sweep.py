@@ -33,8 +33,7 @@ from experiments.latency.cells import (
     parse_modes,
     parse_round_trips,
 )
-from experiments.latency.costs import measure_costs
-from experiments.latency.lab import Lab, Pair, Spoken, cores_used, open_lab, spoken_in
+from experiments.latency.lab import Lab, Pair, Spoken, cores_used, measure_costs, open_lab, spoken_in
 from experiments.latency.link import Link, open_link
 from experiments.latency.store import MAX_NETWORK_SHARE, Grid, Run, Store
 from experiments.latency.summary import DECODING, WHOLE, Summary

@@ -16,8 +16,7 @@ from experiments.peers.arms import OURS, Arm, System, arms_of_pair, facts
 from experiments.peers.formats import save_ctranslate2
 from experiments.peers.others import FasterWhisper, Transformers
 from experiments.peers.ours import Offered, special_of
-from experiments.peers.programs import Programs
-from experiments.peers.served import served_pair
+from experiments.peers.programs import Programs, served_pair
 from experiments.peers.summary import (
     differences,
     find_bars,

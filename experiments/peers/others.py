@@ -16,7 +16,7 @@ from transformers.models.whisper.feature_extraction_whisper import WhisperFeatur
 from transformers.utils import logging
 
 from experiments.common.audio.samples import Sample
-from experiments.common.models.as_transformers import as_transformers
+from experiments.common.models.checkpoints import as_transformers
 from experiments.peers.arms import NUM_BATCHED, Audio, Run, System, floats, timed, without_specials
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.types import SAMPLE_RATE, WINDOW_FRAMES, WINDOW_SAMPLES

@@ -14,7 +14,7 @@ from rich.table import Table
 from experiments.common.audio.samples import Sample
 from experiments.common.bench.program import Draft, Folder, Program, Target, program
 from experiments.common.bench.report import Bar, none
-from experiments.common.models.as_transformers import as_transformers
+from experiments.common.models.checkpoints import as_transformers
 from experiments.common.servers.processes import first_two_cores, on_cores
 from experiments.demo_pair.pair import Pair, SetErrors, folder_recordings
 from experiments.exactness import oracle
@@ -22,8 +22,7 @@ from experiments.peers.arms import FLOAT16, FLOAT32, INT8, OURS, Arm, Run, Syste
 from experiments.peers.formats import save_ggml, save_openai
 from experiments.peers.others import FasterWhisper, OpenaiWhisper, Transformers, WhisperCpp
 from experiments.peers.ours import Offered, special_of
-from experiments.peers.programs import Programs
-from experiments.peers.served import served_pair
+from experiments.peers.programs import Programs, served_pair
 from specwhisper.errors import UnsupportedOption
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER, resolve

@@ -12,9 +12,8 @@ from experiments.common.models.checkpoints import checkpoint_from_model
 from experiments.common.models.scripted import ScriptedModel
 from experiments.exactness.cases import OPTIONS, SHAPES, Case
 from experiments.exactness.comparison import differences
-from experiments.exactness.oracle import OracleText, OracleWindow
+from experiments.exactness.oracle import OracleText, OracleWindow, Steered
 from experiments.exactness.prepared import DRAFTS, Prepared, is_long, prepared, recording
-from experiments.exactness.steering import Steered
 from specwhisper.audio.recording import Recording
 from specwhisper.model.choosing import Row
 from specwhisper.options import DecodingOptions

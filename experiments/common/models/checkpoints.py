@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +24,43 @@ from specwhisper.model.checkpoints.generation import build_vocabulary, check_gen
 from specwhisper.model.checkpoints.sizes import read_sizes
 from specwhisper.model.checkpoints.tokenizer import Tokenizer
 from specwhisper.model.checkpoints.weights import complete_weights
+from specwhisper.model.pytorch.checkpoint import read_tensor
+
+
+def as_transformers(checkpoint: Checkpoint) -> WhisperForConditionalGeneration:
+    """Return the checkpoint's weights and rules in transformers' model, in float32."""
+    vocabulary = checkpoint.vocabulary
+    ids = {
+        "pad_token_id": vocabulary.end_of_text,
+        "bos_token_id": vocabulary.end_of_text,
+        "eos_token_id": vocabulary.end_of_text,
+        "decoder_start_token_id": vocabulary.start_of_transcript,
+    }
+    config = WhisperConfig(**asdict(checkpoint.sizes) | ids, suppress_tokens=None, begin_suppress_tokens=None)
+    with torch.device("meta"):
+        model = WhisperForConditionalGeneration(config)
+    weights = {name: read_tensor(checkpoint, name).float() for name in checkpoint.weights}
+    model.load_state_dict(weights, assign=True)
+    model.tie_weights()
+    multilingual = {
+        "is_multilingual": True,
+        "lang_to_id": {f"<|{code}|>": id_ for code, id_ in vocabulary.languages.items()},
+        "task_to_id": dict(vocabulary.tasks),
+    }
+    model.generation_config = GenerationConfig(
+        **ids,
+        max_length=vocabulary.max_length,
+        suppress_tokens=list(vocabulary.suppress),
+        begin_suppress_tokens=list(vocabulary.begin_suppress),
+        no_timestamps_token_id=vocabulary.no_timestamps,
+        prev_sot_token_id=vocabulary.start_of_prev,
+        max_initial_timestamp_index=vocabulary.max_initial_timestamp,
+        return_timestamps=False,
+        alignment_heads=[list(head) for head in checkpoint.alignment_heads],
+        **(multilingual if vocabulary.languages else {"is_multilingual": False}),
+    )
+    return model.eval()
+
 
 SENTENCES = (
     "the quick brown fox jumps over the lazy dog",
@@ -65,6 +102,31 @@ class Shape:
     seed: int = 0
     words: Words = "few"
     ffn_factor: int = 2  # published checkpoints have 4
+
+
+def _published(d_model: int, heads: int, encoder_layers: int, decoder_layers: int) -> Shape:
+    return Shape(
+        d_model=d_model,
+        heads=heads,
+        encoder_layers=encoder_layers,
+        decoder_layers=decoder_layers,
+        ffn_factor=4,
+        words="multilingual",
+        scale=0.18 * (64 / d_model) ** 0.5,  # states as large as in the small shapes
+    )
+
+
+LARGE_V2 = _published(1280, 20, 32, 32)
+LARGE_V3 = replace(LARGE_V2, num_mel_bins=128, cantonese=True)
+PUBLISHED = {
+    "tiny": _published(384, 6, 4, 4),
+    "base": _published(512, 8, 6, 6),
+    "small": _published(768, 12, 12, 12),
+    "medium": _published(1024, 16, 24, 24),
+    "large-v2": LARGE_V2,
+    "large-v3": LARGE_V3,
+    "turbo": replace(LARGE_V3, decoder_layers=4),
+}
 
 
 @cache

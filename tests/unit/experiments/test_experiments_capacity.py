@@ -12,7 +12,6 @@ from rich.console import Console
 from experiments.capacity import steps
 from experiments.capacity.clients import Counts
 from experiments.capacity.crowd import NUM_DRAFT_SERVERS, measure
-from experiments.capacity.floor import Machine, floor_s
 from experiments.capacity.ladder import (
     Outcome,
     find_bars,
@@ -22,10 +21,10 @@ from experiments.capacity.ladder import (
 )
 from experiments.capacity.recited import TEXT, RecitedDraft, RecitedModel
 from experiments.capacity.sizing import GIB, measure_hint, num_sessions, num_weights, slot_bytes
+from experiments.capacity.steps import Machine, floor_s
 from experiments.capacity.target import Usage
 from experiments.common.bench.report import ROOT
-from experiments.common.models.checkpoints import Shape, build_checkpoint, build_model
-from experiments.common.models.published import PUBLISHED
+from experiments.common.models.checkpoints import PUBLISHED, Shape, build_checkpoint, build_model
 from specwhisper.engine.verifier import Verifier
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions

@@ -10,8 +10,7 @@ import pytest
 from experiments.common.audio.samples import BUNDLED
 from experiments.common.bench.passes import pass_times_s
 from experiments.common.models.checkpoints import Shape, build_checkpoint, perturbed
-from experiments.demo_pair.pair import Pair, folder_recordings
-from experiments.demo_pair.realignment import agreement, realigned_run
+from experiments.demo_pair.pair import Pair, agreement, folder_recordings, realigned_run
 
 
 @pytest.mark.parametrize(
