@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from experiments.common.bench.program import Program, program
-from experiments.common.servers.heap import check_heap_is_counted
+from experiments.common.servers.forked import check_heap_is_counted
 from experiments.faults import chaos as faults
 from experiments.faults import fleet, gateway, kinds, promises
 from experiments.faults import soak as soaking

@@ -20,13 +20,13 @@ from rich.console import Console
 from rich.progress import track
 
 from experiments.common.bench.report import Bar, none
-from experiments.common.servers.clients import MODES
 from experiments.common.servers.forked import ForkedServer
 from experiments.common.servers.proxy import Proxy
 from experiments.faults.clients import (
     DEMO,
     DEMO_DRAFT,
     DEMO_TARGET,
+    MODES,
     OPTIONS,
     Client,
     FileRequest,

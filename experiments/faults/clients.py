@@ -14,7 +14,9 @@ from time import monotonic
 from typing import Any
 
 import grpc.aio
+import numpy as np
 import openai
+import soundfile
 
 from experiments.common.audio.samples import load_samples
 from experiments.common.inline_pair import InlinePair
@@ -27,7 +29,6 @@ from experiments.common.models.speech import (
     spoken_utterances,
     talk,
 )
-from experiments.common.servers.clients import LOG_MEL_MAX, recording_file, send_at_pace, write_wav
 from experiments.faults.oracle import (
     ClientLog,
     ReceivedUpdate,
@@ -44,13 +45,38 @@ from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions, Padding, Task
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.types import Mode, Segment
+from specwhisper.types import SAMPLE_RATE, Mode, Segment
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.codec import config_to_proto
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import Update
+
+MODES = (Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL)
+LOG_MEL_MAX = {SpeechOrNoiseModel.num_mel_bins: 1.0}  # scripted models ignore it, so it need not be computed
+PIECE_SAMPLES = SAMPLE_RATE // 10
+
+
+@cache
+def recording_file(length_s: float, seed: int, folder: Path) -> Path:
+    """Write a recording, once: other clients may be reading it."""
+    path = folder / f"noise-{length_s:g}-{seed}.wav"
+    write_wav(path, recording(length_s, seed))
+    return path
+
+
+def write_wav(path: Path, pcm: bytes) -> None:
+    soundfile.write(path, np.frombuffer(pcm, "<i2"), SAMPLE_RATE, subtype="PCM_16")
+
+
+async def send_at_pace(stream: StreamingClient, pcm: bytes, speed: float) -> None:
+    began_s = monotonic()
+    for start in range(0, len(pcm) // 2, PIECE_SAMPLES):
+        await asyncio.sleep(max(0.0, began_s + start / SAMPLE_RATE / speed - monotonic()))
+        await stream.send(pcm[start * 2 : (start + PIECE_SAMPLES) * 2])
+    await stream.finish()
+
 
 DEMO_TARGET, DEMO_DRAFT = "demo-target", "demo-draft-tiny"
 SHORTEST, NUM_JOINED = 5, 3

@@ -19,9 +19,9 @@ import numpy as np
 
 from experiments.common.bench.program import Program
 from experiments.common.bench.report import Bar, at_most, none
-from experiments.common.servers.clients import MODES
 from experiments.common.servers.forked import ForkedServer, Probes
 from experiments.faults.clients import (
+    MODES,
     Client,
     FileRequest,
     LiveRequest,

@@ -11,7 +11,7 @@ from typing import Any
 from experiments.common.audio.conditions import Condition
 from experiments.common.bench.report import Bar, none
 from experiments.common.replay.trace import Trace
-from experiments.latency.cells import Arm, Cell
+from experiments.latency.cells import Arm, Cell, Grid
 from experiments.latency.prediction import (
     Predictor,
     acceptance_of,
@@ -19,7 +19,6 @@ from experiments.latency.prediction import (
     mean_run_of,
     realigned_of,
 )
-from experiments.latency.store import Grid
 from specwhisper.types import Mode
 from specwhisper_client.cli.advice import Ratio
 

@@ -23,9 +23,13 @@ from experiments.common.bench.report import machine_facts, version_facts
 from experiments.common.servers.processes import on_cores
 from experiments.latency.cells import (
     CHOSEN,
+    MAX_NETWORK_SHARE,
     TARGET_ONLY,
     Arm,
     Cell,
+    Grid,
+    Run,
+    Store,
     cells_of,
     in_order,
     parse_conditions,
@@ -35,7 +39,6 @@ from experiments.latency.cells import (
 )
 from experiments.latency.lab import Lab, Pair, Spoken, cores_used, measure_costs, open_lab, spoken_in
 from experiments.latency.link import Link, open_link
-from experiments.latency.store import MAX_NETWORK_SHARE, Grid, Run, Store
 from experiments.latency.summary import DECODING, WHOLE, Summary
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.types import Mode
