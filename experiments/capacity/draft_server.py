@@ -14,7 +14,7 @@ from statistics import median
 from rich.table import Table
 
 from experiments.common.audio.samples import bundled
-from experiments.common.bench.program import Audio, Program, program
+from experiments.common.bench.program import Program, program
 from experiments.common.bench.report import Bar
 from experiments.common.models.checkpoints import PUBLISHED, save_checkpoint
 from experiments.common.servers.processes import DRAFT_SERVER, TARGET_SERVER, available_cores, running_process
@@ -39,15 +39,12 @@ class Footprint:
 
 
 @program
-def draft_server(
-    given: Program,
-    audio: Audio = None,
-) -> None:
+def draft_server(given: Program) -> None:
     """Measure a draft server on one core that holds eight sessions, after it has drafted for one.
 
     It runs the demo's draft, then a model of tiny's shape with random weights in int8.
     """
-    path, starts = (audio or bundled())[0], given.choose(2, 5)
+    path, starts = bundled()[0], given.choose(2, 5)
     folder = str(save_checkpoint(replace(PUBLISHED["tiny"], seed=given.seed), given.folder / "tiny"))
     tiny = ("--draft-model", folder, "--dtype", "int8", "--cut-windows")
     footprints = [

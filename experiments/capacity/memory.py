@@ -15,7 +15,7 @@ import soundfile
 from rich.table import Table
 
 from experiments.common.audio.samples import Sample, load_samples
-from experiments.common.bench.program import Audio, Draft, Program, Target, program
+from experiments.common.bench.program import Draft, Program, Target, program
 from experiments.common.bench.report import Bar, none
 from experiments.common.servers.processes import available_cores, running_pair
 from experiments.common.servers.usage import resident_mb
@@ -46,12 +46,7 @@ class Process:
 
 
 @program
-def memory(
-    given: Program,
-    target: Target = "demo-target",
-    draft: Draft = "demo-draft-tiny",
-    audio: Audio = None,
-) -> None:
+def memory(given: Program, target: Target = "demo-target", draft: Draft = "demo-draft-tiny") -> None:
     """Transcribe one long file, made of the samples in random order, and watch the memory of each process.
 
     Client, draft server and target server do it first, as fast as they can, then the Python API in one
@@ -59,7 +54,7 @@ def memory(
     alone transcribes the same file through the servers, and all texts are compared.
     """
     cores, path = available_cores(), given.folder / "long.flac"
-    length_s = write_long(path, load_samples(audio), 3600 * given.choose(QUICK_HOURS, HOURS), given.seed)
+    length_s = write_long(path, load_samples(None), 3600 * given.choose(QUICK_HOURS, HOURS), given.seed)
     with ExitStack() as stack:
         served, drafting = stack.enter_context(running_pair(target, draft, cores=cores))
         status = stack.enter_context(given.console.status(""))

@@ -23,6 +23,8 @@ from specwhisper.transcription.hints import HintBuilder
 
 SHAPES = PUBLISHED | {"distil-large-v3": replace(PUBLISHED["large-v3"], decoder_layers=2)}
 GIB = 2**30
+GPUS = [16.0, 24.0, 48.0, 80.0, 141.0]  # GiB
+RESERVED_BYTES = 3 * GIB  # for everything but weights and slots
 AUDIO_POSITIONS = 1_500
 # Words and special tokens; multilingual checkpoints have one more language since large-v3.
 VOCABULARY, END = 51_865, 50_257
@@ -32,18 +34,14 @@ OTHER_TEXT = "one two three four five six seven eight nine ten"
 
 
 def sizing(
-    gpu: Annotated[
-        list[float] | None, typer.Option(help="Memory in GiB. [default: 16, 24, 48, 80, 141]")
-    ] = None,
+    gpu: Annotated[list[float], typer.Option(help="Memory in GiB; repeat for more.")] = GPUS,
     dtype: Annotated[str, typer.Option(help=f"Of {', '.join(BYTES)}.")] = "float16",
-    reserve: Annotated[float, typer.Option(help="GiB for everything but weights and slots.")] = 3.0,
 ) -> None:
     """Print a table in Markdown, and what the longest hint takes."""
-    sizes = gpu or [16, 24, 48, 80, 141]
-    print("| model | weights, MB | a slot, MB |", *(f"{size:g} GiB |" for size in sizes))
-    print("|---|---|---|" + "---|" * len(sizes))
+    print("| model | weights, MB | a slot, MB |", *(f"{size:g} GiB |" for size in gpu))
+    print("|---|---|---|" + "---|" * len(gpu))
     for name, shape in SHAPES.items():
-        held = [num_sessions(size * GIB, shape, dtype, reserved_bytes=reserve * GIB) for size in sizes]
+        held = [num_sessions(size * GIB, shape, dtype, reserved_bytes=RESERVED_BYTES) for size in gpu]
         weights_mb = num_weights(shape) * BYTES[dtype] / 1e6
         slot_mb = slot_bytes(shape, dtype) / 1e6
         print(f"| {name} | {weights_mb:,.0f} | {slot_mb:.1f} |", *(f"{n:,} |" for n in held))

@@ -17,7 +17,7 @@ from experiments.common.bench.passes import pass_times_s
 from experiments.common.bench.program import Folder, Program, Target, program
 from experiments.common.bench.report import Bar
 from experiments.demo_pair.corpus import Corpus
-from experiments.demo_pair.pair import Pair, SetErrors, Spoken, folder_recordings
+from experiments.demo_pair.pair import Pair, SetErrors, Spoken, folder_recordings, print_errors
 from experiments.demo_pair.windows import test_windows
 from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.threads import limit_threads
@@ -115,32 +115,6 @@ def find_bars(results: Mapping[str, SetErrors], steps: Mapping[str, float], num_
             add(f"a step of {Path(name).name} over the target's", step, STEP, "{:.3f}")
     add("all models on disk, MB", num_bytes / 1e6, MEGABYTES, "{:.1f}")
     return bars
-
-
-def print_errors(name: str, errors: SetErrors, console: Console) -> None:
-    table = Table(
-        "model",
-        "WER alone",
-        "words unlike the target's",
-        "accepted",
-        "realigns",
-        "then holds, tokens",
-        title=f"{name}: {errors.num_recordings}",
-        caption="accepted: tokens given the target's prefix. realigns: corrections after which what the "
-        "draft had written holds again within three tokens.",
-    )
-    table.add_row("target", f"{errors.target_wer:.1%}", "", "", "", "")
-    for draft, found in errors.drafts.items():
-        agreement = found.agreement
-        table.add_row(
-            draft,
-            f"{found.wer:.1%}",
-            f"{found.unlike_target:.1%}",
-            f"{agreement.acceptance:.1%} of {agreement.num_tokens}",
-            f"{agreement.realigns:.1%} of {agreement.num_corrections}",
-            f"{agreement.mean_run:.1f}",
-        )
-    console.print(table)
 
 
 def print_costs(

@@ -8,6 +8,9 @@ from itertools import product, takewhile
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.table import Table
+
 from experiments.common.audio.samples import BUNDLED, Sample, load_samples
 from experiments.common.replay.record import (
     NUM_SLOTS,
@@ -27,11 +30,6 @@ MOST_SKIPPED = 3  # tokens, of the draft's text and of the target's
 LEAST_RUN = 2  # one equal token may be chance
 
 
-def run_length(own: Sequence[int], right: Sequence[int]) -> int:
-    pairs = zip(own, right, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-
 def realigned_run(own: Sequence[int], right: Sequence[int]) -> int | None:
     """Return how many tokens hold after a correction, None if the draft does not realign.
 
@@ -41,7 +39,8 @@ def realigned_run(own: Sequence[int], right: Sequence[int]) -> int | None:
     skips = product(range(MOST_SKIPPED + 1), repeat=2)
     for skipped_own, skipped_right in sorted(skips, key=sum):
         rest = right[skipped_right:]
-        run = run_length(own[skipped_own:], rest)
+        pairs = zip(own[skipped_own:], rest, strict=False)
+        run = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         if rest and run >= min(LEAST_RUN, len(rest)):
             return run
     return None
@@ -205,3 +204,29 @@ class Pair:
     def _texts(self, written: Sequence[Sequence[WrittenWindow]]) -> list[str]:
         decode = self.target.vocabulary.decode
         return ["".join(decode(window.tokens) for window in windows) for windows in written]
+
+
+def print_errors(name: str, errors: SetErrors, console: Console) -> None:
+    table = Table(
+        "model",
+        "WER alone",
+        "words unlike the target's",
+        "accepted",
+        "realigns",
+        "then holds, tokens",
+        title=f"{name}: {errors.num_recordings}",
+        caption="accepted: tokens given the target's prefix. realigns: corrections after which what the "
+        "draft had written holds again within three tokens.",
+    )
+    table.add_row("target", f"{errors.target_wer:.1%}", "", "", "", "")
+    for draft, found in errors.drafts.items():
+        agreement = found.agreement
+        table.add_row(
+            draft,
+            f"{found.wer:.1%}",
+            f"{found.unlike_target:.1%}",
+            f"{agreement.acceptance:.1%} of {agreement.num_tokens}",
+            f"{agreement.realigns:.1%} of {agreement.num_corrections}",
+            f"{agreement.mean_run:.1f}",
+        )
+    console.print(table)

@@ -59,15 +59,12 @@ PIECE_SAMPLES = SAMPLE_RATE // 10
 
 
 @cache
-def recording_file(length_s: float, seed: int, folder: Path) -> Path:
+def recording_file(length_s: float, seed: int, folder: Path, *, is_demo: bool = False) -> Path:
     """Write a recording, once: other clients may be reading it."""
-    path = folder / f"noise-{length_s:g}-{seed}.wav"
-    write_wav(path, recording(length_s, seed))
-    return path
-
-
-def write_wav(path: Path, pcm: bytes) -> None:
+    path = folder / f"{'speech' if is_demo else f'noise-{length_s:g}'}-{seed}.wav"
+    pcm = demo_speech(seed) if is_demo else recording(length_s, seed)
     soundfile.write(path, np.frombuffer(pcm, "<i2"), SAMPLE_RATE, subtype="PCM_16")
+    return path
 
 
 async def send_at_pace(stream: StreamingClient, pcm: bytes, speed: float) -> None:
@@ -150,9 +147,7 @@ class FileRequest:
         return replace(OPTIONS[self.option], log_mel_max=LOG_MEL_MAX)
 
     def file(self, folder: Path) -> Path:
-        if self.option == DEMO:
-            return _speech_file(self.audio_seed, folder)
-        return recording_file(self.length_s, self.audio_seed, folder)
+        return recording_file(self.length_s, self.audio_seed, folder, is_demo=self.option == DEMO)
 
     def expected(self, weights_seed: int = 0) -> Sequence[Segment]:
         if self.option == DEMO:
@@ -315,13 +310,6 @@ def recorded(
 ) -> list[Client]:
     requests = (FileRequest(length_s, number % 3, mode=mode) for number in range(num))
     return [Client(request, folder, **settings) for request in requests]
-
-
-@cache
-def _speech_file(seed: int, folder: Path) -> Path:
-    path = folder / f"speech-{seed}.wav"
-    write_wav(path, demo_speech(seed))
-    return path
 
 
 @cache

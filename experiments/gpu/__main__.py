@@ -18,7 +18,7 @@ from rich.table import Table
 
 from experiments.common.bench.program import Program, program
 from experiments.common.bench.report import Bar, none
-from experiments.gpu import identity, passes
+from experiments.gpu import passes
 from experiments.gpu.service import Texts, Throughput, measure_service
 from experiments.gpu.weights import Place, Weights
 from specwhisper.engine.process import check_device
@@ -45,7 +45,7 @@ Stage = StrEnum("Stage", [(name, name) for name in ("correctness", "profile", "s
 class Figures:
     """Rows of each kind; ``failures`` has the traceback of each failed part, by name."""
 
-    checks: list[identity.Check] = field(default_factory=list)
+    checks: list[passes.Check] = field(default_factory=list)
     passes: list[passes.Timed] = field(default_factory=list)
     encodings: list[passes.Encoding] = field(default_factory=list)
     carried: list[Throughput] = field(default_factory=list)
@@ -112,9 +112,9 @@ def items_of(stages: Sequence[Stage], weights: Weights, *, quick: bool) -> Itera
     """Yield titles, kinds of rows and what measures them; what matters most comes first."""
     if Stage.correctness in stages:  # the kernels have a test of their own in the target server
         for dtype in DTYPES:
-            check = partial(identity.check_logits, weights, dtype, quick=quick)
+            check = partial(passes.check_logits, weights, dtype, quick=quick)
             yield f"logits, {dtype}", "checks", check
-        yield "texts with a draft", "checks", partial(identity.check_texts, weights)
+        yield "texts with a draft", "checks", partial(passes.check_texts, weights)
     if Stage.profile in stages:
         few, more = (passes.QUICK, passes.QUICK) if quick else (passes.FEW, passes.MORE)
         batches = passes.QUICK_BATCHES if quick else passes.BATCHES

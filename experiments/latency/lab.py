@@ -56,12 +56,12 @@ class PairCosts:
 
 def measure_costs(pair: Pair, samples: Sequence[Sample]) -> PairCosts:
     """Measure both models on one thread each, one after the other."""
-    cores, sizes = cores_used(), [(1, width) for width in WIDTHS]
+    (target_core, draft_core), sizes = first_two_cores(), [(1, width) for width in WIDTHS]
     limit_threads(1)
-    with on_cores(cores["target"]):
+    with on_cores([target_core]):
         target = WhisperModel(load_checkpoint(pair.target), 1)
         (found,) = pass_times_s({"": target}, samples[0].recording, NUM_HELD, sizes, NUM_ROUNDS).values()
-    with on_cores(cores["draft"]):
+    with on_cores([draft_core]):
         checkpoint = load_checkpoint(pair.draft, dtype=DRAFT_DTYPE, is_draft=True)
         draft = WhisperModel(checkpoint, 1, cut_windows=True)  # in its own vocabulary
         draft_encode_s = {sample.name: encode_s(draft, sample.recording) for sample in samples}
@@ -166,21 +166,15 @@ class Lab:
 @contextmanager
 def open_lab(pair: Pair, link: Link) -> Iterator[Lab]:
     """Start both servers, a core each."""
-    cores = cores_used()
+    target_core, draft_core = first_two_cores()
     with ExitStack() as stack:
         of_target = "--model", pair.target, "--insecure", "--host", FAR_HOST
-        far = running_process(TARGET_SERVER, *of_target, cores=cores["target"], prefix=link.far_prefix)
+        far = running_process(TARGET_SERVER, *of_target, cores=[target_core], prefix=link.far_prefix)
         of_draft = "--draft-model", pair.draft, "--dtype", DRAFT_DTYPE, "--cut-windows"
         target = "--target", stack.enter_context(far).address
-        near = running_process("experiments.latency.serve", *of_draft, *target, cores=cores["draft"])
+        near = running_process("experiments.latency.serve", *of_draft, *target, cores=[draft_core])
         client = TimedClient(stack.enter_context(near).address, watches=True)
         stack.callback(client.close)
-        stack.enter_context(on_cores(cores["draft"]))
-        one_process = stack.enter_context(Worker(partial(OneProcess, pair), cores=cores["target"]))
+        stack.enter_context(on_cores([draft_core]))
+        one_process = stack.enter_context(Worker(partial(OneProcess, pair), cores=[target_core]))
         yield Lab(client, one_process, link, {})
-
-
-def cores_used() -> dict[str, list[int]]:
-    """Return the cores of the target, and of draft, client and link; the same on a single-core machine."""
-    first, second = first_two_cores()
-    return {"target": [first], "draft": [second]}

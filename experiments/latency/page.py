@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -27,17 +27,15 @@ ARMS = {
 }
 
 
-def page(
-    folder: Annotated[Path, typer.Option(file_okay=False, exists=True, help="JSON files, figures.")] = FOLDER,
-) -> None:
+def page() -> None:
     """Draw the figures of docs/latency.md; ``python -m scripts.measurements`` then writes the tables."""
     from experiments.latency.figures import draw  # matplotlib takes a second to load
 
     try:
-        for path in draw(read(folder), folder):
+        for path in draw(read(FOLDER), FOLDER):
             typer.echo(path)
     except KeyError as error:
-        sys.exit(f"experiments.latency: the figures need {error.args[0]}, which {folder} does not have.")
+        sys.exit(f"experiments.latency: the figures need {error.args[0]}, which {FOLDER} does not have.")
 
 
 def read(folder: Path) -> Facts:

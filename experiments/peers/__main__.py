@@ -15,8 +15,7 @@ from experiments.common.servers.processes import first_two_cores, on_cores
 from experiments.peers.arms import OURS, Arm, System, arms_of_pair, facts
 from experiments.peers.formats import save_ctranslate2
 from experiments.peers.others import FasterWhisper, Transformers
-from experiments.peers.ours import Offered, special_of
-from experiments.peers.programs import Programs, served_pair
+from experiments.peers.programs import Offered, Programs, served_pair, special_of
 from experiments.peers.summary import (
     differences,
     find_bars,
@@ -72,8 +71,8 @@ def peers(given: Program, rounds: Rounds = 5) -> None:
     for timestamps in (True, False):
         if chosen := {arm: of_arm for arm, of_arm in runs.items() if arm.timestamps == timestamps}:
             title = f"{TARGET}, {'with' if timestamps else 'without'} timestamps"
-            print_table(chosen, different, rates, title=title, seed=given.seed, console=given.console)
-    bars, open_claims = find_bars(runs, seed=given.seed)
+            print_table(chosen, different, rates, title=title, console=given.console)
+    bars, open_claims = find_bars(runs)
     wrong = [f"{arm}: {line}" for arm, line in different.items() if is_broken(arm)]
     notes = [f"{arm}: {line}" for of_arms in (missing, different) for arm, line in of_arms.items()]
     for line in (*open_claims, *notes):

@@ -16,20 +16,19 @@ from experiments.common.bench.program import Draft, Folder, Program, Target, pro
 from experiments.common.bench.report import Bar, none
 from experiments.common.models.checkpoints import as_transformers
 from experiments.common.servers.processes import first_two_cores, on_cores
-from experiments.demo_pair.pair import Pair, SetErrors, folder_recordings
+from experiments.demo_pair.pair import Pair, folder_recordings, print_errors
 from experiments.exactness import oracle
 from experiments.peers.arms import FLOAT16, FLOAT32, INT8, OURS, Arm, Run, System, facts
 from experiments.peers.formats import save_ggml, save_openai
 from experiments.peers.others import FasterWhisper, OpenaiWhisper, Transformers, WhisperCpp
-from experiments.peers.ours import Offered, special_of
-from experiments.peers.programs import Programs, served_pair
+from experiments.peers.programs import Offered, Programs, served_pair, special_of
+from experiments.peers.summary import Runs, ratio
 from specwhisper.errors import UnsupportedOption
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER, resolve
 from specwhisper.model.threads import limit_threads
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper_client.cli.advice import Ratio
 
 HUMAN = DEMO_FOLDER / "human"
 QUICK_ROUNDS = 2
@@ -50,7 +49,6 @@ OTHERS = tuple(
 )
 TIMED = (ALONE, PAIR, FULL, PEER, ALONE_INT8, PAIR_INT8, PEER_INT8)
 UNTIMED = (TARGET_SERVED, SYNC, PIPELINED)
-Runs = Mapping[Arm, Sequence[Run]]
 
 
 @program
@@ -102,7 +100,7 @@ def real(
     print_times(runs, given.console)
     for arm, reason in missing.items():
         given.print(f"{arm.name}: {reason}", style="yellow")
-    given.print(agreement_line(draft, errors))
+    print_errors("recordings", errors, given.console)
     figures = {
         "recordings": {sample.name: sample.duration_s for sample in samples},
         "runs": [facts(arm, one) for arm, of_arm in every.items() for one in of_arm],
@@ -132,13 +130,6 @@ def count_differences(runs: Runs, references: Sequence[Sequence[int]]) -> dict[A
         for arm, of_arm in runs.items()
         if arm.system in OURS
     }
-
-
-def ratio(runs: Runs, arm: Arm, reference: Arm) -> Ratio | None:
-    """Return an arm's time over another's, each pair of one recording in one round."""
-    if arm not in runs or reference not in runs:
-        return None
-    return Ratio.paired(*([s for run in runs[one] for s in run.wall_s] for one in (arm, reference)))
 
 
 def find_bars(
@@ -188,16 +179,6 @@ def print_times(runs: Runs, console: Console) -> None:
             f"{statistics.acceptance_rate:.1%}" if statistics.num_verified else "",
         )
     console.print(table)
-
-
-def agreement_line(draft: str, errors: SetErrors) -> str:
-    found = errors.drafts[draft].agreement
-    return (
-        f"{draft} chooses the target's token after the target's text at {found.acceptance:.1%} of "
-        f"{found.num_tokens} places; after a correction its own text holds again in {found.realigns:.0%} of "
-        f"{found.num_corrections}, for {found.mean_run:.1f} tokens. Word error rate: target "
-        f"{errors.target_wer:.1%}, {draft} alone {errors.drafts[draft].wer:.1%}."
-    )
 
 
 if __name__ == "__main__":
