@@ -100,14 +100,13 @@ def measure_machine() -> Machine:
 
 
 def _ops_per_s(dtype: str) -> float:
-    multiply = _torch_product() if dtype == "bfloat16" else _onnx_product(dtype)
-    return 2 * PROBE_ROWS * PROBE_SIZE**2 / _best_s(multiply)
-
-
-def _torch_product() -> Callable[[], object]:
-    values = torch.ones(PROBE_ROWS, PROBE_SIZE, dtype=torch.bfloat16)
-    weights = torch.ones(PROBE_SIZE, PROBE_SIZE, dtype=torch.bfloat16)
-    return lambda: F.linear(values, weights)
+    if dtype == "bfloat16":
+        values = torch.ones(PROBE_ROWS, PROBE_SIZE, dtype=torch.bfloat16)
+        weights = torch.ones(PROBE_SIZE, PROBE_SIZE, dtype=torch.bfloat16)
+        seconds = _best_s(lambda: F.linear(values, weights))
+    else:
+        seconds = _best_s(_onnx_product(dtype))
+    return 2 * PROBE_ROWS * PROBE_SIZE**2 / seconds
 
 
 def _onnx_product(dtype: str) -> Callable[[], object]:

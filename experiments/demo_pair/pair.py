@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import product, takewhile
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from experiments.common.replay.record import (
     find_divergences,
     transcribe,
 )
+from experiments.common.replay.trace import num_equal
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.model import Model, WhisperModel
@@ -39,8 +40,7 @@ def realigned_run(own: Sequence[int], right: Sequence[int]) -> int | None:
     skips = product(range(MOST_SKIPPED + 1), repeat=2)
     for skipped_own, skipped_right in sorted(skips, key=sum):
         rest = right[skipped_right:]
-        pairs = zip(own[skipped_own:], rest, strict=False)
-        run = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        run = num_equal(own[skipped_own:], rest)
         if rest and run >= min(LEAST_RUN, len(rest)):
             return run
     return None

@@ -24,7 +24,7 @@ from transformers import WhisperForConditionalGeneration, WhisperTokenizer
 from experiments.common.bench.report import Bar, none
 from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import Shape, build_model, build_tokenizer
-from experiments.common.models.in_memory import weights_in_memory
+from experiments.common.models.scripted import weights_in_memory
 from experiments.exactness.cases import PROMPT, UNTIMED_LENGTHS_S, Case
 from experiments.exactness.comparison import differences, unlike
 from experiments.exactness.matrix import SPLITS

@@ -17,7 +17,7 @@ from experiments.faults import chaos as faults
 from experiments.faults import fleet, gateway, kinds, promises
 from experiments.faults import soak as soaking
 from experiments.faults.clients import DEMO_DRAFT, DEMO_TARGET
-from experiments.faults.controls import measure_controls
+from experiments.faults.kinds import measure_controls
 from experiments.faults.report import SCRIPTED_MODELS, Measure, end, measure_parts
 from specwhisper.rpc.process import freeze_loaded
 

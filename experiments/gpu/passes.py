@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,7 +14,6 @@ from experiments.gpu.service import noise
 from experiments.gpu.weights import Weights
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.pytorch.backend import TorchBackend, TorchEncoder
-from specwhisper.model.pytorch.decoder import CachedDecoder
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 
@@ -115,33 +115,26 @@ class Timed:
 
 
 def measure_passes(weights: Weights, sizes: Sizes, *, dtype: str) -> Iterator[Timed]:
-    """Time passes of each size with a choice after every token, as in verification."""
-    place = weights.place
-    decoder = filled(weights, max(rows for rows, _ in sizes), dtype=dtype)
-    for rows, width in sizes:
-        run = step(decoder, rows, width)
-        times = 2 if place.is_narrow else max(5, min(200, int(MIN_MS / place.median_ms(run, 3))))
-        yield Timed(weights.name, dtype, rows, width, place.median_ms(run, times))
+    """Time passes of each size with a choice after every token, as in verification.
 
-
-def filled(weights: Weights, num_slots: int, *, dtype: str) -> CachedDecoder:
-    """Return a decoder with an encoded window and :data:`HELD` tokens in each slot."""
+    Each slot holds an encoded window and :data:`HELD` tokens.
+    """
+    place, num_slots = weights.place, max(rows for rows, _ in sizes)
     decoder = weights.decoder(dtype, num_slots)
     for slot in range(num_slots):
         decoder.prefill_audio([slot], weights.encodings(1, dtype, seed=slot))
         decoder.append([slot], [weights.tokens(slot, HELD)], [1])
-    return decoder
 
-
-def step(decoder: CachedDecoder, rows: int, width: int) -> Callable[[], object]:
-    slots, tokens = range(rows), [[7 + i for i in range(width)]] * rows
-
-    def run() -> None:
-        decoder.append(slots, tokens, [width] * rows).argmax(dim=1).tolist()
-        for slot in slots:
+    def step(rows: int, width: int) -> None:
+        tokens = [[7 + i for i in range(width)]] * rows
+        decoder.append(range(rows), tokens, [width] * rows).argmax(dim=1).tolist()
+        for slot in range(rows):
             decoder.rollback(slot, HELD)
 
-    return run
+    for rows, width in sizes:
+        run = partial(step, rows, width)
+        times = 2 if place.is_narrow else max(5, min(200, int(MIN_MS / place.median_ms(run, 3))))
+        yield Timed(weights.name, dtype, rows, width, place.median_ms(run, times))
 
 
 @dataclass(frozen=True, slots=True)

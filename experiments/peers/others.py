@@ -21,15 +21,14 @@ from experiments.peers.arms import NUM_BATCHED, Audio, Run, System, floats, time
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.types import SAMPLE_RATE, WINDOW_FRAMES, WINDOW_SAMPLES
 
-GREEDY: dict[str, Any] = {  # arguments of faster-whisper
+OF_ALL: dict[str, Any] = {  # arguments of openai-whisper and faster-whisper
     "language": "en",
-    "beam_size": 1,
     "temperature": 0.0,
     "condition_on_previous_text": False,
     "compression_ratio_threshold": None,
-    "log_prob_threshold": None,
     "no_speech_threshold": None,
 }
+GREEDY = OF_ALL | {"beam_size": 1, "log_prob_threshold": None}  # of faster-whisper
 
 
 class Transformers:
@@ -164,13 +163,8 @@ class OpenaiWhisper:
         self._model: Any = whisper.load_model(str(file), device="cpu")
 
     def run(self, _: System, samples: Sequence[Sample], timestamps: bool) -> Run:
-        options: dict[str, Any] = {
-            "language": "en",
-            "temperature": 0.0,
-            "condition_on_previous_text": False,
-            "compression_ratio_threshold": None,
+        options = OF_ALL | {
             "logprob_threshold": None,
-            "no_speech_threshold": None,
             "without_timestamps": not timestamps,
             "fp16": False,
         }

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
+from importlib.metadata import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,17 +15,41 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import AddedToken, ByteLevelBPETokenizer
 from transformers import GenerationConfig, WhisperConfig, WhisperForConditionalGeneration, WhisperTokenizer
+from transformers.convert_slow_tokenizer import TikTokenConverter
+from transformers.models.whisper.configuration_whisper import NON_SPEECH_TOKENS, NON_SPEECH_TOKENS_MULTI
 from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
-from experiments.common.models.in_memory import weights_in_memory
-from experiments.common.models.openai_tokenizer import NUM_TEXT_TOKENS, non_speech, published_vocabulary
+from experiments.common.models.scripted import weights_in_memory
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.checkpoints.generation import build_vocabulary, check_generation, read_generation
 from specwhisper.model.checkpoints.sizes import read_sizes
 from specwhisper.model.checkpoints.tokenizer import Tokenizer
 from specwhisper.model.checkpoints.weights import complete_weights
 from specwhisper.model.pytorch.checkpoint import read_tensor
+
+NUM_TEXT_TOKENS = {"multilingual": 50_257, "gpt2": 50_256}
+
+
+def asset(name: Literal["multilingual", "gpt2"]) -> Path:
+    """Return a vocabulary file of the package, which needs none of its dependencies."""
+    for file in files("openai-whisper") or ():
+        if file.name == f"{name}.tiktoken":
+            return Path(str(file.locate()))
+    raise FileNotFoundError(f"openai-whisper has no {name}.tiktoken")
+
+
+@cache
+def published_vocabulary(
+    name: Literal["multilingual", "gpt2"],
+) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """Return token ids by string, and the merges."""
+    return TikTokenConverter(str(asset(name))).extract_vocab_merges_from_model(str(asset(name)))
+
+
+def non_speech(name: Literal["multilingual", "gpt2"]) -> tuple[int, ...]:
+    published = NON_SPEECH_TOKENS if name == "gpt2" else NON_SPEECH_TOKENS_MULTI
+    return tuple(token for token in published if token < NUM_TEXT_TOKENS[name])
 
 
 def as_transformers(checkpoint: Checkpoint) -> WhisperForConditionalGeneration:

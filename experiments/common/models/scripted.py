@@ -6,22 +6,41 @@ It stores the tokens that it was fed, so that a missing rollback or a repeated t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from experiments.common.models.in_memory import weights_in_memory
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import UnsupportedOption
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.checkpoints.sizes import ModelSizes
+from specwhisper.model.checkpoints.weights import Weights
 from specwhisper.model.choosing import ProbeResult, Row, Scores
 from specwhisper.model.sampling import Sampling
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import SAMPLE_RATE, Window, WordAlignment
+
+
+def weights_in_memory(arrays: Mapping[str, NDArray[Any]]) -> Weights:
+    """Return arrays as weights; uint16 are the bits of bfloat16."""
+    return Weights({name: _InMemory(array) for name, array in arrays.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class _InMemory:
+    array: NDArray[Any]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    def read(self) -> NDArray[Any]:
+        return self.array
+
 
 NUM_TEXT = 24
 END = NUM_TEXT

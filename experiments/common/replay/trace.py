@@ -12,6 +12,12 @@ from specwhisper.audio.recording import Recording
 Key = tuple[str, tuple[int, ...], float]  # window_digest, prompt, temperature
 
 
+def num_equal(tokens: Sequence[int], others: Sequence[int]) -> int:
+    """Return how many tokens two texts have in common at their beginning."""
+    pairs = enumerate(zip(tokens, others, strict=False))
+    return next((i for i, (one, other) in pairs if one != other), min(len(tokens), len(others)))
+
+
 @dataclass(frozen=True)
 class Decoding:
     """One decoding of a window by the target, and where its draft diverges.
@@ -59,17 +65,12 @@ class Decoding:
         tokens = [self.tokens[i] for i in places]
         return tokens, [self.log_probs[i] for i in places], [self.margins[i] for i in places]
 
-    def agreed(self, written: Sequence[int]) -> int:
-        pairs = zip(written, self.tokens, strict=False)
-        end = min(len(written), len(self.tokens))
-        return next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), end)
-
     def draft_after(self, written: Sequence[int]) -> tuple[int, float]:
         """Return the draft's token after a text, and its log-probability.
 
         After the end of the recorded tokens it repeats the last one, which costs time and is wrong.
         """
-        agreed = self.agreed(written)
+        agreed = num_equal(written, self.tokens)
         if agreed == len(written) and agreed not in self.divergences:
             index = min(agreed, len(self.tokens) - 1)
             return self.tokens[index], self.draft_log_probs[index] if self.draft_log_probs else 0.0

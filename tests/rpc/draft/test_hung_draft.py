@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from experiments.common.models.in_memory import weights_in_memory
-from experiments.common.models.scripted import ScriptedModel, scripted_checkpoint
+from experiments.common.models.scripted import ScriptedModel, scripted_checkpoint, weights_in_memory
 from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
 from specwhisper.engine import target_engine
 from specwhisper.testing.failpoints import Failpoint, Failpoints, Fault
