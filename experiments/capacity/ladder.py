@@ -147,10 +147,9 @@ def ladder(
     if gains:
         with on_cores([target_core]):
             model = WhisperModel(load_checkpoint(trace.target), max(levels))
+            held = round(mean(len(each.prompt) + len(each.tokens) / 2 for each in trace.decodings))
             sizes = sizes_needed(gains)
-            (times,) = pass_times_s(
-                {target: model}, samples[0].recording, mean_held(trace), sizes, PASS_REPEATS
-            ).values()
+            (times,) = pass_times_s({target: model}, samples[0].recording, held, sizes, PASS_REPEATS).values()
         memory.append(f"Memory of a slot, by its tensors: {model.bytes_per_slot / 1e6:.1f} MB")
     what = f"{target}{', decoding only' if decoding_only else ''}"
     print_table(taken, f"{what}, one core for the target", given.console)
@@ -237,10 +236,6 @@ async def measure(
 
 def split_of(rounds: Outcomes) -> list[tuple[Mode, int]]:
     return [(mode, n) for mode, n in rounds if mode.drafts and (Mode.TARGET_ONLY, n) in rounds]
-
-
-def mean_held(trace: Trace) -> int:
-    return round(mean(len(each.prompt) + len(each.tokens) / 2 for each in trace.decodings))
 
 
 def sizes_needed(gains: Sequence[Gain]) -> list[tuple[int, int]]:
