@@ -1,4 +1,4 @@
-"""The corpus on disk: one flat file of 16-bit audio and an index of its clips."""
+"""The corpus: speech by espeak-ng and flite in many voices, as one flat file of 16-bit audio and an index."""
 
 from __future__ import annotations
 

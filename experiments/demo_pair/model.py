@@ -1,4 +1,10 @@
-"""Whisper models in transformers' classes, with a training forward for windows of any length."""
+"""Whisper models in transformers' classes, trained on windows of any length, and heads that align.
+
+Left alone, the decoder learns sentences long before it learns to find the later ones of a full window,
+and invents them. The windows' sentence times are known, so a token's time is too, to within a few tenths of a
+second; one head in each of some layers is rewarded for looking there. Those heads are the model's
+``alignment_heads``, from which word times are read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Target and drafts share this: optimiser and training step."""
+"""Target and drafts share this: schedule, optimiser and training step."""
 
 from __future__ import annotations
 

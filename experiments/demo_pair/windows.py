@@ -1,4 +1,4 @@
-"""Windows of speech: sentences laid out in time, and the transcripts that Whisper would give them."""
+"""Windows of speech: sentences laid out in time, rooms and noise, and the transcripts they should get."""
 
 from __future__ import annotations
 

@@ -114,9 +114,7 @@ class OracleText:
     segments: list[OracleSegment] = field(default_factory=list)
     num_skipped: int = 0  # windows without speech
     num_attempts: int = 0  # decodings in all, failed ones included
-    language_probs: dict[str, float] = field(
-        default_factory=dict
-    )  # probabilities by language code, if the language was detected
+    language_probs: dict[str, float] = field(default_factory=dict)  # by code, if it was detected
 
     @property
     def window_tokens(self) -> tuple[tuple[int, ...], ...]:

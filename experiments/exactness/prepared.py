@@ -39,6 +39,8 @@ from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 
 
 class CachingEncoder:
+    """Computes each window once: encoding takes most of the time of repeated runs."""
+
     max_windows = 1  # encoded one by one, since each may be known
 
     def __init__(self, encoder: Encoder) -> None:

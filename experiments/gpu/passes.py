@@ -22,11 +22,7 @@ GAMMA = 4
 NOISE = 0.1  # on the draft's weights: often right, often wrong
 NUM_TOKENS, QUICK_TOKENS = 120, 24
 CLOSE = {"float32": 1e-3, "float16": 3e-2, "bfloat16": 2e-1}  # error over the largest logit
-LOST_MARGIN = {
-    "float32": 1e-3,
-    "float16": 5e-2,
-    "bfloat16": 4e-1,
-}  # margin of a lost choice over the largest logit
+LOST_MARGIN = {"float32": 1e-3, "float16": 5e-2, "bfloat16": 4e-1}  # of a lost choice, over the same
 
 
 @dataclass(frozen=True, slots=True)

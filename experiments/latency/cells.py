@@ -1,4 +1,4 @@
-"""A cell of the grid: how speech sounds, mode, draft length, hint and round trip."""
+"""A cell of the grid: how speech sounds, mode, draft length, hint and round trip; and the grid's file."""
 
 from __future__ import annotations
 
@@ -65,6 +65,8 @@ class Grid:
 
 
 class Store:
+    """The file of a grid: a header, then each run; more can always be added."""
+
     def __init__(self, path: Path) -> None:
         self._path = path
 

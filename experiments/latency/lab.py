@@ -1,4 +1,4 @@
-"""A pair of models, its servers over an emulated link, and both models in one process."""
+"""A pair of models, its costs, its servers over an emulated link, and both models in one process."""
 
 from __future__ import annotations
 

@@ -163,11 +163,7 @@ class OpenaiWhisper:
         self._model: Any = whisper.load_model(str(file), device="cpu")
 
     def run(self, _: System, samples: Sequence[Sample], timestamps: bool) -> Run:
-        options = OF_ALL | {
-            "logprob_threshold": None,
-            "without_timestamps": not timestamps,
-            "fp16": False,
-        }
+        options = OF_ALL | {"logprob_threshold": None, "without_timestamps": not timestamps, "fp16": False}
 
         def transcribe(audio: Audio) -> list[int]:
             segments = self._model.transcribe(audio, **options)["segments"]

@@ -1,4 +1,4 @@
-"""Runs arms: each program in a process of its own on the first core, in turns."""
+"""Runs arms in turns: each program, ours too, in a process of its own on the first core, or over servers."""
 
 from __future__ import annotations
 
