@@ -15,7 +15,7 @@ from rich.progress import track
 from rich.table import Table
 
 from experiments.capacity.recited import PROBES, RECITED, RecitedDraft, RecitedSettings, serve_recited
-from experiments.common.bench.program import Program, Rounds, parse_levels, program
+from experiments.common.bench.program import Program, Rounds, at_least, parse_levels, parse_list, program
 from experiments.common.bench.report import Bar
 from experiments.common.bench.stats import spread
 from experiments.common.servers.forked import ForkedServer
@@ -76,7 +76,8 @@ def crowd(
     Each session receives a commit in every forward pass and answers it with a block of candidates. The server
     has a core, clients and drafts another. The sessions of a draft server share a call for candidates.
     """
-    levels, passes = parse_levels(sessions), [float(word) for word in pass_ms.split(",")]
+    levels = parse_levels(sessions)
+    passes = parse_list(pass_ms, "--pass-ms", at_least(0, float), "times")
     if given.quick:
         levels, passes, period, rounds = (8, 64), [1.0], 2.0, 2
     arms = [(where, n, ms) for where in NUM_DRAFT_SERVERS for n in levels for ms in passes]

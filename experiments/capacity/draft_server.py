@@ -8,26 +8,21 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from statistics import median
-from tempfile import NamedTemporaryFile
 
-import numpy as np
-import soundfile
 from rich.table import Table
 
-from experiments.common.audio.samples import Sample, load_samples
-from experiments.common.bench.program import Audio, Program, program
+from experiments.common.audio.samples import bundled
+from experiments.common.bench.program import Program, program
 from experiments.common.bench.report import Bar
-from experiments.common.models.checkpoints import save_checkpoint
-from experiments.common.models.published import PUBLISHED
-from experiments.common.servers.processes import available_cores, running_process
+from experiments.common.models.checkpoints import PUBLISHED, save_checkpoint
+from experiments.common.servers.processes import DRAFT_SERVER, TARGET_SERVER, available_cores, running_process
 from experiments.common.servers.usage import resident_mb
 from specwhisper.options import DecodingOptions
-from specwhisper.types import SAMPLE_RATE
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.cli.server_process import following, start_server
 
-TARGET, DRAFT = "specwhisper_target_server", "specwhisper_draft_server"
 DEMO, INT8 = "demo-draft-tiny", "tiny's shape in int8, cut windows"
 NUM_SESSIONS = 8
 MAX_TOKENS = 24  # random weights never end a window by themselves
@@ -44,20 +39,17 @@ class Footprint:
 
 
 @program
-def draft_server(
-    given: Program,
-    audio: Audio = None,
-) -> None:
+def draft_server(given: Program) -> None:
     """Measure a draft server on one core that holds eight sessions, after it has drafted for one.
 
     It runs the demo's draft, then a model of tiny's shape with random weights in int8.
     """
-    sample, starts = load_samples(audio)[0], given.choose(2, 5)
+    path, starts = bundled()[0], given.choose(2, 5)
     folder = str(save_checkpoint(replace(PUBLISHED["tiny"], seed=given.seed), given.folder / "tiny"))
     tiny = ("--draft-model", folder, "--dtype", "int8", "--cut-windows")
     footprints = [
-        measure(DEMO, "demo-target", ("--draft-model", DEMO), sample, None, starts),
-        measure(INT8, folder, tiny, sample, MAX_TOKENS, starts),
+        measure(DEMO, "demo-target", ("--draft-model", DEMO), path, None, starts),
+        measure(INT8, folder, tiny, path, MAX_TOKENS, starts),
     ]
     table = Table("draft server, one session used", "MB resident", "s to start")
     bars = []
@@ -72,27 +64,25 @@ def draft_server(
 
 
 def measure(
-    name: str, target: str, arguments: Sequence[str], sample: Sample, max_tokens: int | None, starts: int
+    name: str, target: str, arguments: Sequence[str], path: Path, max_tokens: int | None, starts: int
 ) -> Footprint:
     cores = available_cores()
     with ExitStack() as stack:
-        server = stack.enter_context(running_process(TARGET, "--model", target, cores=cores[:1]))
+        server = stack.enter_context(running_process(TARGET_SERVER, "--model", target, cores=cores[:1]))
         arguments = ("--target", server.address, "--max-sessions", str(NUM_SESSIONS), *arguments)
-        draft = stack.enter_context(running_process(DRAFT, *arguments, cores=cores[-1:]))
-        asyncio.run(transcribe(draft.address, sample, max_tokens))
+        draft = stack.enter_context(running_process(DRAFT_SERVER, *arguments, cores=cores[-1:]))
+        asyncio.run(transcribe(draft.address, path, max_tokens))
         resident = resident_mb(draft.process)
-        command = (sys.executable, "-m", DRAFT, "--port", "0", "--log-format", "json")
+        command = (sys.executable, "-m", DRAFT_SERVER, "--port", "0", "--log-format", "json")
         seconds = []
         for _ in range(starts):
             begun_s = time.perf_counter()
-            with following(start_server([*command, *arguments]), DRAFT):
+            with following(start_server([*command, *arguments]), DRAFT_SERVER):
                 seconds.append(time.perf_counter() - begun_s)
     return Footprint(name, resident, seconds)
 
 
-async def transcribe(address: str, sample: Sample, max_tokens: int | None) -> None:
+async def transcribe(address: str, path: Path, max_tokens: int | None) -> None:
     options = DecodingOptions.greedy(language="en", max_new_tokens=max_tokens)
-    with NamedTemporaryFile(suffix=".wav") as file:
-        soundfile.write(file.name, np.frombuffer(sample.pcm, "<i2"), SAMPLE_RATE)
-        async with TranscriptionClient(address) as client:
-            await client.transcribe_file(file.name, options)
+    async with TranscriptionClient(address) as client:
+        await client.transcribe_file(path, options)

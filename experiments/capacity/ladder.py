@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from math import ceil, floor
 from random import Random
-from statistics import median
+from statistics import mean, median
 from typing import Annotated, Any
 
 import numpy as np
@@ -19,8 +19,9 @@ from rich.table import Table
 
 from experiments.capacity.clients import Counts, Load, Spoken, run_clients
 from experiments.capacity.laws import predicted
-from experiments.capacity.target import TargetSettings, Usage, pass_times_s, serve_target
+from experiments.capacity.target import TargetSettings, Usage, serve_target
 from experiments.common.audio.samples import Sample, load_samples
+from experiments.common.bench.passes import pass_times_s
 from experiments.common.bench.program import Audio, Draft, Program, Rounds, Target, parse_levels, program
 from experiments.common.bench.report import Bar
 from experiments.common.bench.stats import ratio_of_medians, spread
@@ -28,6 +29,8 @@ from experiments.common.replay.record import record
 from experiments.common.replay.trace import Trace
 from experiments.common.servers.forked import ForkedServer
 from experiments.common.servers.processes import first_two_cores, on_cores
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
+from specwhisper.model.model import WhisperModel
 from specwhisper.model.threads import limit_threads
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
@@ -38,6 +41,7 @@ MODES, QUICK_MODES = (Mode.TARGET_ONLY, Mode.FULL, Mode.SYNC), (Mode.TARGET_ONLY
 OPTIONS = DecodingOptions.greedy(language="en")
 LEAD_S = 1.0  # from the command to the first client: the clients before are gone
 JUDGED_SESSIONS = 8
+PASS_REPEATS = 40
 OF_PREDICTED = 0.85  # the bar
 
 
@@ -138,12 +142,15 @@ def ladder(
         recordings = spoken(trace, samples)
         taken = asyncio.run(measure(servers, modes, trace, recordings, rounds, period, given))
     times: dict[tuple[int, int], float] = {}
-    memory, gains = [memory_line(taken)], list[Gain]()
-    if sizes := sizes_needed(taken):
+    memory = [memory_line(taken)]
+    gains = [gain_of(taken, *key, seed=given.seed) for key in split_of(taken)]
+    if gains:
         with on_cores([target_core]):
-            times, slot_bytes = pass_times_s(trace, samples[0], sizes)
-        memory.append(f"Memory of a slot, by its tensors: {slot_bytes / 1e6:.1f} MB")
-        gains = [gain_of(taken, *key, seed=given.seed) for key in split_of(taken)]
+            model = WhisperModel(load_checkpoint(trace.target), max(levels))
+            held = round(mean(len(each.prompt) + len(each.tokens) / 2 for each in trace.decodings))
+            sizes = sizes_needed(gains)
+            (times,) = pass_times_s({target: model}, samples[0].recording, held, sizes, PASS_REPEATS).values()
+        memory.append(f"Memory of a slot, by its tensors: {model.bytes_per_slot / 1e6:.1f} MB")
     what = f"{target}{', decoding only' if decoding_only else ''}"
     print_table(taken, f"{what}, one core for the target", given.console)
     every = [outcome for outcomes in taken.values() for outcome in outcomes]
@@ -166,12 +173,6 @@ def ladder(
     wrong = sorted({line for each in every for line in (*each.counts.differences, *each.counts.failures)})
     models = {"target": what, "draft": "free", "text of": [target, draft]}
     given.end(models, figures, find_bars(gains, laws), wrong)
-
-
-def sizes_around(batch_size: float, width: float) -> list[tuple[int, int]]:
-    """Return the sizes to time, from which others are interpolated."""
-    wholes = ([max(1, floor(value)), max(1, ceil(value))] for value in (batch_size, width))
-    return sorted(set(product(*wholes)))
 
 
 def spoken(trace: Trace, samples: Sequence[Sample]) -> list[Spoken]:
@@ -237,15 +238,13 @@ def split_of(rounds: Outcomes) -> list[tuple[Mode, int]]:
     return [(mode, n) for mode, n in rounds if mode.drafts and (Mode.TARGET_ONLY, n) in rounds]
 
 
-def sizes_needed(rounds: Outcomes) -> list[tuple[int, int]]:
+def sizes_needed(gains: Sequence[Gain]) -> list[tuple[int, int]]:
     """Return the sizes, as (sessions, tokens of each), whose times predict the gains."""
     sizes: set[tuple[int, int]] = set()
-    for mode, number in split_of(rounds):
-        alone, split = rounds[Mode.TARGET_ONLY, number], rounds[mode, number]
-        width = _median(split, lambda outcome: outcome.width)
-        alone_size, split_size = (_median(each, lambda one: one.usage.batch_size) for each in (alone, split))
-        sizes.update(sizes_around(alone_size, 1))
-        sizes.update(sizes_around(alone_size, 1 + width), sizes_around(split_size, 1 + width))
+    for gain in gains:
+        alone, split = gain.batch_sizes
+        for around in ((alone, 1.0), (alone, 1 + gain.width), (split, 1 + gain.width)):
+            sizes.update(product(*({max(1, floor(value)), max(1, ceil(value))} for value in around)))
     return sorted(sizes)
 
 

@@ -12,13 +12,12 @@ from statistics import median
 
 import numpy as np
 import soundfile
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from experiments.common.audio.samples import Sample, load_samples
-from experiments.common.bench.program import Audio, Draft, Program, Target, program
-from experiments.common.bench.report import Bar
-from experiments.common.servers.processes import available_cores, running_process
+from experiments.common.bench.program import Draft, Program, Target, program
+from experiments.common.bench.report import Bar, none
+from experiments.common.servers.processes import available_cores, running_pair
 from experiments.common.servers.usage import resident_mb
 from specwhisper.api.speculative import SpeculativeWhisper
 from specwhisper.options import DecodingOptions
@@ -47,12 +46,7 @@ class Process:
 
 
 @program
-def memory(
-    given: Program,
-    target: Target = "demo-target",
-    draft: Draft = "demo-draft-tiny",
-    audio: Audio = None,
-) -> None:
+def memory(given: Program, target: Target = "demo-target", draft: Draft = "demo-draft-tiny") -> None:
     """Transcribe one long file, made of the samples in random order, and watch the memory of each process.
 
     Client, draft server and target server do it first, as fast as they can, then the Python API in one
@@ -60,26 +54,17 @@ def memory(
     alone transcribes the same file through the servers, and all texts are compared.
     """
     cores, path = available_cores(), given.folder / "long.flac"
-    length_s = write_long(path, load_samples(audio), 3600 * given.choose(QUICK_HOURS, HOURS), given.seed)
+    length_s = write_long(path, load_samples(None), 3600 * given.choose(QUICK_HOURS, HOURS), given.seed)
     with ExitStack() as stack:
-        served = stack.enter_context(
-            running_process("specwhisper_target_server", "--model", target, cores=cores[:1])
-        )
-        arguments = ("--target", served.address, "--draft-model", draft)
-        drafting = stack.enter_context(
-            running_process("specwhisper_draft_server", *arguments, cores=cores[-1:])
-        )
-        columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
-        progress = stack.enter_context(Progress(*columns, console=given.console))
+        served, drafting = stack.enter_context(running_pair(target, draft, cores=cores))
+        status = stack.enter_context(given.console.status(""))
 
         def noting(name: str, processes: Sequence[Process]) -> Callable[[float], None]:
-            task = progress.add_task(name, total=length_s)
-
             def note(at_s: float) -> None:
                 for process in processes:
                     process.at_s.append(at_s)
                     process.resident_mb.append(resident_mb(process.id))
-                progress.update(task, completed=at_s)
+                status.update(f"{name}: {at_s / 60:.0f} of {length_s / 60:.0f} minutes")
 
             return note
 
@@ -102,7 +87,7 @@ def memory(
         *("process", "MB after a minute", "least", "median", "most", "at the end"),
         title=f"{length_s / 60:.0f} minutes, {len(alone)} tokens, {num_different} texts differ",
     )
-    bars = [Bar("texts that differ from target-only", num_different, 0.5, str(num_different))]
+    bars = [none("texts that differ from target-only", num_different)]
     for process in (*apart, in_one):
         mb = process.settled_mb
         shown = (mb[0], min(mb), median(mb), max(mb), mb[-1])

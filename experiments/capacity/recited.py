@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.common.models.scripted import ScriptedModel
-from experiments.common.serve_scripted import scripted_checkpoint
+from experiments.common.models.scripted import ScriptedModel, scripted_checkpoint
+from experiments.common.replay.trace import num_equal
 from experiments.common.servers.forked import Probes
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.process import prepare_process
@@ -93,14 +93,9 @@ class RecitedModel(ScriptedModel):
         begin = len(row.generated)
         tokens = list(TEXT[begin : begin + row.num_candidates + 1])
         tokens += [END] * (row.num_candidates + 1 - len(tokens))
-        self._num_tokens += _num_right(row.candidates, tokens) + 1
+        self._num_tokens += num_equal(row.candidates, tokens) + 1
         probe = ProbeResult(no_speech_prob=0.0, language_probs={}) if row.probe is not None else None
         return Scores(tokens, [-0.1] * len(tokens), [1.0] * len(tokens), probe)
-
-
-def _num_right(candidates: Sequence[int], tokens: Sequence[int]) -> int:
-    pairs = enumerate(zip(candidates, tokens, strict=False))
-    return next((i for i, (ours, own) in pairs if ours != own), len(candidates))
 
 
 class RecitedDraft:

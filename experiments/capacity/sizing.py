@@ -6,14 +6,16 @@ import json as json_format
 import tracemalloc
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from random import Random
 from typing import Annotated, NamedTuple
 
+import torch
 import typer
+from transformers import WhisperForConditionalGeneration
 
 from experiments.common.audio.samples import BUNDLED
-from experiments.common.models.checkpoints import Shape
-from experiments.common.models.published import PUBLISHED
+from experiments.common.models.checkpoints import PUBLISHED, Shape, config_of
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.options import MAX_HINT_BYTES
 from specwhisper.speculation.hints import MAX_TOKENS
@@ -21,27 +23,25 @@ from specwhisper.transcription.hints import HintBuilder
 
 SHAPES = PUBLISHED | {"distil-large-v3": replace(PUBLISHED["large-v3"], decoder_layers=2)}
 GIB = 2**30
+GPUS = [16.0, 24.0, 48.0, 80.0, 141.0]  # GiB
+RESERVED_BYTES = 3 * GIB  # for everything but weights and slots
 AUDIO_POSITIONS = 1_500
 # Words and special tokens; multilingual checkpoints have one more language since large-v3.
-VOCABULARY = 51_865
+VOCABULARY, END = 51_865, 50_257
 BYTES: Mapping[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
 WINDOW_TOKENS = 200
 OTHER_TEXT = "one two three four five six seven eight nine ten"
 
 
 def sizing(
-    gpu: Annotated[
-        list[float] | None, typer.Option(help="Memory in GiB. [default: 16, 24, 48, 80, 141]")
-    ] = None,
+    gpu: Annotated[list[float], typer.Option(help="Memory in GiB; repeat for more.")] = GPUS,
     dtype: Annotated[str, typer.Option(help=f"Of {', '.join(BYTES)}.")] = "float16",
-    reserve: Annotated[float, typer.Option(help="GiB for everything but weights and slots.")] = 3.0,
 ) -> None:
     """Print a table in Markdown, and what the longest hint takes."""
-    sizes = gpu or [16, 24, 48, 80, 141]
-    print("| model | weights, MB | a slot, MB |", *(f"{size:g} GiB |" for size in sizes))
-    print("|---|---|---|" + "---|" * len(sizes))
+    print("| model | weights, MB | a slot, MB |", *(f"{size:g} GiB |" for size in gpu))
+    print("|---|---|---|" + "---|" * len(gpu))
     for name, shape in SHAPES.items():
-        held = [num_sessions(size * GIB, shape, dtype, reserved_bytes=reserve * GIB) for size in sizes]
+        held = [num_sessions(size * GIB, shape, dtype, reserved_bytes=RESERVED_BYTES) for size in gpu]
         weights_mb = num_weights(shape) * BYTES[dtype] / 1e6
         slot_mb = slot_bytes(shape, dtype) / 1e6
         print(f"| {name} | {weights_mb:,.0f} | {slot_mb:.1f} |", *(f"{n:,} |" for n in held))
@@ -52,18 +52,11 @@ def sizing(
     )
 
 
+@cache
 def num_weights(shape: Shape) -> int:
-    width, hidden = shape.d_model, shape.d_model * shape.ffn_factor
-    norm = 2 * width
-    attention = 4 * width**2 + 3 * width  # keys have no bias
-    feed_forward = 2 * width * hidden + hidden + width
-    convolutions = 3 * width * (shape.num_mel_bins + width) + 2 * width
-    encoder_layer = attention + feed_forward + 2 * norm
-    decoder_layer = 2 * attention + feed_forward + 3 * norm
-    encoder = convolutions + AUDIO_POSITIONS * width + shape.encoder_layers * encoder_layer + norm
-    words = (VOCABULARY + shape.cantonese) * width  # read on the way in, and once more on the way out
-    positions = shape.max_target_positions * width
-    return encoder + words + positions + shape.decoder_layers * decoder_layer + norm
+    with torch.device("meta"):
+        model = WhisperForConditionalGeneration(config_of(shape, END, VOCABULARY + shape.cantonese))
+    return sum(weight.numel() for weight in model.parameters())
 
 
 def slot_bytes(shape: Shape, dtype: str) -> int:

@@ -8,9 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import mean, median
 
-from experiments.common.audio.samples import Sample
 from experiments.common.replay.model import ReplayTarget
 from experiments.common.replay.trace import Trace
 from experiments.common.servers.forked import Probes
@@ -21,11 +19,9 @@ from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.rpc.serving import serve
-from specwhisper.types import AudioChunk, Limits
+from specwhisper.types import Limits
 from specwhisper_target_server.config import TargetConfig
 from specwhisper_target_server.server import running_service, services_of
-
-PASS_REPEATS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +30,13 @@ class Usage:
 
     Attributes
     ----------
-    num_forwards, num_rows, num_fed : forward passes, their sessions, and their tokens.
+    num_forwards, num_rows : forward passes, and their sessions.
     forward_ns, encode_ns, cpu_ns : processor time of the passes, of the encoder, and of the whole process.
     """
 
     num_forwards: int = 0
     num_rows: int = 0
-    num_fed: int = 0
     forward_ns: int = 0
-    num_encodings: int = 0
     encode_ns: int = 0
     cpu_ns: int = 0
 
@@ -85,7 +79,6 @@ class MeteredModel(WhisperModel):
         started_ns = time.thread_time_ns()
         super().encode(slot, recording, start_frame)
         self.totals["encode_ns"] += time.thread_time_ns() - started_ns
-        self.totals["num_encodings"] += 1
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
         started_ns = time.thread_time_ns()
@@ -93,7 +86,6 @@ class MeteredModel(WhisperModel):
         self.totals["forward_ns"] += time.thread_time_ns() - started_ns
         self.totals["num_forwards"] += 1
         self.totals["num_rows"] += len(rows)
-        self.totals["num_fed"] += sum(len(row.tokens) for row in rows)
         return scores
 
 
@@ -129,32 +121,3 @@ async def serve_target(settings: TargetSettings, probes: Probes) -> None:
     probes["resident_bytes"] = lambda: round(resident_mb(os.getpid()) * 1e6)
     async with running_service(config, checkpoint, model) as service:
         await serve(services_of(service), config, on_drain=service.announce_drain)
-
-
-def mean_held(trace: Trace) -> int:
-    return round(mean(len(each.prompt) + len(each.tokens) / 2 for each in trace.decodings))
-
-
-def pass_times_s(
-    trace: Trace, sample: Sample, sizes: Sequence[tuple[int, int]]
-) -> tuple[dict[tuple[int, int], float], int]:
-    """Time passes by (sessions, tokens of each) on this core; give the bytes of a slot, too."""
-    num_slots, held = max(batch_size for batch_size, _ in sizes), mean_held(trace)
-    model = MeteredModel(load_checkpoint(trace.target), num_slots, encode_once=False)
-    text = [model.vocabulary.timestamp_begin, *[1] * (held - 1)]
-    recording = Recording(sample.log_mel_max)
-    recording.append(AudioChunk(0, sample.pcm, is_last=True))
-    for slot in range(num_slots):
-        model.encode(slot, recording, 0)
-    model.score([Row(slot, text, 0, text, timestamps=True) for slot in range(num_slots)])
-    taken: dict[tuple[int, int], list[float]] = {size: [] for size in sizes}
-    for _ in range(PASS_REPEATS):
-        for batch_size, width in sizes:
-            before_ns = model.totals["forward_ns"]
-            model.score(
-                [Row(slot, [1] * width, width - 1, text, timestamps=True) for slot in range(batch_size)]
-            )
-            taken[batch_size, width].append((model.totals["forward_ns"] - before_ns) / 1e9)
-            for slot in range(batch_size):
-                model.rollback(slot, held)
-    return {size: median(times_s) for size, times_s in taken.items()}, model.bytes_per_slot

@@ -13,6 +13,7 @@ import torch
 from transformers.audio_utils import mel_filter_bank
 
 from experiments.demo_pair import processes
+from experiments.demo_pair.corpus import RATE
 from experiments.demo_pair.windows import (
     WINDOW_SECONDS,
     Segment,
@@ -22,7 +23,7 @@ from experiments.demo_pair.windows import (
     WindowMaker,
 )
 
-RATE, HOP, FFT = 16_000, 160, 400
+HOP, FFT = 160, 400
 SECONDS_PER_BATCH = 112.0
 TIMESTAMPS_SHARE = 0.7
 PROMPT_SHARE = 0.15

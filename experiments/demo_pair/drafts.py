@@ -22,13 +22,11 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from experiments.demo_pair import model as models
 from experiments.demo_pair import processes
-from experiments.demo_pair.alignment import AlignmentLoss
 from experiments.demo_pair.batches import Batch, make_batch, prefetch
 from experiments.demo_pair.corpus import Corpus
-from experiments.demo_pair.model import Recognizer, token_loss
-from experiments.demo_pair.schedule import LESSONS, Schedule
+from experiments.demo_pair.model import AlignmentLoss, Recognizer, token_loss
 from experiments.demo_pair.target import REPORT_STEPS, load_target
-from experiments.demo_pair.training import Training, mixed
+from experiments.demo_pair.training import LESSONS, Schedule, Training, mixed
 from experiments.demo_pair.vocabulary import (
     TARGET_IDS,
     TINY_IDS,

@@ -13,10 +13,11 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.common.audio.samples import BUNDLED, Sample
+from experiments.common.bench.passes import pass_times_s
 from experiments.common.bench.program import Folder, Program, Target, program
 from experiments.common.bench.report import Bar
 from experiments.demo_pair.corpus import Corpus
-from experiments.demo_pair.pair import Pair, SetErrors, Spoken, folder_recordings, step_milliseconds
+from experiments.demo_pair.pair import Pair, SetErrors, Spoken, folder_recordings, print_errors
 from experiments.demo_pair.windows import test_windows
 from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.threads import limit_threads
@@ -29,6 +30,7 @@ DRAFT_WER = 0.20
 ACCEPTANCE = (0.85, 0.92)
 STEP = 1 / 5  # a step of a draft named tiny over the target's
 MEGABYTES = 30
+HELD = 60  # tokens in the slot of a timed step: the middle of a window of speech
 
 
 @program
@@ -57,7 +59,9 @@ def measure(
     for name, recordings in find_recordings(folder, work, given.seed, quick=given.quick).items():
         results[name] = models.measure(recordings)
         print_errors(name, results[name], given.console)
-    step_ms = step_milliseconds({target: models.target, **models.drafts}, rounds=given.choose(50, 200))
+    every, silence = {target: models.target, **models.drafts}, Sample("silence", bytes(32_000), {})
+    times = pass_times_s(every, silence.recording, HELD, [(1, 1)], given.choose(50, 200))
+    step_ms = {name: 1e3 * found[1, 1] for name, found in times.items()}
     sizes = {name: bytes_on_disk(name) for name in (target, *drafts)}
     print_costs(target, step_ms, sizes, given.console)
     is_demo = work is not None or (target == BUNDLED_TARGET and set(drafts) <= set(BUNDLED_DRAFTS))
@@ -111,32 +115,6 @@ def find_bars(results: Mapping[str, SetErrors], steps: Mapping[str, float], num_
             add(f"a step of {Path(name).name} over the target's", step, STEP, "{:.3f}")
     add("all models on disk, MB", num_bytes / 1e6, MEGABYTES, "{:.1f}")
     return bars
-
-
-def print_errors(name: str, errors: SetErrors, console: Console) -> None:
-    table = Table(
-        "model",
-        "WER alone",
-        "words unlike the target's",
-        "accepted",
-        "realigns",
-        "then holds, tokens",
-        title=f"{name}: {errors.num_recordings}",
-        caption="accepted: tokens given the target's prefix. realigns: corrections after which what the "
-        "draft had written holds again within three tokens.",
-    )
-    table.add_row("target", f"{errors.target_wer:.1%}", "", "", "", "")
-    for draft, found in errors.drafts.items():
-        agreement = found.agreement
-        table.add_row(
-            draft,
-            f"{found.wer:.1%}",
-            f"{found.unlike_target:.1%}",
-            f"{agreement.acceptance:.1%} of {agreement.num_tokens}",
-            f"{agreement.realigns:.1%} of {agreement.num_corrections}",
-            f"{agreement.mean_run:.1f}",
-        )
-    console.print(table)
 
 
 def print_costs(

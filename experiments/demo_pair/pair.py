@@ -2,36 +2,101 @@
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
+
+from rich.console import Console
+from rich.table import Table
 
 from experiments.common.audio.samples import BUNDLED, Sample, load_samples
 from experiments.common.replay.record import (
     NUM_SLOTS,
-    TargetText,
     WrittenWindow,
     find_divergences,
     transcribe,
 )
-from experiments.demo_pair.realignment import Agreement, agreement
-from specwhisper.audio.recording import Recording
+from experiments.common.replay.trace import num_equal
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
-from specwhisper.model.choosing import Row
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
-from specwhisper.types import SAMPLE_RATE, AudioChunk
 from specwhisper_evaluation.references import from_folder
 from specwhisper_evaluation.scoring import error_rates
 
+MOST_SKIPPED = 3  # tokens, of the draft's text and of the target's
+LEAST_RUN = 2  # one equal token may be chance
+
+
+def realigned_run(own: Sequence[int], right: Sequence[int]) -> int | None:
+    """Return how many tokens hold after a correction, None if the draft does not realign.
+
+    ``own`` is what the draft wrote, its wrong token first, and ``right`` the target's text after the
+    corrected token. Up to three tokens of each may be skipped; the fewest are.
+    """
+    skips = product(range(MOST_SKIPPED + 1), repeat=2)
+    for skipped_own, skipped_right in sorted(skips, key=sum):
+        rest = right[skipped_right:]
+        run = num_equal(own[skipped_own:], rest)
+        if rest and run >= min(LEAST_RUN, len(rest)):
+            return run
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How a draft agrees with the target's tokens.
+
+    Attributes
+    ----------
+    num_tokens, num_accepted : the target's tokens, and those that the draft chooses after its prefix.
+    num_corrections : wrong tokens of the draft that are followed by further tokens of the target.
+    runs : tokens that hold after each correction after which the draft realigns.
+    """
+
+    num_tokens: int
+    num_accepted: int
+    num_corrections: int
+    runs: tuple[int, ...]
+
+    @property
+    def acceptance(self) -> float:
+        """Share of tokens that are accepted given the target's prefix (alpha)."""
+        return self.num_accepted / max(1, self.num_tokens)
+
+    @property
+    def realigns(self) -> float:
+        """Share of corrections after which the draft's own continuation holds again (beta)."""
+        return len(self.runs) / max(1, self.num_corrections)
+
+    @property
+    def mean_run(self) -> float:
+        return sum(self.runs) / max(1, len(self.runs))
+
+
+def agreement(texts: Iterable[tuple[Sequence[int], Mapping[int, Sequence[int]]]]) -> Agreement:
+    """Count over windows.
+
+    Each is the target's tokens, and the draft's continuation at each position where it chooses another
+    token than the target's, that token first.
+    """
+    num_tokens = num_accepted = num_corrections = 0
+    runs: list[int] = []
+    for tokens, divergences in texts:
+        num_tokens += len(tokens)
+        num_accepted += len(tokens) - len(divergences)
+        for position, own in divergences.items():
+            if right := tokens[position + 1 :]:
+                num_corrections += 1
+                run = realigned_run(own, right)
+                runs += [] if run is None else [run]
+    return Agreement(num_tokens, num_accepted, num_corrections, tuple(runs))
+
+
 MAX_CONTINUATION = 32  # tokens that are followed after an error, so the longest run that is counted
-HELD = 60  # tokens in the slot of a timed step: the middle of a window of speech
-UNTIMED = 10  # first steps take longer
 LANGUAGE = "en"
 
 
@@ -112,19 +177,16 @@ class Pair:
         ]
         written = self._transcribe(self.target, recordings, options)
         target_said = self._texts(written)
-        texts = [
-            TargetText(_recording(spoken), window.window, window.tokens, used)
-            for spoken, used, windows in zip(recordings, options, written, strict=True)
-            for window in windows
-        ]
         drafts = {}
         for name, draft in self.drafts.items():
-            found = find_divergences(draft, texts, MAX_CONTINUATION)
+            windows = [replace(one, divergences={}) for of_one in written for one in of_one]
+            for one in windows:
+                find_divergences(draft, one, MAX_CONTINUATION)
             own = self._texts(self._transcribe(draft, recordings, options))
             drafts[name] = DraftErrors(
                 error_rates(said, own, LANGUAGE).wer,
                 error_rates(target_said, own, LANGUAGE).wer,
-                agreement((text.tokens, one.tokens) for text, one in zip(texts, found, strict=True)),
+                agreement((one.tokens, one.divergences) for one in windows),
             )
         target_wer = error_rates(said, target_said, LANGUAGE).wer
         return SetErrors(len(recordings), target_wer, drafts)
@@ -144,35 +206,27 @@ class Pair:
         return ["".join(decode(window.tokens) for window in windows) for windows in written]
 
 
-def _recording(spoken: Spoken) -> Recording:
-    recording = Recording(spoken.sample.log_mel_max)
-    recording.append(AudioChunk(0, spoken.sample.pcm, is_last=True))
-    return recording
-
-
-def step_milliseconds(models: Mapping[str, Model], rounds: int) -> dict[str, float]:
-    """Return the median processor time of a step of one token, of all threads.
-
-    In each round every model takes one step. Processor time leaves out the waiting for a core that other
-    programs use.
-    """
-    rows = {name: _row_after_text(model) for name, model in models.items()}
-    timings: dict[str, list[float]] = {name: [] for name in models}
-    for _ in range(UNTIMED + rounds):
-        for name, model in models.items():
-            started_s = time.process_time()
-            model.score([rows[name]])
-            timings[name].append((time.process_time() - started_s) * 1000)
-            model.rollback(0, HELD)
-    return {name: statistics.median(times[UNTIMED:]) for name, times in timings.items()}
-
-
-def _row_after_text(model: Model) -> Row:
-    """Fill a slot; return the row of one more token."""
-    recording = Recording()
-    recording.append(AudioChunk(0, bytes(2 * SAMPLE_RATE), is_last=True))
-    model.encode(0, recording, 0)
-    vocabulary = model.vocabulary
-    text = [vocabulary.timestamp_begin, *[0] * (HELD - 2)]
-    model.score([Row(0, [vocabulary.start_of_transcript, *text], 0, text, timestamps=True)])
-    return Row(0, [0], 0, [*text, 0], timestamps=True)
+def print_errors(name: str, errors: SetErrors, console: Console) -> None:
+    table = Table(
+        "model",
+        "WER alone",
+        "words unlike the target's",
+        "accepted",
+        "realigns",
+        "then holds, tokens",
+        title=f"{name}: {errors.num_recordings}",
+        caption="accepted: tokens given the target's prefix. realigns: corrections after which what the "
+        "draft had written holds again within three tokens.",
+    )
+    table.add_row("target", f"{errors.target_wer:.1%}", "", "", "", "")
+    for draft, found in errors.drafts.items():
+        agreement = found.agreement
+        table.add_row(
+            draft,
+            f"{found.wer:.1%}",
+            f"{found.unlike_target:.1%}",
+            f"{agreement.acceptance:.1%} of {agreement.num_tokens}",
+            f"{agreement.realigns:.1%} of {agreement.num_corrections}",
+            f"{agreement.mean_run:.1f}",
+        )
+    console.print(table)

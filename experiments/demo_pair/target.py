@@ -11,12 +11,10 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from experiments.demo_pair import model as models
 from experiments.demo_pair import processes
-from experiments.demo_pair.alignment import AlignmentLoss
 from experiments.demo_pair.batches import Batch, make_batch, prefetch
 from experiments.demo_pair.corpus import Corpus
-from experiments.demo_pair.model import Recognizer, token_loss
-from experiments.demo_pair.schedule import LESSONS, Schedule, Stage
-from experiments.demo_pair.training import Training, mixed
+from experiments.demo_pair.model import AlignmentLoss, Recognizer, token_loss
+from experiments.demo_pair.training import LESSONS, Schedule, Stage, Training, mixed
 from experiments.demo_pair.vocabulary import TARGET_IDS, Phonemes, load_tokenizer
 from experiments.demo_pair.windows import Transcriber, WindowMaker
 

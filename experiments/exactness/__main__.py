@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from experiments.common.bench.program import Program, program
-from experiments.common.bench.report import Bar
+from experiments.common.bench.report import Bar, none
 from experiments.exactness.fuzz import Outcome, all_values, bars_of_fuzzed, drawn, run_drawn
 from experiments.exactness.matrix import Result, decoded, rows, run_reduced, run_row
 from specwhisper.types import DTYPES
@@ -86,8 +86,8 @@ def bars_of(results: Sequence[Result], *, is_whole: bool) -> list[Bar]:
     split = sum(len(result.split_differences) for result in results)
     oracle = sum(len(result.oracle_differences) for result in results)
     bars = [
-        Bar("texts of a pair that differ from the target's", split, 1, str(split)),
-        Bar("our texts that differ from transformers'", oracle, 1, str(oracle)),
+        none("texts of a pair that differ from the target's", split),
+        none("our texts that differ from transformers'", oracle),
     ]
     if is_whole:
         num = sum(result.attempts for result in results)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from experiments.common.models.checkpoints import Shape
-from experiments.common.models.published import PUBLISHED
+from experiments.common.models.checkpoints import PUBLISHED, Shape
 from specwhisper.options import CompressionRatio, DecodingOptions, Padding, Task, WordTimes
 
 PROMPT = "she sells the lazy wood"
@@ -178,7 +177,6 @@ OPTIONS = (
         time_logit=-6.0,
     ),
 )
-CASES = (*SHAPES, *OPTIONS)
 MANY = (
     Case(
         "short",

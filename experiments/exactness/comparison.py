@@ -16,12 +16,6 @@ PROB_STEP = 1e-3
 HALF_STEP_S = 0.0051  # ours are rounded to 10 ms
 
 
-def assert_equal(
-    texts: Sequence[Transcription], oracles: Sequence[OracleText], tokenizer: WhisperTokenizer | None = None
-) -> None:
-    assert differences(texts, oracles, tokenizer) == []
-
-
 def differences(
     texts: Sequence[Transcription], oracles: Sequence[OracleText], tokenizer: WhisperTokenizer | None = None
 ) -> list[str]:

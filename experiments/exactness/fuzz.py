@@ -21,16 +21,15 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import WhisperForConditionalGeneration, WhisperTokenizer
 
-from experiments.common.bench.report import Bar
+from experiments.common.bench.report import Bar, none
 from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import Shape, build_model, build_tokenizer
-from experiments.common.models.in_memory import weights_in_memory
+from experiments.common.models.scripted import weights_in_memory
 from experiments.exactness.cases import PROMPT, UNTIMED_LENGTHS_S, Case
 from experiments.exactness.comparison import differences, unlike
 from experiments.exactness.matrix import SPLITS
-from experiments.exactness.oracle import OracleText, transcribe
+from experiments.exactness.oracle import OracleText, Steered, transcribe
 from experiments.exactness.prepared import is_long, recording, tilt
-from experiments.exactness.steering import Steered
 from experiments.exactness.values import ABSENT, GENERATION, NO_FILE, WEIGHTS, Value, values
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.errors import CheckpointError, SpecWhisperError, UnsupportedOption
@@ -212,7 +211,7 @@ def bars_of_fuzzed(results: list[Fuzzed]) -> list[Bar]:
         Outcome.RAW_ERROR: "raw errors of checkpoints with random configs",
     }
     counts = {outcome: sum(each.outcome is outcome for each in results) for outcome in names}
-    return [Bar(names[o], count, 1, f"{count} of {len(results)}") for o, count in counts.items()]
+    return [none(names[outcome], count, len(results)) for outcome, count in counts.items()]
 
 
 def run_drawn(drawn: Drawn) -> Fuzzed:

@@ -16,8 +16,8 @@ from rich.console import Console
 from transformers.utils import logging
 
 from experiments.common.inline_pair import InlinePair
-from experiments.common.models.caching_encoder import CachingEncoder
 from experiments.common.models.checkpoints import checkpoint_from_model
+from experiments.common.replay.trace import num_equal
 from experiments.common.servers.processes import available_cores
 from experiments.exactness.cases import (
     DISTIL,
@@ -31,8 +31,8 @@ from experiments.exactness.cases import (
     Case,
 )
 from experiments.exactness.comparison import differences, unlike
-from experiments.exactness.prepared import DemoPair, Prepared
-from experiments.exactness.steering import Steered
+from experiments.exactness.oracle import Steered
+from experiments.exactness.prepared import CachingEncoder, DemoPair, Prepared
 from specwhisper.model.backends import load_encoder
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.threads import limit_threads
@@ -141,16 +141,12 @@ def run_reduced(row: Row, dtype: str) -> Reduced:
         engine = InlinePair(target, made.draft(kind, num_slots), mode=mode, gamma=gamma)
         for pcm, ours, theirs in zip(pcms, engine.transcribe(pcms, options), alone, strict=True):
             for a, b in zip(ours.window_tokens, theirs.window_tokens, strict=False):
-                same = _num_same(a, b)
+                same = num_equal(a, b)
                 result.num_tokens += same + (a != b)
                 if a != b:
                     result.margins.append(margins.get((len(pcm) // 2, b[:same]), math.nan))
                     break
     return result
-
-
-def _num_same(a: tuple[int, ...], b: tuple[int, ...]) -> int:
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def decoded(run: Callable[[Any], T], chosen: Sequence[Any], console: Console) -> list[T]:

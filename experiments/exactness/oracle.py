@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,10 +21,60 @@ from transformers.generation.logits_process import WhisperNoSpeechDetection
 from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
 from transformers.utils import logging
 
+from specwhisper.audio.recording import Recording
+from specwhisper.model.choosing import Row, Scores
+from specwhisper.model.model import Model
 from specwhisper.model.sampling import gumbel, position_key, window_key
 from specwhisper.options import CompressionRatio, DecodingOptions, Padding
 from specwhisper.transcription.fallback import text_compression_ratio
-from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, WINDOW_FRAMES, WINDOW_SAMPLES
+from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, WINDOW_SAMPLES
+
+
+class Steered:
+    """A target that chooses as its model does, but at the oracle's ties as the oracle did.
+
+    Parameters
+    ----------
+    oracles : texts by the number of samples of their recording.
+
+    Attributes
+    ----------
+    num_steered : choices at which the model, undecided as the oracle was, chose differently.
+    margins : how far a choice was ahead of the second best, by the recording's samples and the window's
+        tokens before it; of several windows that begin alike, the least.
+    """
+
+    def __init__(self, model: Model, oracles: Mapping[int, OracleText]) -> None:
+        self.num_steered = 0
+        self.margins: dict[tuple[int, tuple[int, ...]], float] = {}
+        self._model = model
+        self._windows = [(0, 0)] * model.num_slots  # samples of each slot's recording, first frame
+        self._choices = {
+            (samples, window.start_frame, window.tokens[:position]): window.tokens[position]
+            for samples, text in oracles.items()
+            for window in text.windows
+            for position in window.ties
+        }
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
+        self._windows[slot] = recording.received_samples, start_frame
+        self._model.encode(slot, recording, start_frame)
+
+    def score(self, rows: Sequence[Row]) -> list[Scores]:
+        scores = self._model.score(rows)
+        for row, score in zip(rows, scores, strict=True):
+            samples, start_frame = self._windows[row.slot]
+            for i, (token, margin) in enumerate(zip(score.tokens, score.margins, strict=True)):
+                prefix = (*row.generated, *row.candidates[:i])
+                self.margins[samples, prefix] = min(margin, self.margins.get((samples, prefix), margin))
+                choice = self._choices.get((samples, start_frame, prefix), token)
+                self.num_steered += choice != token
+                score.tokens[i] = choice
+        return scores
+
 
 TIME_STEP_S = 0.02
 TIE_MARGIN = 1e-4  # below it two float32 programs may rightly choose differently
@@ -63,9 +114,7 @@ class OracleText:
     segments: list[OracleSegment] = field(default_factory=list)
     num_skipped: int = 0  # windows without speech
     num_attempts: int = 0  # decodings in all, failed ones included
-    language_probs: dict[str, float] = field(
-        default_factory=dict
-    )  # probabilities by language code, if the language was detected
+    language_probs: dict[str, float] = field(default_factory=dict)  # by code, if it was detected
 
     @property
     def window_tokens(self) -> tuple[tuple[int, ...], ...]:
@@ -77,7 +126,7 @@ class TooManyWindows(Exception):
     """A decoding goes round in circles."""
 
 
-class _Watch(LogitsProcessor):
+class Watch(LogitsProcessor):
     """Runs after Whisper's own processors, notes what they choose, and changes nothing.
 
     ``attempts`` are those of the open window, each a list of margins.
@@ -177,9 +226,9 @@ def transcribe(
 
     ``tokenizer`` is needed for prompts and for the compression ratio of text.
     """
-    features, mask = _features(pcm, model.config.num_mel_bins, options.padding)
+    features, mask = features_of(pcm, model.config.num_mel_bins, options.padding)
     generation = model.generation_config
-    watch = _Watch(max_windows)
+    watch = Watch(max_windows)
     with torch.inference_mode(), ExitStack() as patches, warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"std\(\): degrees of freedom")  # word times of a single token
         patches.enter_context(watch.noting(model))
@@ -231,31 +280,7 @@ def transcribe(
     )
 
 
-def transcribe_window(
-    model: WhisperForConditionalGeneration, pcm: bytes, start_frame: int, max_new_tokens: int
-) -> tuple[str, tuple[int, ...]]:
-    """Return the language of one window of a recording, and its tokens in that language."""
-    features, _ = _features(pcm, model.config.num_mel_bins)
-    window = features[:, :, start_frame : start_frame + WINDOW_FRAMES]
-    window = torch.nn.functional.pad(window, (0, WINDOW_FRAMES - window.shape[-1])).to(model.dtype)
-    watch = _Watch(max_windows=40)
-    with torch.inference_mode(), watch.noting(model):
-        token = int(model.detect_language(input_features=window)[0])
-        code = next(name for name, i in model.generation_config.lang_to_id.items() if i == token).strip("<|>")
-        model.generate(
-            window,
-            num_beams=1,
-            temperature=0.0,
-            return_timestamps=True,
-            max_new_tokens=max_new_tokens,
-            language=code,
-            task="transcribe",
-            logits_processor=LogitsProcessorList([watch]),
-        )
-    return code, watch.windows[0].tokens
-
-
-def _features(
+def features_of(
     pcm: bytes, num_mel_bins: int, padding: Padding = Padding.SILENCE
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return transformers' input features and the mask of frames with audio.

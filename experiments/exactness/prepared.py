@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,19 +16,18 @@ from transformers import WhisperForConditionalGeneration, WhisperTokenizer
 
 from experiments.common.audio.samples import load_samples
 from experiments.common.inline_pair import InlinePair
-from experiments.common.models.caching_encoder import CachingEncoder
 from experiments.common.models.checkpoints import (
+    PUBLISHED,
     Shape,
     build_model,
     build_tokenizer,
     checkpoint_from_model,
     perturbed,
 )
-from experiments.common.models.published import PUBLISHED
 from experiments.exactness.cases import Case
-from experiments.exactness.oracle import OracleText, transcribe
-from experiments.exactness.steering import Steered
+from experiments.exactness.oracle import OracleText, Steered, transcribe
 from specwhisper.audio.scan import log_mel_max
+from specwhisper.model.backend import Encoder, Features
 from specwhisper.model.backends import has_same_encoder, load_encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import resolve
@@ -34,6 +36,26 @@ from specwhisper.model.sharing import share
 from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
+
+
+class CachingEncoder:
+    """Computes each window once: encoding takes most of the time of repeated runs."""
+
+    max_windows = 1  # encoded one by one, since each may be known
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._outputs: dict[bytes, Any] = {}
+
+    def __call__(self, windows: Sequence[Features]) -> Sequence[Any]:
+        return [self._encode(features) for features in windows]
+
+    def _encode(self, features: Features) -> Any:
+        key = hashlib.blake2b(features.tobytes()).digest()
+        if key not in self._outputs:
+            (self._outputs[key],) = self._encoder([features])
+        return self._outputs[key]
+
 
 Parts = tuple[Checkpoint, nn.Module]  # a model's checkpoint and its encoder
 DRAFTS = ("itself", "noisy", "older", "shorter", "stranger", "distil", "foreign")

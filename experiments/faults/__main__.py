@@ -12,11 +12,12 @@ from typing import Annotated
 import typer
 
 from experiments.common.bench.program import Program, program
-from experiments.common.servers.heap import check_heap_is_counted
+from experiments.common.servers.forked import check_heap_is_counted
 from experiments.faults import chaos as faults
-from experiments.faults import demo, fleet, gateway, kinds, promises
+from experiments.faults import fleet, gateway, kinds, promises
 from experiments.faults import soak as soaking
-from experiments.faults.controls import measure_controls
+from experiments.faults.clients import DEMO_DRAFT, DEMO_TARGET
+from experiments.faults.kinds import measure_controls
 from experiments.faults.report import SCRIPTED_MODELS, Measure, end, measure_parts
 from specwhisper.rpc.process import freeze_loaded
 
@@ -33,6 +34,7 @@ PROMISES: dict[str, Measure] = {
 }
 WIDE = ("resets", "bombs", "stops", "faults")  # bars, so that --quick runs these at the same time
 SEEDS = 100
+DEMO_MODELS = {"target": DEMO_TARGET, "draft": DEMO_DRAFT}
 
 Logs = Annotated[
     Path | None, typer.Option(file_okay=False, help="Folder of the servers' logs. [default: not kept]")
@@ -75,7 +77,7 @@ def chaos(
     folder = logs or given.folder
     results = {"chaos": asyncio.run(faults.measure(scenarios, folder, given.console))}
     results["controls"] = asyncio.run(measure_controls(folder))
-    end(given, results, demo.MODELS if is_demo else SCRIPTED_MODELS)
+    end(given, results, DEMO_MODELS if is_demo else SCRIPTED_MODELS)
 
 
 @app.command("promises")

@@ -19,14 +19,23 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from experiments.common.bench.report import Bar
-from experiments.common.servers.clients import MODES
+from experiments.common.bench.report import Bar, none
 from experiments.common.servers.forked import ForkedServer
 from experiments.common.servers.proxy import Proxy
-from experiments.faults import demo
-from experiments.faults.clients import DEMO, OPTIONS, Client, FileRequest, LiveRequest, Request, all_begun
+from experiments.faults.clients import (
+    DEMO,
+    DEMO_DRAFT,
+    DEMO_TARGET,
+    MODES,
+    OPTIONS,
+    Client,
+    FileRequest,
+    LiveRequest,
+    Request,
+    all_begun,
+)
 from experiments.faults.oracle import Violation, ViolationKind, longest_pause_s
-from experiments.faults.report import Result, none
+from experiments.faults.report import Result
 from experiments.faults.servers import NUM_SLOTS, Servers
 from specwhisper.testing.failpoints import Fault as FailpointFault
 from specwhisper.types import LIVE_MODES
@@ -178,7 +187,7 @@ class World(Servers):
         logs.mkdir(parents=True, exist_ok=True)
         super().__init__(logs)
         if scenario.is_demo:
-            self.target_program, self.draft_program = demo.serve_target, demo.serve_draft
+            self.models = DEMO_TARGET, DEMO_DRAFT
         self.scenario = scenario
         self.kind = scenario.kind
         self.clients = [Client(request, folder, restarts=True) for request in scenario.clients]

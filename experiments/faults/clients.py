@@ -9,12 +9,16 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from math import inf
 from pathlib import Path
+from random import Random
 from time import monotonic
 from typing import Any
 
 import grpc.aio
+import numpy as np
 import openai
+import soundfile
 
+from experiments.common.audio.samples import load_samples
 from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import recording
 from experiments.common.models.speech import (
@@ -25,8 +29,6 @@ from experiments.common.models.speech import (
     spoken_utterances,
     talk,
 )
-from experiments.common.servers.clients import LOG_MEL_MAX, recording_file, send_at_pace, write_wav
-from experiments.faults import demo
 from experiments.faults.oracle import (
     ClientLog,
     ReceivedUpdate,
@@ -35,18 +37,65 @@ from experiments.faults.oracle import (
     live_violations,
     recording_violations,
 )
+from specwhisper.audio.scan import log_mel_max
 from specwhisper.audio.vad_filter import find_voice
 from specwhisper.errors import SpecWhisperError, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions
+from specwhisper.model.checkpoints.checkpoint import load_checkpoint
+from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions, Padding, Task
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.types import Mode, Segment
+from specwhisper.types import SAMPLE_RATE, Mode, Segment
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.codec import config_to_proto
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import Update
+
+MODES = (Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL)
+LOG_MEL_MAX = {SpeechOrNoiseModel.num_mel_bins: 1.0}  # scripted models ignore it, so it need not be computed
+PIECE_SAMPLES = SAMPLE_RATE // 10
+
+
+@cache
+def recording_file(length_s: float, seed: int, folder: Path, *, is_demo: bool = False) -> Path:
+    """Write a recording, once: other clients may be reading it."""
+    path = folder / f"{'speech' if is_demo else f'noise-{length_s:g}'}-{seed}.wav"
+    pcm = demo_speech(seed) if is_demo else recording(length_s, seed)
+    soundfile.write(path, np.frombuffer(pcm, "<i2"), SAMPLE_RATE, subtype="PCM_16")
+    return path
+
+
+async def send_at_pace(stream: StreamingClient, pcm: bytes, speed: float) -> None:
+    began_s = monotonic()
+    for start in range(0, len(pcm) // 2, PIECE_SAMPLES):
+        await asyncio.sleep(max(0.0, began_s + start / SAMPLE_RATE / speed - monotonic()))
+        await stream.send(pcm[start * 2 : (start + PIECE_SAMPLES) * 2])
+    await stream.finish()
+
+
+DEMO_TARGET, DEMO_DRAFT = "demo-target", "demo-draft-tiny"
+SHORTEST, NUM_JOINED = 5, 3
+
+
+@cache
+def demo_speech(seed: int) -> bytes:
+    """Return some of the shorter bundled recordings, joined."""
+    return b"".join(sample.pcm for sample in Random(seed).sample(load_samples(None)[:SHORTEST], NUM_JOINED))
+
+
+@cache
+def demo_options(seed: int) -> DecodingOptions:
+    """Return decoding options with the recording's log-mel maximum, which no stream can know."""
+    return DecodingOptions.greedy(language="en", log_mel_max=log_mel_max([demo_speech(seed)]))
+
+
+@cache
+def demo_segments(seed: int) -> Sequence[Segment]:
+    model = WhisperModel(load_checkpoint(DEMO_TARGET), 1)
+    return InlinePair(model).transcribe([demo_speech(seed)], demo_options(seed))[0].segments
+
 
 PLAIN, ZEROS = "plain", "zeros"
 OPTIONS = {
@@ -94,17 +143,15 @@ class FileRequest:
     @property
     def options(self) -> DecodingOptions:
         if self.option == DEMO:
-            return demo.options_of(self.audio_seed)
+            return demo_options(self.audio_seed)
         return replace(OPTIONS[self.option], log_mel_max=LOG_MEL_MAX)
 
     def file(self, folder: Path) -> Path:
-        if self.option == DEMO:
-            return _speech_file(self.audio_seed, folder)
-        return recording_file(self.length_s, self.audio_seed, folder)
+        return recording_file(self.length_s, self.audio_seed, folder, is_demo=self.option == DEMO)
 
     def expected(self, weights_seed: int = 0) -> Sequence[Segment]:
         if self.option == DEMO:
-            return demo.expected_segments(self.audio_seed)
+            return demo_segments(self.audio_seed)
         return _expected_segments(self.option, self.length_s, self.audio_seed, weights_seed)
 
 
@@ -263,13 +310,6 @@ def recorded(
 ) -> list[Client]:
     requests = (FileRequest(length_s, number % 3, mode=mode) for number in range(num))
     return [Client(request, folder, **settings) for request in requests]
-
-
-@cache
-def _speech_file(seed: int, folder: Path) -> Path:
-    path = folder / f"speech-{seed}.wav"
-    write_wav(path, demo.speech_of(seed))
-    return path
 
 
 @cache

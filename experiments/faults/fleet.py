@@ -15,14 +15,15 @@ from time import monotonic
 from typing import Any
 
 from experiments.common.bench.program import Program
-from experiments.common.bench.report import Bar
+from experiments.common.bench.report import Bar, at_most, none
 from experiments.common.servers.forked import ForkedServer
 from experiments.faults.clients import Client, FileRequest, all_begun, recorded, run_all
-from experiments.faults.report import Measure, Result, at_most, none
+from experiments.faults.report import Measure, Result
 from experiments.faults.servers import Servers
 from specwhisper.errors import ServerFull
 from specwhisper_client.api import TranscriptionClient
 
+FULL = f"{ServerFull.__name__}:"  # begins the error of a session that found no slot
 DRAFT = {"max_sessions": 128, "pass_ms": 1.0}
 crowd = partial(recorded, mode=None)  # the servers choose it
 
@@ -152,19 +153,15 @@ async def measure_herd(run: Program) -> Result:
         await run_all(crowd(1, 1.0, run.folder), draft.address)  # after it the draft model is in place
         for num_over in (0, 3) * rounds:
             clients = crowd(sum(slots) + num_over, 30.0, run.folder, resume_timeout_s=0)
-            full, others = refusals(await run_all(clients, draft.address))
+            await run_all(clients, draft.address)
+            full = [client for client in clients if (client.log.error or "").startswith(FULL)]
             num_full += min(num_over, len(full))
-            refused += [*full[num_over:], *others]
+            refused += [*(str(client.log.error) for client in full[num_over:])]
+            refused += not_whole(set(clients) - set(full))
     what = f"{sum(slots)} or more sessions at once for {slots[0]} + {slots[1]} slots"
     note = f"{num_full} beyond the last slot"
     bar = none(f"{what}: refused while there was a slot", len(refused), 2 * rounds * sum(slots), note)
     return Result([bar], {"num_full": num_full}, refused)
-
-
-def refusals(clients: Sequence[Client]) -> tuple[list[str], list[str]]:
-    """Return the errors of sessions that found no slot, and what else was wrong."""
-    full = [client for client in clients if (client.log.error or "").startswith(f"{ServerFull.__name__}:")]
-    return [str(client.log.error) for client in full], not_whole(set(clients) - set(full))
 
 
 async def measure_opening(run: Program) -> Result:

@@ -19,10 +19,10 @@ import openai
 from websockets.frames import Frame, Opcode
 
 from experiments.common.bench.program import Program
-from experiments.common.bench.report import Bar
+from experiments.common.bench.report import Bar, at_most
 from experiments.faults import silence
 from experiments.faults.clients import upload
-from experiments.faults.report import Result, at_most
+from experiments.faults.report import Result
 from experiments.faults.servers import Peak, Servers
 
 SETTLE_S = 0.2  # the effects of a message may delay others too

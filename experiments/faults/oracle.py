@@ -44,10 +44,10 @@ class ViolationKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Violation:
     kind: ViolationKind
-    message: str
+    message: str = ""
 
     def __str__(self) -> str:
-        return self.message
+        return self.message or self.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def recording_violations(log: ClientLog, expected: Sequence[Segment]) -> list[Vi
     found += [_about(_foreign(final, received), final) for final in counted if final not in due]
     found += [_about(ViolationKind.LOST, final) for final in due - counted]
     if not found:
-        found.append(Violation(ViolationKind.OUT_OF_ORDER, ViolationKind.OUT_OF_ORDER))
+        found.append(Violation(ViolationKind.OUT_OF_ORDER))
     return found + _violations_of_any(log)
 
 
@@ -134,29 +134,24 @@ def live_violations(log: ClientLog, expected: Mapping[int, Sequence[int]]) -> li
     ended: list[int] = []
     for segment in log.segments:
         if segment.utterance in ended:
-            found.append(
-                Violation(ViolationKind.AFTER_END, f"text after the end of utterance {segment.utterance}")
-            )
+            message = f"text after the end of utterance {segment.utterance}"
+            found.append(Violation(ViolationKind.AFTER_END, message))
         words.setdefault(segment.utterance, []).extend(i for i in segment.tokens if i < END)
         if segment.is_utterance_end:
             ended.append(segment.utterance)
     if ended != list(expected):
-        found.append(
-            Violation(ViolationKind.WRONG_ENDS, f"utterances ended {ended}, expected {list(expected)}")
-        )
+        message = f"utterances ended {ended}, expected {list(expected)}"
+        found.append(Violation(ViolationKind.WRONG_ENDS, message))
     for utterance in sorted({*words, *expected}):
         received, due = words.get(utterance, []), list(expected.get(utterance, ()))
         if received != due:
             kind = _difference(received, due)
-            found.append(
-                Violation(
-                    kind, f"utterance {utterance}: {kind}: received {list(received)}, expected {list(due)}"
-                )
-            )
+            message = f"utterance {utterance}: {kind}: received {received}, expected {due}"
+            found.append(Violation(kind, message))
     if any(a.utterance > b.utterance for a, b in pairwise(log.segments)):
-        found.append(Violation(ViolationKind.OUT_OF_ORDER, ViolationKind.OUT_OF_ORDER))
+        found.append(Violation(ViolationKind.OUT_OF_ORDER))
     if any(a.start_s > b.start_s for a, b in pairwise(log.segments)):
-        found.append(Violation(ViolationKind.BACK_IN_TIME, ViolationKind.BACK_IN_TIME))
+        found.append(Violation(ViolationKind.BACK_IN_TIME))
     return found + _violations_of_any(log)
 
 
@@ -171,9 +166,9 @@ def _violations_of_any(log: ClientLog) -> list[Violation]:
     if log.hung_s is not None:
         found.append(Violation(ViolationKind.HUNG, f"hung for {log.hung_s:g} s"))
     if any(a.num_committed > b.num_committed for a, b in pairwise(log.updates)):
-        found.append(Violation(ViolationKind.COMMITS_WITHDRAWN, ViolationKind.COMMITS_WITHDRAWN))
+        found.append(Violation(ViolationKind.COMMITS_WITHDRAWN))
     if any(a.received_s > b.received_s for a, b in pairwise(log.updates)):
-        found.append(Violation(ViolationKind.AUDIO_REWOUND, ViolationKind.AUDIO_REWOUND))
+        found.append(Violation(ViolationKind.AUDIO_REWOUND))
     return found
 
 

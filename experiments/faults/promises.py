@@ -18,7 +18,7 @@ import numpy as np
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from experiments.common.bench.program import Program
-from experiments.common.bench.report import Bar
+from experiments.common.bench.report import Bar, at_most, none
 from experiments.common.bench.stats import ratio_of_medians, spread
 from experiments.common.servers.forked import ForkedServer
 from experiments.faults import silence
@@ -36,7 +36,7 @@ from experiments.faults.clients import (
     status_of,
     violations_of,
 )
-from experiments.faults.report import Result, at_most, none
+from experiments.faults.report import Result
 from experiments.faults.servers import POLL_S, WITHIN_S, Behaviour, Peak, Servers, until
 from specwhisper.errors import InvalidAudio, SpecWhisperError, TargetUnavailable
 from specwhisper.live import LiveOptions

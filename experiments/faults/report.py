@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from traceback import format_exception
 from typing import Any, NoReturn
@@ -22,19 +22,6 @@ class Result:
 
 
 Measure = Callable[[Program], Awaitable[Result]]
-
-
-def none(name: str, num: int, of: int | None = None, note: str = "") -> Bar:
-    """Return the bar of something that must not happen."""
-    shown = f"{num}" if of is None else f"{num} of {of}"
-    return Bar(name, num, 1, f"{shown}, {note}" if note else shown)
-
-
-def at_most(name: str, values: Iterable[float], bound: float, note: str = "") -> Bar:
-    """Return the bar of the greatest value."""
-    values = list(values)
-    note = note or (f"at most of {len(values)}" if len(values) > 1 else "")
-    return Bar(name, max(values), bound, f"{max(values):.3g} {note}".strip())
 
 
 async def measure_parts(

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
@@ -15,27 +15,34 @@ from typing import Any, Self
 
 import torch
 
-from experiments.common.serve_scripted import (
-    ERROR_RATE,
-    DraftSettings,
-    PacedModel,
-    TargetSettings,
-)
-from experiments.common.serve_scripted import serve_draft as serve_scripted_draft
-from experiments.common.serve_scripted import serve_target as serve_scripted_target
+from experiments.common.models.scripted import scripted_checkpoint
+from experiments.common.models.speech import SPOKEN_MULTILINGUAL, EnergyVad, SpeechOrNoiseModel
+from experiments.common.servers.emptiest import choose_emptiest
 from experiments.common.servers.forked import ForkedServer, Probes, Serve
 from experiments.common.servers.proxy import Proxy
 from specwhisper.audio.recording import Recording
+from specwhisper.engine.process import prepare_process
+from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.choosing import Row, Scores
-from specwhisper.types import AudioChunk
+from specwhisper.model.model import Model, WhisperModel
+from specwhisper.rpc.serving import serve
+from specwhisper.testing.loading import VARIABLE, load_failpoints
+from specwhisper.types import AudioChunk, Limits
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper_draft_server import server as draft_server
+from specwhisper_draft_server import voice_activity as voice
+from specwhisper_draft_server.config import DraftConfig
+from specwhisper_draft_server.link import targets
 from specwhisper_gateway.config import GatewayConfig
 from specwhisper_gateway.server import GatewayServer, serve_until_signal
+from specwhisper_target_server import server as target_server
+from specwhisper_target_server.config import TargetConfig
 
 NUM_SLOTS = 16
 POLL_S = 0.002
 WITHIN_S = 30.0
+ERROR_RATE = 0.2  # share of wrong draft tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,26 +56,64 @@ class Behaviour:
     fault_file: Path | None = None  # receives the time of that fault by the monotonic clock
 
 
-@dataclass(frozen=True, slots=True)
-class Target(TargetSettings):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Settings of a target or draft server.
+
+    Attributes
+    ----------
+    model : name of its model; by default it is scripted.
+    seed, error_rate : of a scripted model's text; the digest does not depend on them.
+    weights : name of its weights, on which the digest depends.
+    failpoints : as in the environment variable.
+    chooses_emptiest : whether sessions of a draft server start at the target with the most free slots.
+    config : further settings of the server's own configuration.
+    """
+
+    model: str = ""
     max_sessions: int = NUM_SLOTS
-    pass_ms: float = 12.0
+    pass_ms: float
+    seed: int = 0
+    error_rate: float = 0.0
+    weights: str = "scripted"
+    failpoints: str = ""
     behaviour: Behaviour = Behaviour()
+    chooses_emptiest: bool = False
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, **settings: Any) -> Settings:
+        """Split off what the server's own configuration takes."""
+        names = {each.name for each in fields(cls)}
+        own = {name: value for name, value in settings.items() if name in names}
+        return cls(**own, config={name: value for name, value in settings.items() if name not in names})
+
+    def open(self, probes: Probes) -> tuple[Checkpoint, Model]:
+        """Return the checkpoint that clients see, and the model."""
+        prepare_process("cpu", 1, None)
+        if self.model:
+            checkpoint = load_checkpoint(self.model)
+            return checkpoint, WhisperModel(checkpoint, self.max_sessions)
+        checkpoint = scripted_checkpoint(
+            vocabulary=SPOKEN_MULTILINGUAL, weights_digest=f"digest of {self.weights}"
+        )
+        return checkpoint, WatchedModel(self, probes)
 
 
-@dataclass(frozen=True, slots=True)
-class Draft(DraftSettings):
-    max_sessions: int = NUM_SLOTS
-    pass_ms: float = 2.0
-    behaviour: Behaviour = Behaviour()
-
-
-class WatchedModel(PacedModel):
-    def __init__(self, settings: Target | Draft, probes: Probes, **kwargs: Any) -> None:
-        super().__init__(settings.max_sessions, pass_ms=settings.pass_ms, **kwargs)
+class WatchedModel(SpeechOrNoiseModel):
+    def __init__(self, settings: Settings, probes: Probes) -> None:
+        super().__init__(
+            settings.max_sessions,
+            vocabulary=SPOKEN_MULTILINGUAL,
+            seed=settings.seed,
+            error_rate=settings.error_rate,
+        )
         self.is_encoding = self.is_scoring = False
         self.num_short = 0  # times that memory ran out
+        self._pass_s = settings.pass_ms / 1_000
         self._behaviour = settings.behaviour
+        if settings.behaviour.no_memory_to_receive_every:
+            self._receive_with_little_memory(settings.behaviour.no_memory_to_receive_every)
         probes["is_encoding"] = lambda: self.is_encoding
         probes["is_scoring"] = lambda: self.is_scoring
         probes["num_short"] = lambda: self.num_short
@@ -84,6 +129,7 @@ class WatchedModel(PacedModel):
     def score(self, rows: Sequence[Row]) -> list[Scores]:
         self.is_scoring = True
         try:
+            time.sleep(self._pass_s)
             scores = super().score(rows)
         finally:
             self.is_scoring = False
@@ -97,7 +143,7 @@ class WatchedModel(PacedModel):
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return scores
 
-    def receives_with_little_memory(self, no_memory_every: int) -> None:
+    def _receive_with_little_memory(self, no_memory_every: int) -> None:
         """Let the host run out of memory at every ``no_memory_every``-th piece of audio."""
         receive, num_received = codec.audio_chunk_from_proto, 0
 
@@ -112,15 +158,38 @@ class WatchedModel(PacedModel):
         codec.audio_chunk_from_proto = receive_or_fail
 
 
-async def serve_target(settings: Target, probes: Probes) -> None:
-    model = WatchedModel(settings, probes, seed=settings.seed)
-    if settings.behaviour.no_memory_to_receive_every:
-        model.receives_with_little_memory(settings.behaviour.no_memory_to_receive_every)
-    await serve_scripted_target(settings, probes, model)
+async def serve_target(settings: Settings, probes: Probes) -> None:
+    """Serve until a signal."""
+    checkpoint, model = settings.open(probes)
+    config = TargetConfig(
+        limits=Limits(max_sessions=settings.max_sessions),
+        port=0,
+        failpoints=load_failpoints({VARIABLE: settings.failpoints}, "target"),
+        **settings.config,
+    )
+    async with target_server.running_service(config, checkpoint, model) as service:
+        probes["taken_slots"] = lambda: settings.max_sessions - service.num_free_slots
+        await serve(target_server.services_of(service), config, on_drain=service.announce_drain)
 
 
-async def serve_draft(settings: Draft, probes: Probes) -> None:
-    await serve_scripted_draft(settings, probes, WatchedModel(settings, probes, error_rate=ERROR_RATE))
+async def serve_draft(settings: Settings, probes: Probes) -> None:
+    """Serve until a signal; voice activity is any sound."""
+    voice._model = EnergyVad
+    if settings.chooses_emptiest:
+        targets.choose = choose_emptiest  # type: ignore[assignment]
+    checkpoint, model = settings.open(probes)
+    failpoints = load_failpoints({VARIABLE: settings.failpoints}, "draft")
+    config = DraftConfig(max_sessions=settings.max_sessions, port=0, failpoints=failpoints, **settings.config)
+
+    def num_taken() -> int:
+        num_free = service.num_free_draft_slots
+        return 0 if num_free is None else settings.max_sessions - num_free
+
+    async with draft_server.running_service(config, checkpoint, lambda _: model) as service:
+        probes["sessions"] = lambda: service.num_sessions
+        probes["hanging"] = lambda: failpoints.num_hanging if failpoints is not None else 0
+        probes["taken_slots"] = num_taken
+        await serve(draft_server.services_of(service, config), config, check_health=service.check_health)
 
 
 async def serve_gateway(config: GatewayConfig, probes: Probes) -> None:
@@ -132,8 +201,7 @@ async def serve_gateway(config: GatewayConfig, probes: Probes) -> None:
 class Servers:
     """Starts servers and proxies, each ready when it is returned, and kills them at the end."""
 
-    target_program: Serve = staticmethod(serve_target)
-    draft_program: Serve = staticmethod(serve_draft)
+    models = "", ""  # of targets and draft servers; by default scripted
 
     def __init__(self, logs: Path | None = None) -> None:
         self.all: list[ForkedServer] = []
@@ -148,10 +216,13 @@ class Servers:
         await self.stack.aclose()
 
     async def target(self, **settings: Any) -> ForkedServer:
-        return await self._start(self.target_program, Target(**settings), "target")
+        settings = {"model": self.models[0], "pass_ms": 12.0} | settings
+        return await self._start(serve_target, Settings.of(**settings), "target")
 
     async def draft(self, *targets: str, **settings: Any) -> ForkedServer:
-        return await self._start(self.draft_program, Draft(",".join(targets), **settings), "draft")
+        own = {"model": self.models[1], "pass_ms": 2.0, "error_rate": ERROR_RATE}
+        own |= {"target": ",".join(targets), "weights": "scripted-draft"}
+        return await self._start(serve_draft, Settings.of(**own | settings), "draft")
 
     async def gateway(self, draft: str, **settings: Any) -> ForkedServer:
         return await self._start(serve_gateway, GatewayConfig(server=draft, port=0, **settings), "gateway")

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from experiments.common.bench.program import Program
-from experiments.common.bench.report import Bar
-from experiments.common.servers.clients import MODES
+from experiments.common.bench.report import Bar, at_most, none
 from experiments.common.servers.forked import ForkedServer, Probes
 from experiments.faults.clients import (
+    MODES,
     Client,
     FileRequest,
     LiveRequest,
@@ -31,7 +31,7 @@ from experiments.faults.clients import (
     upload,
     violations_of,
 )
-from experiments.faults.report import Result, at_most, none
+from experiments.faults.report import Result
 from experiments.faults.servers import Servers
 from specwhisper.types import LIVE_MODES, Mode
 from specwhisper_client.api import TranscriptionClient
@@ -78,9 +78,7 @@ class Soak(Servers):
 class Soaked:
     done: Counter[str] = field(default_factory=Counter)  # sessions of each kind
     errors: list[str] = field(default_factory=list)
-    samples: dict[str, list[Sample]] = field(
-        default_factory=dict
-    )  # samples of each server, once all was warm
+    samples: dict[str, list[Sample]] = field(default_factory=dict)  # of each server, once all was warm
 
     def num_at(self, server: str) -> int:
         """Count the sessions that a server had: few of them come over the gateway."""

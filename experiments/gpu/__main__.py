@@ -1,19 +1,15 @@
 """``python -m experiments.gpu STAGE``: the engine on a machine with a GPU, in three stages.
 
-Each stage begins with what matters most, writes its figures after each item, and begins no item after seven
-minutes.
+Each stage begins with what matters most, and writes its figures after each item.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
-import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from itertools import zip_longest
+from functools import partial
 from typing import Annotated, Any
 
 import torch
@@ -21,8 +17,8 @@ import typer
 from rich.table import Table
 
 from experiments.common.bench.program import Program, program
-from experiments.common.bench.report import Bar
-from experiments.gpu import identity, passes
+from experiments.common.bench.report import Bar, none
+from experiments.gpu import passes
 from experiments.gpu.service import Texts, Throughput, measure_service
 from experiments.gpu.weights import Place, Weights
 from specwhisper.engine.process import check_device
@@ -35,28 +31,21 @@ TOKENS_OF_A_REQUEST = 28  # 10 s of speech
 JUDGED = "large-v3"
 PASS_MS = {(1, 8): 1.0, (32, 5): 3.5}
 REQUESTS_PER_S, REQUEST_S = 80.0, 0.1  # 32 clients; 95th percentile of one client
+Item = tuple[str, str, Callable[[], Iterable[Any]]]
 TITLES = {
     "checks": "equalities",
     "passes": "forward passes of sessions x tokens",
     "encodings": "encoding a window",
     "carried": "sessions on one target, over gRPC, replay",
 }
-Item = tuple[str, Callable[[], None]]
-
-
-class Stage(StrEnum):
-    """Stages of the measurement, in the order of their importance."""
-
-    CORRECTNESS = "correctness"
-    PROFILE = "profile"
-    SERVICE = "service"
+Stage = StrEnum("Stage", [(name, name) for name in ("correctness", "profile", "service")])
 
 
 @dataclass
 class Figures:
     """Rows of each kind; ``failures`` has the traceback of each failed part, by name."""
 
-    checks: list[identity.Check] = field(default_factory=list)
+    checks: list[passes.Check] = field(default_factory=list)
     passes: list[passes.Timed] = field(default_factory=list)
     encodings: list[passes.Encoding] = field(default_factory=list)
     carried: list[Throughput] = field(default_factory=list)
@@ -79,9 +68,6 @@ def gpu(
     given: Program,
     stage: Annotated[list[Stage] | None, typer.Argument(help="Stages. [default: all]")] = None,
     device: Annotated[str, typer.Option(help="Torch device; on a CPU, shapes are narrow.")] = "cuda",
-    minutes: Annotated[
-        float, typer.Option(min=0.1, help="Items of a stage that have not begun by then are left out.")
-    ] = 7.0,
 ) -> None:
     """Measure the engine with random weights of published shapes on a machine with a GPU.
 
@@ -89,7 +75,6 @@ def gpu(
     if anything differs that must be equal.
     """
     names = given.choose([JUDGED], [JUDGED, "turbo"])
-    levels = given.choose((2,), (1, 16, 32, 64, 128))
     check_device(device, "--device")
     if torch.device(device).type == "cuda":
         torch.cuda.set_device(torch.empty(0, device=device).device)  # with its number
@@ -97,100 +82,56 @@ def gpu(
     place = Place(torch.device(device), is_narrow=torch.device(device).type == "cpu", seed=given.seed)
     described = torch.cuda.get_device_name(place.device) if place.is_gpu else "a CPU, narrow shapes"
     given.print(described)
-    figures, left_out = Figures(), list[str]()
+    figures = Figures()
 
     def results() -> tuple[dict[str, Any], dict[str, Any], list[Bar], list[str]]:
         models = {"weights": "random", "dtype": DTYPE, "device": device}
-        content = {"device": described, "left_out": left_out, **asdict(figures)}
-        return models, content, find_bars(figures), figures.broken
+        return models, {"device": described, **asdict(figures)}, find_bars(figures), figures.broken
 
-    def serve(weights: Weights, *modes: Mode) -> None:
-        texts = given.choose(Texts(4, 20, given.seed), Texts(64, TOKENS_OF_A_REQUEST, given.seed))
-        num_processes = 0 if place.is_narrow else min(8, (os.cpu_count() or 1) // 2)
-
-        def record(carried: Throughput) -> None:
-            figures.carried.append(carried)
-            given.save(*results())
-
-        settings: dict[str, Any] = {"dtype": DTYPE, "num_processes": num_processes, "modes": modes}
-        asyncio.run(measure_service(weights, texts, levels, record, **settings))
-
-    def items_of(one: Stage, weights: Weights) -> Iterator[Item]:
-        match one:
-            case Stage.CORRECTNESS:
-                return correctness(weights, figures, quick=given.quick)
-            case Stage.PROFILE:
-                return profile(weights, figures, quick=given.quick)
-            case Stage.SERVICE:
-                return service(weights, serve)
-
-    for one in stage or list(Stage):
-        ends_s = time.monotonic() + 60 * minutes
-        of_shapes = [[(name, *item) for item in items_of(one, Weights(name, place))] for name in names]
-        in_turns = zip_longest(*of_shapes)  # what matters most of every shape, then the next
-        for name, title, measure in (item for turn in in_turns for item in turn if item is not None):
-            title = f"{name}: {title}"
-            if time.monotonic() > ends_s:
-                left_out.append(title)
-                continue
-            given.print(title)
+    for name in names:
+        weights = Weights(name, place)
+        for title, kind, measure in items_of(stage or list(Stage), weights, quick=given.quick):
+            given.print(f"{name}: {title}")
             try:
-                measure()
+                for row in measure():
+                    getattr(figures, kind).append(row)
             except Exception:  # one failed item must not discard the others
-                figures.failures[title] = traceback.format_exc()
+                figures.failures[f"{name}: {title}"] = traceback.format_exc()
                 given.console.print_exception()
             place.tidy()
             given.save(*results())  # the machine may be taken away
-        del of_shapes, in_turns
+        del weights
         place.tidy()
-    if left_out:
-        given.print(f"Left out after {minutes:g} minutes: {', '.join(left_out)}.")
     for kind, title in TITLES.items():
         if rows := getattr(figures, kind):
             given.console.print(table_of(title, rows))
     given.end(*results())
 
 
-def item(
-    title: str, rows: list[Any], measure: Callable[..., Iterable[Any]], *args: Any, **kwargs: Any
-) -> Item:
-    """Return an item that adds each row as soon as it is measured."""
-
-    def run() -> None:
-        for row in measure(*args, **kwargs):
-            rows.append(row)
-
-    return title, run
-
-
-def correctness(weights: Weights, figures: Figures, *, quick: bool) -> Iterator[Item]:
-    """Yield what must be equal, or nearly; the kernels have a test of their own in the target server."""
-    for kind in DTYPES:
-        yield item(f"logits, {kind}", figures.checks, identity.check_logits, weights, kind, quick=quick)
-    yield item("texts with a draft", figures.checks, identity.check_texts, weights)
-
-
-def profile(weights: Weights, figures: Figures, *, quick: bool) -> Iterator[Item]:
-    """Yield where the time goes."""
-    few, more = (passes.QUICK, passes.QUICK) if quick else (passes.FEW, passes.MORE)
-    batches = passes.QUICK_BATCHES if quick else passes.BATCHES
-
-    def timed(title: str, sizes: passes.Sizes, **settings: Any) -> Item:
-        settings = {"dtype": DTYPE, **settings}
-        return item(title, figures.passes, passes.measure_passes, weights, sizes, **settings)
-
-    yield timed("passes", few)
-    yield item("encoding", figures.encodings, passes.measure_encoding, weights, batches, dtype=DTYPE)
-    if weights.name == JUDGED:
-        for kind in ("bfloat16", "float32"):
-            yield timed(f"passes, {kind}", few, dtype=kind)
-    yield timed("passes of other sizes", more)
-
-
-def service(weights: Weights, serve: Callable[..., None]) -> Iterator[Item]:
-    """Yield what clients get."""
-    yield "requests", lambda: serve(weights, Mode.TARGET_ONLY, Mode.FULL)
-    yield "sync", lambda: serve(weights, Mode.SYNC)
+def items_of(stages: Sequence[Stage], weights: Weights, *, quick: bool) -> Iterator[Item]:
+    """Yield titles, kinds of rows and what measures them; what matters most comes first."""
+    if Stage.correctness in stages:  # the kernels have a test of their own in the target server
+        for dtype in DTYPES:
+            check = partial(passes.check_logits, weights, dtype, quick=quick)
+            yield f"logits, {dtype}", "checks", check
+        yield "texts with a draft", "checks", partial(passes.check_texts, weights)
+    if Stage.profile in stages:
+        few, more = (passes.QUICK, passes.QUICK) if quick else (passes.FEW, passes.MORE)
+        batches = passes.QUICK_BATCHES if quick else passes.BATCHES
+        timed = partial(passes.measure_passes, weights)
+        yield "passes", "passes", partial(timed, few, dtype=DTYPE)
+        encode = partial(passes.measure_encoding, weights, batches, dtype=DTYPE)
+        yield "encoding", "encodings", encode
+        if weights.name == JUDGED:
+            for dtype in ("bfloat16", "float32"):
+                yield f"passes, {dtype}", "passes", partial(timed, few, dtype=dtype)
+        yield "passes of other sizes", "passes", partial(timed, more, dtype=DTYPE)
+    if Stage.service in stages:
+        seed, levels = weights.place.seed, (2,) if quick else (1, 16, 32, 64, 128)
+        texts = Texts(4, 20, seed) if quick else Texts(64, TOKENS_OF_A_REQUEST, seed)
+        for modes in ((Mode.TARGET_ONLY, Mode.FULL), (Mode.SYNC,)):
+            serve = partial(measure_service, weights, texts, levels, modes, dtype=DTYPE)
+            yield f"requests, {' and '.join(modes)}", "carried", serve
 
 
 def find_bars(figures: Figures) -> list[Bar]:
@@ -216,8 +157,7 @@ def find_bars(figures: Figures) -> list[Bar]:
         bars.append(Bar(name, quickest.p95_s, REQUEST_S, f"{quickest.p95_s:.3f} in {quickest.mode}"))
     if exact := [one for one in figures.checks if "float32" in one.name]:
         num_broken = sum(not one.holds for one in exact)
-        shown = f"{num_broken} of {len(exact)}"
-        bars.append(Bar("equalities in float32 that do not hold", num_broken, 1, shown))
+        bars.append(none("equalities in float32 that do not hold", num_broken, len(exact)))
     return bars
 
 

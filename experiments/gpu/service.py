@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from asyncio import gather, get_running_loop
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -15,10 +16,10 @@ import grpc.aio
 import numpy as np
 
 from experiments.capacity.clients import Counts, Load, Spoken, run_clients
+from experiments.common.audio.samples import Sample
 from experiments.common.replay.model import ReplayTarget
 from experiments.common.replay.trace import Decoding, Trace, window_digest
 from experiments.gpu.weights import Place, Weights
-from specwhisper.audio.recording import Recording
 from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.choosing import Row, Scores
@@ -27,7 +28,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.rpc.calls import CallInterceptor, OpenCalls
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import SAMPLE_RATE, AudioChunk, Limits, Mode
+from specwhisper.types import SAMPLE_RATE, Limits, Mode
 from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
 from specwhisper_target_server.config import GPU_MAX_NUM_BATCHED_TOKENS
 from specwhisper_target_server.service import VerificationService
@@ -46,12 +47,6 @@ def noise(seed: tuple[int, ...], length_s: float) -> bytes:
     return samples.clip(-32_768, 32_767).astype("<i2").tobytes()
 
 
-def recording_of(pcm: bytes) -> Recording:
-    recording = Recording()
-    recording.append(AudioChunk(0, pcm, is_last=True))
-    return recording
-
-
 @dataclass(frozen=True, slots=True)
 class Texts:
     """Recordings of 10 s of noise, each with a random text of ``num_tokens``."""
@@ -68,10 +63,11 @@ class Texts:
 
     def trace(self, vocabulary: Vocabulary) -> Trace:
         decodings = tuple(self._decoding(number, vocabulary) for number in range(self.num_recordings))
-        return Trace("random", "random", "", "", vocabulary.digest, decodings)
+        return Trace("random", "random", vocabulary.digest, decodings)
 
     def _decoding(self, number: int, vocabulary: Vocabulary) -> Decoding:
         random = np.random.default_rng((self.seed, number, 1))
+        sample = Sample("noise", noise((self.seed, number), RECORDING_S), {})
         end = vocabulary.end_of_text
         written = random.integers(0, end, self.num_tokens - 1).tolist()
         continuations = random.integers(0, end, (self.num_tokens, MAX_CONTINUATION)).tolist()
@@ -79,7 +75,7 @@ class Texts:
         return Decoding(
             recording=str(number),
             start_frame=0,
-            audio=window_digest(recording_of(noise((self.seed, number), RECORDING_S)), 0),
+            audio=window_digest(sample.recording, 0),
             prompt=vocabulary.prompt(OPTIONS, OPTIONS.language),
             temperature=0.0,
             tokens=(*written, end),
@@ -144,26 +140,26 @@ def occupy(number: int) -> None:
     time.sleep(1.0)
 
 
-async def measure_service(
-    weights: Weights,
-    texts: Texts,
-    levels: Sequence[int],
-    record: Callable[[Throughput], None],
-    *,
-    dtype: str,
-    num_processes: int,
-    modes: Sequence[Mode],
-) -> None:
-    """Record every number of sessions in every mode; without processes, clients run in this one."""
+def measure_service(
+    weights: Weights, texts: Texts, levels: Sequence[int], modes: Sequence[Mode], *, dtype: str
+) -> Iterator[Throughput]:
+    """Yield every number of sessions in every mode; clients of narrow shapes run in this process."""
     checkpoint, place = weights.checkpoint(dtype), weights.place
+    trace = texts.trace(checkpoint.vocabulary)
+    num_processes = 0 if place.is_narrow else min(8, (os.cpu_count() or 1) // 2)
     lead_s, period_s = (QUICK_LEAD_S, QUICK_PERIOD_S) if place.is_narrow else (LEAD_S, PERIOD_S)
-    trace, num_parts = texts.trace(checkpoint.vocabulary), max(1, num_processes)
+
+    async def run(load: Load) -> Counts:
+        if pool is None:
+            return await run_clients(load, trace, texts.spoken(trace))
+        return await get_running_loop().run_in_executor(pool, run_in_process, load, trace, texts)
 
     async def counted(address: str, model: Metered, mode: Mode, num_sessions: int) -> Throughput:
         start_s = time.monotonic()
         begin_s = start_s + lead_s
         end_s = begin_s + period_s
-        parts = (range(part, num_sessions, num_parts) for part in range(min(num_parts, num_sessions)))
+        num_parts = min(max(1, num_processes), num_sessions)
+        parts = (range(part, num_sessions, num_parts) for part in range(num_parts))
         loads = [Load(address, mode, part, GAMMA, place.seed, start_s, begin_s, end_s) for part in parts]
         running = gather(*map(run, loads))
         await asyncio.sleep(begin_s - time.monotonic())
@@ -191,20 +187,18 @@ async def measure_service(
             failures=tuple(failure for each in counts for failure in each.failures),
         )
 
-    async def run(load: Load) -> Counts:
-        if pool is None:
-            return await run_clients(load, trace, texts.spoken(trace))
-        return await get_running_loop().run_in_executor(pool, run_in_process, load, trace, texts)
-
     with ExitStack() as stack:
         pool = None
         if num_processes:
             pool = stack.enter_context(ProcessPoolExecutor(num_processes, get_context("spawn")))
             list(pool.map(occupy, range(num_processes)))
-        async with serving(checkpoint, trace, max(levels), place) as (address, model):
-            for num_sessions in levels:
-                for mode in modes:
-                    record(await counted(address, model, mode, num_sessions))
+        runner = stack.enter_context(asyncio.Runner())
+        served = serving(checkpoint, trace, max(levels), place)
+        address, model = runner.run(served.__aenter__())
+        stack.callback(lambda: runner.run(served.__aexit__(None, None, None)))
+        for num_sessions in levels:
+            for mode in modes:
+                yield runner.run(counted(address, model, mode, num_sessions))
 
 
 @asynccontextmanager

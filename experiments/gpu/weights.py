@@ -13,8 +13,13 @@ import torch
 from torch import Tensor
 from transformers import WhisperConfig, WhisperForConditionalGeneration
 
-from experiments.common.models.checkpoints import Shape, build_model, checkpoint_from_model, with_noise
-from experiments.common.models.published import PUBLISHED
+from experiments.common.models.checkpoints import (
+    PUBLISHED,
+    Shape,
+    build_model,
+    checkpoint_from_model,
+    with_noise,
+)
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.checkpoints.sizes import read_sizes
 from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights

@@ -1,20 +1,97 @@
-"""A cell of the grid: how speech sounds, mode, draft length, hint and round trip."""
+"""A cell of the grid: how speech sounds, mode, draft length, hint and round trip; and the grid's file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import pickle
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import inf
+from pathlib import Path
 from random import Random
-from typing import TypeVar
+from typing import Any
 
 from experiments.common.audio.conditions import Condition
+from experiments.common.bench.program import at_least, parse_list
 from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.types import Mode
 
-Parsed = TypeVar("Parsed")
+SAME = ("pair", "samples", "texts")  # must match to continue
+MAX_NETWORK_SHARE = 0.05  # share of a core; a busier network distorts the measurement
+
+
+@dataclass(frozen=True)
+class Run:
+    """One transcription of a recording in a cell; ``facts`` are the measured values."""
+
+    repeat: int
+    cell: Cell
+    sample: str
+    facts: dict[str, Any]
+
+    @property
+    def counts(self) -> bool:
+        """Whether the network's process used little of its core; otherwise the run is not evaluated."""
+        return bool(self.facts["network_share"] <= MAX_NETWORK_SHARE)
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        return dict(self.facts["statistics"])
+
+    def __str__(self) -> str:
+        return f"{self.cell}, {self.sample}, repeat {self.repeat + 1}"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The contents of a file.
+
+    Attributes
+    ----------
+    header : pair, recordings with their texts and their trace, what their forward passes cost, machine.
+    """
+
+    header: dict[str, Any]
+    runs: tuple[Run, ...]
+
+    @property
+    def done(self) -> set[tuple[int, Cell, str]]:
+        return {(run.repeat, run.cell, run.sample) for run in self.runs if run.counts}
+
+    @property
+    def different(self) -> list[Run]:
+        """Runs whose text differs from the target's, including those that do not count."""
+        return [run for run in self.runs if not run.facts["is_same"]]
+
+
+class Store:
+    """The file of a grid: a header, then each run; more can always be added."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def load(self) -> Grid:
+        records = []
+        with self._path.open("rb") as file:
+            while file.peek(1):
+                records.append(pickle.load(file))
+        return Grid(records[0], tuple(records[1:]))
+
+    def begin(self, header: dict[str, Any]) -> Grid:
+        """Continue a grid of the same pair and recordings, or create one; refuse any other."""
+        if not self._path.exists():
+            self.append(header)
+        found = self.load()
+        for name in SAME:
+            if found.header[name] != header[name]:
+                raise InvalidRequest(f"{self._path} holds a grid with other {name}: pass another file.")
+        return found
+
+    def append(self, record: object) -> None:
+        with self._path.open("ab") as file:
+            file.write(pickle.dumps(record))
+
+
 CHOSEN = 0  # draft length: each session chooses its own
 
 
@@ -83,39 +160,24 @@ def in_order(cells: Sequence[Cell], repeats: int, seed: int) -> Iterator[tuple[i
 
 
 def parse_modes(words: str) -> list[Mode]:
-    return _parse(words, Mode, f"--modes is '{words}': pass some of {', '.join(Mode)}.")
+    return parse_list(words, "--modes", Mode, f"some of {', '.join(Mode)}")
 
 
 def parse_conditions(words: str) -> list[Condition]:
-    message = f"--conditions is '{words}': pass some of {', '.join(Condition)}."
-    return _parse(words, Condition, message)
+    return parse_list(words, "--conditions", Condition, f"some of {', '.join(Condition)}")
 
 
 def parse_gammas(words: str) -> list[int]:
     """Parse draft lengths; 'chosen' is :data:`CHOSEN`."""
+    lengths = {"chosen": CHOSEN} | {str(gamma): gamma for gamma in range(1, MAX_GAMMA + 1)}
 
     def gamma(word: str) -> int:
-        if word != "chosen" and not 1 <= int(word) <= MAX_GAMMA:
+        if word not in lengths:
             raise ValueError(word)
-        return CHOSEN if word == "chosen" else int(word)
+        return lengths[word]
 
-    message = f"pass numbers from 1 to {MAX_GAMMA} or 'chosen', separated by commas."
-    return _parse(words, gamma, f"--gamma is '{words}': {message}")
+    return parse_list(words, "--gamma", gamma, f"numbers from 1 to {MAX_GAMMA} or 'chosen'")
 
 
 def parse_round_trips(words: str) -> list[float]:
-    def milliseconds(word: str) -> float:
-        if not 0 <= float(word) < inf:
-            raise ValueError(word)
-        return float(word)
-
-    return _parse(
-        words, milliseconds, f"--rtt-ms is '{words}': pass numbers of 0 or more, separated by commas."
-    )
-
-
-def _parse(words: str, parse: Callable[[str], Parsed], message: str) -> list[Parsed]:
-    try:
-        return list(dict.fromkeys(parse(word.strip()) for word in words.split(",")))
-    except ValueError:
-        raise InvalidRequest(message) from None
+    return parse_list(words, "--rtt-ms", at_least(0, float), "numbers of 0 or more")

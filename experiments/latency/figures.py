@@ -33,29 +33,20 @@ STYLE = {
     "legend.fontsize": 7,
     "lines.linewidth": 1.2,
     "lines.markersize": 4,
-    "pdf.fonttype": 42,  # TrueType, which publishers ask for
     "svg.hashsalt": "specwhisper",  # equal names in equal files
 }
 UNDATED: dict[str, dict[str, None]] = {  # two runs write equal bytes
     "png": {"Software": None},
     "svg": {"Date": None, "Creator": None},
-    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
-COLOURS = {  # colour-blind safe (Okabe and Ito)
-    Mode.TARGET_ONLY: "#000000",
-    Mode.SYNC: "#D55E00",
-    Mode.PIPELINED: "#E69F00",
-    Mode.FULL: "#0072B2",
-    Mode.ONE_PROCESS: "#009E73",
+STYLES: dict[Mode, dict[str, Any]] = {  # colours are colour-blind safe (Okabe and Ito)
+    Mode.TARGET_ONLY: {"color": "#000000", "marker": "o"},
+    Mode.SYNC: {"color": "#D55E00", "marker": "v"},
+    Mode.PIPELINED: {"color": "#E69F00", "marker": "^"},
+    Mode.FULL: {"color": "#0072B2", "marker": "s"},
+    Mode.ONE_PROCESS: {"color": "#009E73", "marker": "D"},
 }
 WIDTH = 7.0  # inches, both columns of a paper
-MARKERS = {
-    Mode.TARGET_ONLY: "o",
-    Mode.SYNC: "v",
-    Mode.PIPELINED: "^",
-    Mode.FULL: "s",
-    Mode.ONE_PROCESS: "D",
-}
 DRAFTING = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
 MODES = (*DRAFTING, Mode.ONE_PROCESS)
 RATIOS = (0.1, 0.2, 0.35, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20)
@@ -134,7 +125,7 @@ def waits(facts: Facts) -> Figure:
     for mode in (Mode.TARGET_ONLY, *DRAFTING):
         found = cells(facts["grid"], condition="clean", mode=mode, gamma=CHOSEN, has_hint=False)
         here = [cell for cell in found if cell["waits"] is not None and cell["rtt_ms"] >= 25]
-        axes.plot([c["rtt_ms"] for c in here], [c["waits"] for c in here], label=str(mode), **_style(mode))
+        axes.plot([c["rtt_ms"] for c in here], [c["waits"] for c in here], label=str(mode), **STYLES[mode])
     axes.axhline(3, color="grey", linewidth=0.8, linestyle=":")
     axes.set_ylim(0)
     axes.set_xlabel(RTT)
@@ -149,7 +140,7 @@ def predictions(facts: Facts) -> Figure:
         found = [cell for cell in cells(facts["grid"], mode=mode) if cell.get("simulated") is not None]
         measured = [cell["decoding_over_target_only"][0] for cell in found]
         simulated = [cell["simulated"] for cell in found]
-        style = _style(mode) | {"linestyle": "none", "markersize": 3}
+        style = STYLES[mode] | {"linestyle": "none", "markersize": 3}
         axes.plot(measured, simulated, alpha=0.6, label=str(mode), **style)
     ends = np.array([0.1, 30.0])
     axes.plot(ends, ends, color="black", linewidth=0.8)
@@ -169,9 +160,9 @@ def large(facts: Facts) -> Figure:
     rows = facts["large-v3"]["expected"][0]["rows"]
     many = next(name for name in rows[0] if name.endswith("sessions, full"))
     for name, label, style in (
-        *((str(mode), str(mode), _style(mode)) for mode in DRAFTING),
-        ("both on the GPU", "both models on the GPU", _style(Mode.ONE_PROCESS)),
-        (many, many, {**_style(Mode.FULL), "linestyle": "--", "markerfacecolor": "white"}),
+        *((str(mode), str(mode), STYLES[mode]) for mode in DRAFTING),
+        ("both on the GPU", "both models on the GPU", STYLES[Mode.ONE_PROCESS]),
+        (many, many, {**STYLES[Mode.FULL], "linestyle": "--", "markerfacecolor": "white"}),
     ):
         left.plot(range(len(rows)), [row[name] for row in rows], label=label, **style)
     left.axhline(1, color="black", linewidth=0.8)
@@ -230,7 +221,7 @@ def draw(facts: Facts, folder: Path) -> list[Path]:
 
 
 def _curves(axes: Axes, grid: Facts, condition: str, name: str) -> None:
-    axes.axhline(1, color=COLOURS[Mode.TARGET_ONLY], linewidth=0.8, label="target-only")
+    axes.axhline(1, color="black", linewidth=0.8, label="target-only")
     arms = [(mode, False) for mode in MODES] + [(Mode.TARGET_ONLY, True), (Mode.FULL, True)]
     round_trips: Sequence[float] = []
     for mode, has_hint in arms:
@@ -239,7 +230,7 @@ def _curves(axes: Axes, grid: Facts, condition: str, name: str) -> None:
             continue
         round_trips = [cell["rtt_ms"] for cell in found]
         value, low, high = np.array([cell[name] for cell in found]).T
-        style = _style(mode) | ({"linestyle": "--", "markerfacecolor": "white"} if has_hint else {})
+        style = STYLES[mode] | ({"linestyle": "--", "markerfacecolor": "white"} if has_hint else {})
         label = f"{mode}, given hint" if has_hint else str(mode)
         off = np.maximum(0, [value - low, high - value])
         repeats = min(len(cell["decoding_s"]) for cell in found)
@@ -260,7 +251,3 @@ def _ratio_axis(axes: Axes) -> None:
 
 def _legend(figure: Figure, axes: Axes) -> None:
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, handlelength=3)
-
-
-def _style(mode: Mode) -> dict[str, Any]:
-    return {"color": COLOURS[mode], "marker": MARKERS[mode]}

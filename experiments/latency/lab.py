@@ -1,4 +1,4 @@
-"""A pair of models, its servers over an emulated link, and both models in one process."""
+"""A pair of models, its costs, its servers over an emulated link, and both models in one process."""
 
 from __future__ import annotations
 
@@ -12,20 +12,61 @@ import numpy as np
 
 from experiments.common.audio.conditions import Condition, in_condition
 from experiments.common.audio.samples import Sample
+from experiments.common.bench.passes import encode_s, pass_times_s
 from experiments.common.inline_pair import InlinePair
 from experiments.common.replay.record import record
 from experiments.common.replay.trace import Trace
-from experiments.common.servers.processes import Worker, first_two_cores, on_cores, running_process
+from experiments.common.servers.processes import (
+    TARGET_SERVER,
+    Worker,
+    first_two_cores,
+    on_cores,
+    running_process,
+)
 from experiments.common.servers.timed_client import TimedClient, TimedTokens, TokenTimer
 from experiments.latency.cells import Arm
 from experiments.latency.link import FAR_HOST, Link
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
+from specwhisper.model.threads import limit_threads
 from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import Mode
+
+WIDTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 17, 24, 33, 65)  # tokens of a forward pass
+NUM_HELD = 30  # tokens in the slot: the middle of an utterance
+NUM_ROUNDS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class PairCosts:
+    """Seconds of a pair's parts.
+
+    Attributes
+    ----------
+    forward_s : the target's forward passes, as (tokens, seconds).
+    draft_encode_s : the draft's encoding of a recording's first window, by recording.
+    """
+
+    forward_s: list[tuple[int, float]]
+    draft_encode_s: dict[str, float]
+
+
+def measure_costs(pair: Pair, samples: Sequence[Sample]) -> PairCosts:
+    """Measure both models on one thread each, one after the other."""
+    (target_core, draft_core), sizes = first_two_cores(), [(1, width) for width in WIDTHS]
+    limit_threads(1)
+    with on_cores([target_core]):
+        target = WhisperModel(load_checkpoint(pair.target), 1)
+        (found,) = pass_times_s({"": target}, samples[0].recording, NUM_HELD, sizes, NUM_ROUNDS).values()
+    with on_cores([draft_core]):
+        checkpoint = load_checkpoint(pair.draft, dtype=DRAFT_DTYPE, is_draft=True)
+        draft = WhisperModel(checkpoint, 1, cut_windows=True)  # in its own vocabulary
+        draft_encode_s = {sample.name: encode_s(draft, sample.recording) for sample in samples}
+    return PairCosts([(width, found[1, width]) for width in WIDTHS], draft_encode_s)
+
 
 OPTIONS = DecodingOptions.greedy(language="en")
 WRONG_SHARE = 0.1  # wrong words in a given hint
@@ -125,23 +166,15 @@ class Lab:
 @contextmanager
 def open_lab(pair: Pair, link: Link) -> Iterator[Lab]:
     """Start both servers, a core each."""
-    cores = cores_used()
+    target_core, draft_core = first_two_cores()
     with ExitStack() as stack:
         of_target = "--model", pair.target, "--insecure", "--host", FAR_HOST
-        far = running_process(
-            "specwhisper_target_server", *of_target, cores=cores["target"], prefix=link.far_prefix
-        )
+        far = running_process(TARGET_SERVER, *of_target, cores=[target_core], prefix=link.far_prefix)
         of_draft = "--draft-model", pair.draft, "--dtype", DRAFT_DTYPE, "--cut-windows"
         target = "--target", stack.enter_context(far).address
-        near = running_process("experiments.latency.serve", *of_draft, *target, cores=cores["draft"])
+        near = running_process("experiments.latency.serve", *of_draft, *target, cores=[draft_core])
         client = TimedClient(stack.enter_context(near).address, watches=True)
         stack.callback(client.close)
-        stack.enter_context(on_cores(cores["draft"]))
-        one_process = stack.enter_context(Worker(partial(OneProcess, pair), cores=cores["target"]))
+        stack.enter_context(on_cores([draft_core]))
+        one_process = stack.enter_context(Worker(partial(OneProcess, pair), cores=[target_core]))
         yield Lab(client, one_process, link, {})
-
-
-def cores_used() -> dict[str, list[int]]:
-    """Return the cores of the target, and of draft, client and link; the same on a single-core machine."""
-    first, second = first_two_cores()
-    return {"target": [first], "draft": [second]}

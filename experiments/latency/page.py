@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -27,17 +27,15 @@ ARMS = {
 }
 
 
-def page(
-    folder: Annotated[Path, typer.Option(file_okay=False, exists=True, help="JSON files, figures.")] = FOLDER,
-) -> None:
+def page() -> None:
     """Draw the figures of docs/latency.md; ``python -m scripts.measurements`` then writes the tables."""
     from experiments.latency.figures import draw  # matplotlib takes a second to load
 
     try:
-        for path in draw(read(folder), folder):
+        for path in draw(read(FOLDER), FOLDER):
             typer.echo(path)
     except KeyError as error:
-        sys.exit(f"experiments.latency: the figures need {error.args[0]}, which {folder} does not have.")
+        sys.exit(f"experiments.latency: the figures need {error.args[0]}, which {FOLDER} does not have.")
 
 
 def read(folder: Path) -> Facts:
@@ -51,10 +49,6 @@ def rows_of(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
 
 
-def _number(value: float | None, digits: int = 2) -> str:
-    return "" if value is None else f"{value:.{digits}f}"
-
-
 def _interval(value: Sequence[float] | None) -> str:
     return "" if value is None else f"{value[0]:.2f} [{value[1]:.2f}, {value[2]:.2f}]"
 
@@ -63,10 +57,6 @@ def cells(grid: Facts, **wanted: Any) -> list[Facts]:
     """Return the cells of a grid that have these values, by round trip."""
     found = [cell for cell in grid["cells"] if all(cell[name] == value for name, value in wanted.items())]
     return sorted(found, key=lambda cell: cell["rtt_ms"])
-
-
-def _find(grid: Facts, **wanted: Any) -> Facts | None:
-    return next(iter(cells(grid, **wanted)), None)
 
 
 def speech(facts: Facts) -> str:
@@ -92,43 +82,14 @@ def decoding(facts: Facts) -> str:
     rows = []
     for name, (mode, has_hint) in ARMS.items():
         wanted = {"condition": "clean", "mode": mode, "gamma": CHOSEN, "has_hint": has_hint}
-        found = [_find(grid, rtt_ms=ms, **wanted) for ms in round_trips]
+        found = [next(iter(cells(grid, rtt_ms=ms, **wanted)), None) for ms in round_trips]
         rows.append(
             [name, *(_interval(cell["decoding_over_target_only"] if cell else None) for cell in found)]
         )
     return rows_of(["round trip, ms", *(f"{ms:g}" for ms in round_trips)], rows)
 
 
-def ablation(facts: Facts) -> str:
-    found = facts["ablation"]
-    near_ms = min(case["round_trip_ms"] for case in found["cases"])
-    shown = [
-        case
-        for case in found["cases"]
-        if case["mode"] == Mode.FULL
-        and (case["place"] == "measured" or (case["condition"], case["round_trip_ms"]) == ("clean", near_ms))
-    ]
-    shown.sort(key=lambda case: (case["place"] != "measured", case["place"], case["condition"]))
-    head = ["without", "lines"]
-    for case in shown:
-        at = f"{case['round_trip_ms']:g} ms"
-        head.append(
-            f"{case['condition']}, {at}" if case["place"] == "measured" else f"simulated: {case['place']}"
-        )
-    whole = ["(all, over target-only)", "", *(_number(case["over_target_only"][0]) for case in shown)]
-    rows = [
-        [name, f"{lines}", *(_loss(case, name) for case in shown)] for name, lines in found["lines"].items()
-    ]
-    return rows_of(head, [whole, *rows])
-
-
-def _loss(case: Facts, name: str) -> str:
-    ratio = case["without"][name]
-    return _interval(ratio) if case["place"] == "measured" else _number(ratio[0])
-
-
 TABLES: dict[str, Callable[[Facts], str]] = {
     "speech": speech,
     "decoding, clean": decoding,
-    "ablation": ablation,
 }

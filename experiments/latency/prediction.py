@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from experiments.common.replay.trace import Decoding, Trace
-from experiments.latency.cells import TARGET_ONLY, Arm, Cell
-from experiments.latency.costs import PairCosts
+from experiments.latency.cells import TARGET_ONLY, Arm, Cell, Grid, Run
+from experiments.latency.lab import PairCosts
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session
-from experiments.latency.store import Grid, Run
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.hints import Hint

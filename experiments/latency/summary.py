@@ -9,9 +9,9 @@ from statistics import median
 from typing import Any
 
 from experiments.common.audio.conditions import Condition
-from experiments.common.bench.report import Bar
+from experiments.common.bench.report import Bar, none
 from experiments.common.replay.trace import Trace
-from experiments.latency.cells import Arm, Cell
+from experiments.latency.cells import Arm, Cell, Grid
 from experiments.latency.prediction import (
     Predictor,
     acceptance_of,
@@ -19,7 +19,6 @@ from experiments.latency.prediction import (
     mean_run_of,
     realigned_of,
 )
-from experiments.latency.store import Grid
 from specwhisper.types import Mode
 from specwhisper_client.cli.advice import Ratio
 
@@ -138,8 +137,7 @@ class Summary:
     def bars(self) -> Iterator[Bar]:
         """Yield a bar for each claim whose cells were measured."""
         is_bundled = self.grid.header["pair"]["target"].startswith(BUNDLED)
-        num_different = len(self.grid.different)
-        yield Bar("texts that differ from the target's", num_different, 0.5, f"{num_different}")
+        yield none("texts that differ from the target's", len(self.grid.different))
         for cell in self.cells:
             ratio = self.over(cell, cell.target_only)
             if cell.arm != FULL or ratio is None:

@@ -20,12 +20,16 @@ from experiments.common.audio.conditions import Condition
 from experiments.common.audio.samples import BUNDLED, Sample, load_samples
 from experiments.common.bench.program import Draft, Program, Target, program
 from experiments.common.bench.report import machine_facts, version_facts
-from experiments.common.servers.processes import on_cores
+from experiments.common.servers.processes import first_two_cores, on_cores
 from experiments.latency.cells import (
     CHOSEN,
+    MAX_NETWORK_SHARE,
     TARGET_ONLY,
     Arm,
     Cell,
+    Grid,
+    Run,
+    Store,
     cells_of,
     in_order,
     parse_conditions,
@@ -33,10 +37,8 @@ from experiments.latency.cells import (
     parse_modes,
     parse_round_trips,
 )
-from experiments.latency.costs import measure_costs
-from experiments.latency.lab import Lab, Pair, Spoken, cores_used, open_lab, spoken_in
+from experiments.latency.lab import Lab, Pair, Spoken, measure_costs, open_lab, spoken_in
 from experiments.latency.link import Link, open_link
-from experiments.latency.store import MAX_NETWORK_SHARE, Grid, Run, Store
 from experiments.latency.summary import DECODING, WHOLE, Summary
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.types import Mode
@@ -104,12 +106,12 @@ def measure(
     console: Console,
 ) -> Grid:
     """Measure the runs that the store does not have yet; each recording has a name of its own."""
-    machine, cores = machine_facts(), cores_used()  # before this thread is pinned to a core
+    machine, cores = machine_facts(), first_two_cores()  # before this thread is pinned to a core
     samples = [sample for each in spoken.values() for sample in each]
     with ExitStack() as stack:
         trace = pair.record(samples)
-        costs = measure_costs(pair, samples, trace.decodings[0])
-        with on_cores(cores["draft"]):
+        costs = measure_costs(pair, samples)
+        with on_cores(cores[1:]):
             link = stack.enter_context(open_link())
         console.print(f"Starting {', '.join(pair.facts().values())} ...", highlight=False)
         lab = stack.enter_context(open_lab(pair, link))

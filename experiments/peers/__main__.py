@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any, NoReturn
+from typing import Any
 
 import typer
 
-from experiments.common.audio.samples import Sample, load_samples
+from experiments.common.audio.samples import load_samples
 from experiments.common.bench.program import Program, Rounds, program
+from experiments.common.bench.report import installed
 from experiments.common.servers.processes import first_two_cores, on_cores
-from experiments.peers.arms import OURS, Arm, Run, System, arms_of_pair
+from experiments.peers.arms import OURS, Arm, System, arms_of_pair, facts
 from experiments.peers.formats import save_ctranslate2
 from experiments.peers.others import FasterWhisper, Transformers
-from experiments.peers.ours import on_pair, special_of
-from experiments.peers.programs import Programs
-from experiments.peers.served import served_pair
+from experiments.peers.programs import Offered, Programs, served_pair, special_of
 from experiments.peers.summary import (
-    Runs,
     differences,
     find_bars,
     is_broken,
@@ -33,6 +29,11 @@ from specwhisper.model.checkpoints.names import resolve
 PACKAGES = ("ctranslate2", "faster-whisper", "onnxruntime", "tokenizers")
 TARGET, DRAFT = "demo-target", "demo-draft-tiny"
 DISTILLED = "demo-draft-distil"  # has the target's encoder: for transformers' assistant, and ours
+DRAFTS = {
+    System.ONE_PROCESS: DRAFT,
+    System.ONE_PROCESS_DISTIL: DISTILLED,
+    System.ONE_PROCESS_BATCHED: DRAFT,
+}
 QUICK_ROUNDS = 2
 
 
@@ -55,7 +56,7 @@ def peers(given: Program, rounds: Rounds = 5) -> None:
             if arm.system in (System.TRANSFORMERS, System.ASSISTED):
                 return partial(Transformers, TARGET, resolve(DISTILLED))
             if arm.system in OURS:
-                return partial(on_pair, TARGET, DRAFT, DISTILLED, arm.precision)
+                return partial(Offered, TARGET, DRAFTS, arm.precision)
             if not converted.exists():
                 save_ctranslate2(folder, converted)
             suppress, has_languages = sorted(vocabulary.suppress), bool(vocabulary.languages)
@@ -66,55 +67,26 @@ def peers(given: Program, rounds: Rounds = 5) -> None:
         with Programs(samples, build, core=cores[0], serve=serve) as programs:
             arms = arms_of_pair(quick=given.quick)
             runs, missing = programs.measure(arms, rounds, given.seed, given.console)
-    rates = word_error_rates(runs, samples, vocabulary)
-    digests = {name: load_checkpoint(name).weights_digest for name in (TARGET, DRAFT, DISTILLED)}
-    figures = {
-        "cores": cores,
-        "word_error_rates": {str(arm): rate for arm, rate in rates.items()},
-    }
-    end(given, samples, runs, missing, rates, digests, figures)
-
-
-def end(
-    given: Program,
-    samples: Sequence[Sample],
-    runs: Runs,
-    missing: Mapping[Arm, str],
-    rates: Mapping[Arm, float],
-    models: Mapping[str, str],
-    figures: Mapping[str, Any],
-) -> NoReturn:
-    """Print and write what was found; exit with 1 if a text differs or, with ``--check``, a bar is short."""
-    different = differences(runs)
+    rates, different = word_error_rates(runs, samples, vocabulary), differences(runs)
     for timestamps in (True, False):
         if chosen := {arm: of_arm for arm, of_arm in runs.items() if arm.timestamps == timestamps}:
             title = f"{TARGET}, {'with' if timestamps else 'without'} timestamps"
-            print_table(chosen, different, rates, title=title, seed=given.seed, console=given.console)
-    bars, open_claims = find_bars(runs, seed=given.seed)
+            print_table(chosen, different, rates, title=title, console=given.console)
+    bars, open_claims = find_bars(runs)
     wrong = [f"{arm}: {line}" for arm, line in different.items() if is_broken(arm)]
     notes = [f"{arm}: {line}" for of_arms in (missing, different) for arm, line in of_arms.items()]
     for line in (*open_claims, *notes):
         given.print(line, style="yellow")
-    content = {
-        **figures,
-        "peers": {package: _version(package) for package in PACKAGES},
+    figures = {
+        "cores": cores,
+        "word_error_rates": {str(arm): rate for arm, rate in rates.items()},
+        "peers": {package: installed(package) for package in PACKAGES},
         "samples": {sample.name: sample.duration_s for sample in samples},
         "notes": [*open_claims, *notes],
-        "runs": [_facts(arm, number, run) for arm in runs for number, run in enumerate(runs[arm])],
+        "runs": [facts(arm, run) for arm, of_arm in runs.items() for run in of_arm],
     }
-    given.end(models, content, bars, wrong)
-
-
-def _facts(arm: Arm, number: int, run: Run) -> dict[str, Any]:
-    tokens = [len(of_recording) for of_recording in run.tokens]
-    return asdict(arm) | {"round": number} | asdict(run) | {"tokens": tokens}
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
+    models = {name: load_checkpoint(name).weights_digest for name in (TARGET, DRAFT, DISTILLED)}
+    given.end(models, figures, bars, wrong)
 
 
 if __name__ == "__main__":

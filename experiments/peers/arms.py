@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from importlib.util import find_spec
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,3 +129,8 @@ def floats(pcm: bytes) -> Audio:
 def without_specials(tokens: Iterable[int], special: tuple[int, int]) -> tuple[int, ...]:
     """Return text and timestamps; ``special`` are the first id that is neither, and one past the last."""
     return tuple(token for token in tokens if not special[0] <= token < special[1])
+
+
+def facts(arm: Arm, run: Run) -> dict[str, Any]:
+    """Return a run as JSON values, with the number of tokens of each recording."""
+    return asdict(arm) | asdict(run) | {"arm": str(arm), "tokens": [*map(len, run.tokens)]}

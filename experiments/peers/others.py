@@ -16,20 +16,19 @@ from transformers.models.whisper.feature_extraction_whisper import WhisperFeatur
 from transformers.utils import logging
 
 from experiments.common.audio.samples import Sample
-from experiments.common.models.as_transformers import as_transformers
+from experiments.common.models.checkpoints import as_transformers
 from experiments.peers.arms import NUM_BATCHED, Audio, Run, System, floats, timed, without_specials
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.types import SAMPLE_RATE, WINDOW_FRAMES, WINDOW_SAMPLES
 
-GREEDY: dict[str, Any] = {  # arguments of faster-whisper
+OF_ALL: dict[str, Any] = {  # arguments of openai-whisper and faster-whisper
     "language": "en",
-    "beam_size": 1,
     "temperature": 0.0,
     "condition_on_previous_text": False,
     "compression_ratio_threshold": None,
-    "log_prob_threshold": None,
     "no_speech_threshold": None,
 }
+GREEDY = OF_ALL | {"beam_size": 1, "log_prob_threshold": None}  # of faster-whisper
 
 
 class Transformers:
@@ -164,16 +163,7 @@ class OpenaiWhisper:
         self._model: Any = whisper.load_model(str(file), device="cpu")
 
     def run(self, _: System, samples: Sequence[Sample], timestamps: bool) -> Run:
-        options: dict[str, Any] = {
-            "language": "en",
-            "temperature": 0.0,
-            "condition_on_previous_text": False,
-            "compression_ratio_threshold": None,
-            "logprob_threshold": None,
-            "no_speech_threshold": None,
-            "without_timestamps": not timestamps,
-            "fp16": False,
-        }
+        options = OF_ALL | {"logprob_threshold": None, "without_timestamps": not timestamps, "fp16": False}
 
         def transcribe(audio: Audio) -> list[int]:
             segments = self._model.transcribe(audio, **options)["segments"]

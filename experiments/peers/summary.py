@@ -10,7 +10,7 @@ from rich.table import Table
 
 from experiments.common.audio.samples import BUNDLED, Sample
 from experiments.common.bench.report import Bar
-from experiments.common.bench.stats import ratio_of_medians, spread
+from experiments.common.bench.stats import spread
 from experiments.peers.arms import FLOAT32, INT8, OURS, Arm, Run, System, precisions
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper_client.cli.advice import Ratio
@@ -51,21 +51,27 @@ def claims() -> Iterator[Claim]:
             yield Claim(replace(plain, system=system), (plain,), bound)
 
 
-def ratio(runs: Runs, ours: Arm, theirs: Arm, *, seed: int) -> Ratio | None:
-    """Return one arm's time over another's; ``None`` where one was not measured."""
+def ratio(runs: Runs, ours: Arm, theirs: Arm) -> Ratio | None:
+    """Return one arm's time over another's, each pair of one recording in one round; of batches, per round.
+
+    ``None`` where one was not measured.
+    """
     if ours not in runs or theirs not in runs:
         return None
-    return ratio_of_medians(_seconds(runs[ours]), _seconds(runs[theirs]), seed=seed)
+    times_s = [[s for run in runs[arm] for s in run.wall_s] for arm in (ours, theirs)]
+    if len(times_s[0]) != len(times_s[1]):
+        times_s = [_seconds(runs[arm]) for arm in (ours, theirs)]
+    return Ratio.paired(*times_s)
 
 
-def find_bars(runs: Runs, *, seed: int) -> tuple[list[Bar], list[str]]:
+def find_bars(runs: Runs) -> tuple[list[Bar], list[str]]:
     """Hold the claims against the upper ends of their intervals; name those that were not measured."""
     held, open_claims = [], []
     for claim in claims():
         measured = [arm for arm in claim.theirs if arm in runs]
         fastest = min(measured, key=lambda arm: spread(_seconds(runs[arm])).median, default=claim.theirs[0])
         name = f"{claim.ours}: time over that of {fastest.system}, {fastest.precision}"
-        if (found := ratio(runs, claim.ours, fastest, seed=seed)) is None:
+        if (found := ratio(runs, claim.ours, fastest)) is None:
             open_claims.append(f"{name}: not measured")
         else:
             held.append(Bar(name, found.high, round(claim.bound, 3), str(found)))
@@ -110,7 +116,6 @@ def print_table(
     rates: Mapping[Arm, float],
     *,
     title: str,
-    seed: int,
     console: Console,
 ) -> None:
     table = Table(title=title, title_justify="left")
@@ -129,7 +134,7 @@ def print_table(
             arm.system,
             arm.precision,
             f"{spread([1e3 * seconds / num_tokens for seconds in _seconds(runs[arm])]):.2f}",
-            *(str(ratio(runs, arm, reference, seed=seed) or "") for reference in (plain, alone)),
+            *(str(ratio(runs, arm, reference) or "") for reference in (plain, alone)),
             f"{rates[arm]:.1%}" if arm in rates else "",
             f"{statistics.tokens_per_forward:.2f}" if statistics.num_forwards else "",
             f"{statistics.acceptance_rate:.0%}" if statistics.num_verified else "",

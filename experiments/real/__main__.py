@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,24 +13,22 @@ from rich.table import Table
 
 from experiments.common.audio.samples import Sample
 from experiments.common.bench.program import Draft, Folder, Program, Target, program
-from experiments.common.bench.report import Bar
-from experiments.common.models.as_transformers import as_transformers
+from experiments.common.bench.report import Bar, none
+from experiments.common.models.checkpoints import as_transformers
 from experiments.common.servers.processes import first_two_cores, on_cores
-from experiments.demo_pair.pair import Pair, SetErrors, folder_recordings
+from experiments.demo_pair.pair import Pair, folder_recordings, print_errors
 from experiments.exactness import oracle
-from experiments.peers.arms import FLOAT16, FLOAT32, INT8, OURS, Arm, Run, System
+from experiments.peers.arms import FLOAT16, FLOAT32, INT8, OURS, Arm, Run, System, facts
 from experiments.peers.formats import save_ggml, save_openai
 from experiments.peers.others import FasterWhisper, OpenaiWhisper, Transformers, WhisperCpp
-from experiments.peers.ours import DRAFT_DTYPE, Offered, special_of
-from experiments.peers.programs import Programs
-from experiments.peers.served import served_pair
+from experiments.peers.programs import Offered, Programs, served_pair, special_of
+from experiments.peers.summary import Runs, ratio
 from specwhisper.errors import UnsupportedOption
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER, resolve
 from specwhisper.model.threads import limit_threads
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper_client.cli.advice import Ratio
 
 HUMAN = DEMO_FOLDER / "human"
 QUICK_ROUNDS = 2
@@ -52,7 +49,6 @@ OTHERS = tuple(
 )
 TIMED = (ALONE, PAIR, FULL, PEER, ALONE_INT8, PAIR_INT8, PEER_INT8)
 UNTIMED = (TARGET_SERVED, SYNC, PIPELINED)
-Runs = Mapping[Arm, Sequence[Run]]
 
 
 @program
@@ -84,9 +80,10 @@ def real(
                     raise UnsupportedOption("the target is not a CTranslate2 folder")
                 return partial(FasterWhisper, source, arm.precision)
             case _:
-                return partial(Offered, target, draft, arm.precision)
+                drafts = {System.ONE_PROCESS: draft}
+                return partial(Offered, target, drafts, arm.precision, draft_dtype=INT8, cut_windows=True)
 
-    options = "--dtype", DRAFT_DTYPE, "--cut-windows"
+    options = "--dtype", INT8, "--cut-windows"
     serve = partial(served_pair, target, draft, *options, special=special_of(checkpoint), cores=cores)
     with Programs(samples, build, core=cores[0], serve=serve) as programs:
         rounds = given.choose(QUICK_ROUNDS, rounds)
@@ -103,7 +100,7 @@ def real(
     print_times(runs, given.console)
     for arm, reason in missing.items():
         given.print(f"{arm.name}: {reason}", style="yellow")
-    given.print(agreement_line(draft, errors))
+    print_errors("recordings", errors, given.console)
     figures = {
         "recordings": {sample.name: sample.duration_s for sample in samples},
         "runs": [facts(arm, one) for arm, of_arm in every.items() for one in of_arm],
@@ -135,29 +132,21 @@ def count_differences(runs: Runs, references: Sequence[Sequence[int]]) -> dict[A
     }
 
 
-def ratio(runs: Runs, arm: Arm, reference: Arm) -> Ratio | None:
-    """Return an arm's time over another's, each pair of one recording in one round."""
-    if arm not in runs or reference not in runs:
-        return None
-    return Ratio.paired(*([s for run in runs[one] for s in run.wall_s] for one in (arm, reference)))
-
-
 def find_bars(
     runs: Runs, agreement: float, num_different: int, different_in_int8: Mapping[Arm, int]
 ) -> list[Bar]:
     full, pair = (accumulated(runs[arm]) for arm in (FULL, PAIR))
-    per_pass = full.num_committed / full.num_forwards
+    per_pass = full.tokens_per_forward
     bars = [
-        Bar("tokens that differ from transformers", num_different, 1, str(num_different)),
+        none("tokens that differ from transformers", num_different),
         *(
-            Bar(f"{arm.name}: tokens that differ from target-only's", number, 1, str(number))
+            none(f"{arm.name}: tokens that differ from target-only's", number)
             for arm, number in different_in_int8.items()
         ),
         Bar("agreement given the target's prefix", agreement, 0.93, f"{agreement:.1%}", at_least=True),
     ]
     for arm, statistics in ((PAIR, pair), (FULL, full)):
-        accepted = statistics.num_accepted / max(1, statistics.num_verified)
-        name = f"{arm.name}: accepted of verified"
+        accepted, name = statistics.acceptance_rate, f"{arm.name}: accepted of verified"
         bars.append(Bar(name, accepted, 0.8, f"{accepted:.1%}", at_least=True))
     bars.append(Bar(f"{FULL.name}: tokens a forward pass", per_pass, 5, f"{per_pass:.2f}", at_least=True))
     for arm, bound in ((ALONE, 0.9), (PAIR, 0.75), (PAIR_INT8, 0.48)):
@@ -182,30 +171,14 @@ def print_times(runs: Runs, console: Console) -> None:
     for arm, of_arm in runs.items():
         statistics = accumulated(of_arm)
         seconds = sum(map(sum, (run.wall_s for run in of_arm))) / len(of_arm)
-        has_draft = statistics.num_verified > 0
         table.add_row(
             arm.name,
             f"{seconds:.2f}",
             *(str(ratio(runs, arm, other) or "") for other in (ALONE, PEER)),
-            f"{statistics.num_committed / statistics.num_forwards:.2f}" if statistics.num_forwards else "",
-            f"{statistics.num_accepted / statistics.num_verified:.1%}" if has_draft else "",
+            f"{statistics.tokens_per_forward:.2f}" if statistics.num_forwards else "",
+            f"{statistics.acceptance_rate:.1%}" if statistics.num_verified else "",
         )
     console.print(table)
-
-
-def agreement_line(draft: str, errors: SetErrors) -> str:
-    found = errors.drafts[draft].agreement
-    return (
-        f"{draft} chooses the target's token after the target's text at {found.acceptance:.1%} of "
-        f"{found.num_tokens} places; after a correction its own text holds again in {found.realigns:.0%} of "
-        f"{found.num_corrections}, for {found.mean_run:.1f} tokens. Word error rate: target "
-        f"{errors.target_wer:.1%}, {draft} alone {errors.drafts[draft].wer:.1%}."
-    )
-
-
-def facts(arm: Arm, run: Run) -> dict[str, Any]:
-    tokens = [len(of_recording) for of_recording in run.tokens]
-    return {"arm": arm.name, "wall_s": run.wall_s, "tokens": tokens, "statistics": asdict(run.statistics)}
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from experiments.common.servers.processes import Server, Worker, running_process
+from experiments.common.servers.processes import Server, Worker, running_pair
 from experiments.common.servers.usage import cpu_s
 from experiments.streaming.measures import Shown
 from experiments.streaming.peers import FasterWhisperLoop, WhisperLiveKit
@@ -112,11 +112,7 @@ class Arms:
 
     def _served(self) -> tuple[Server, Server]:
         if self._servers is None:
-            start, sessions = self._stack.enter_context, ("--max-sessions", "8")
-            of_target = "--model", self._target, *sessions
-            target = start(running_process("specwhisper_target_server", *of_target, cores=self._cores[:1]))
-            of_draft = "--draft-model", self._draft, "--dtype", "int8", "--cut-windows", *sessions
-            pair = "--target", target.address, *of_draft
-            draft = start(running_process("specwhisper_draft_server", *pair, cores=self._cores[1:]))
-            self._servers = target, draft
+            options = "--dtype", "int8", "--cut-windows"
+            pair = running_pair(self._target, self._draft, *options, cores=self._cores, sessions=8)
+            self._servers = self._stack.enter_context(pair)
         return self._servers

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise, zip_longest
-from statistics import median
 
 import numpy as np
 from numpy.random import Generator
@@ -22,15 +20,15 @@ from experiments.common.audio.conditions import (
     with_noise,
 )
 from experiments.common.audio.samples import Sample
+from experiments.common.bench.passes import encode_s
 from experiments.common.inline_pair import InlinePair
 from experiments.streaming.measures import SpokenWord
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.audio.recording import Recording
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
-from specwhisper.types import SAMPLE_RATE, AudioChunk, Mode, Word
+from specwhisper.types import SAMPLE_RATE, Mode, Word
 
 TURN_S = 1.2  # silence after which an utterance has ended; JFK's pauses within sentences have up to 1.1 s
 GAP_S = 1.0, 1.5  # between recordings, which have some silence themselves
@@ -40,7 +38,6 @@ TAIL_S = 2.0  # silence after a take, in which its last utterance ends
 FADE_S = 0.15  # at either end of a recording, which would otherwise begin and end with a click
 MIN_SOUND_S = 0.05  # shortest sound of a word
 QUICK_S = 10.0
-NUM_ENCODINGS = 5
 
 
 class Condition(StrEnum):
@@ -95,13 +92,7 @@ class Recorder:
         ]
 
     def encode_s(self) -> float:
-        silence, seconds = Recording(), []
-        silence.append(AudioChunk(0, bytes(2), is_last=True))
-        for _ in range(NUM_ENCODINGS):
-            started_s = time.perf_counter()
-            self._model.encode(0, silence, 0)
-            seconds.append(time.perf_counter() - started_s)
-        return median(seconds)
+        return encode_s(self._model, Sample("silence", bytes(2), {}).recording)
 
     def _words(self, samples: Samples) -> tuple[SpokenWord, ...]:
         spans_s = sound(samples)

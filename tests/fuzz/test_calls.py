@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from riva.client.proto import riva_asr_pb2
 
-from experiments.common.models.scripted import END
-from experiments.common.serve_scripted import scripted_checkpoint
+from experiments.common.models.scripted import END, scripted_checkpoint
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import Resume, Window
 from specwhisper.wire import PROTOCOL_VERSION, codec

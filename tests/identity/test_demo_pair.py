@@ -12,11 +12,10 @@ import pytest
 from transformers import WhisperForConditionalGeneration
 
 from experiments.common.inline_pair import InlinePair
-from experiments.common.models.caching_encoder import CachingEncoder
 from experiments.exactness import oracle
-from experiments.exactness.comparison import assert_equal
-from experiments.exactness.prepared import is_long
-from experiments.exactness.steering import Steered
+from experiments.exactness.comparison import differences
+from experiments.exactness.oracle import Steered
+from experiments.exactness.prepared import CachingEncoder, is_long
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.model.backends import load_encoder
@@ -95,7 +94,7 @@ def test_every_mode_equals_transformers(sample: Path, padding: Padding, mode: Mo
         mode=mode,
         max_new_tokens=checkpoint("demo-target").max_new_tokens,
     )
-    assert_equal(split.transcribe([pcm], options), [expected])
+    assert differences(split.transcribe([pcm], options), [expected]) == []
 
 
 @pytest.mark.nightly

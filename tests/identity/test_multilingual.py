@@ -6,13 +6,16 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+import torch
+from transformers import LogitsProcessorList, WhisperForConditionalGeneration
 
 from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import Shape
 from experiments.exactness.cases import Case
-from experiments.exactness.oracle import transcribe_window
+from experiments.exactness.oracle import Watch, features_of
 from experiments.exactness.prepared import Prepared
 from specwhisper.options import DecodingOptions
+from specwhisper.types import WINDOW_FRAMES
 from tests.identity.test_options import RUNS, split
 from tests.nightly import mostly_nightly
 
@@ -30,6 +33,30 @@ def made_with(seed: int) -> Prepared:
 
 def options_of(made: Prepared) -> list[DecodingOptions]:
     return [replace(options, multilingual=True) for options in made.recording_options]
+
+
+def transcribe_window(
+    model: WhisperForConditionalGeneration, pcm: bytes, start_frame: int, max_new_tokens: int
+) -> tuple[str, tuple[int, ...]]:
+    """Return the language of one window of a recording, and its tokens in that language."""
+    features, _ = features_of(pcm, model.config.num_mel_bins)
+    window = features[:, :, start_frame : start_frame + WINDOW_FRAMES]
+    window = torch.nn.functional.pad(window, (0, WINDOW_FRAMES - window.shape[-1])).to(model.dtype)
+    watch = Watch(max_windows=40)
+    with torch.inference_mode(), watch.noting(model):
+        token = int(model.detect_language(input_features=window)[0])
+        code = next(name for name, i in model.generation_config.lang_to_id.items() if i == token).strip("<|>")
+        model.generate(
+            window,
+            num_beams=1,
+            temperature=0.0,
+            return_timestamps=True,
+            max_new_tokens=max_new_tokens,
+            language=code,
+            task="transcribe",
+            logits_processor=LogitsProcessorList([watch]),
+        )
+    return code, watch.windows[0].tokens
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -12,7 +12,7 @@ import pytest
 from experiments.common.inline_pair import InlinePair
 from experiments.exactness import oracle
 from experiments.exactness.cases import DISTIL, EN40, OPTIONS, Case
-from experiments.exactness.comparison import assert_equal
+from experiments.exactness.comparison import differences
 from experiments.exactness.prepared import Prepared, prepared
 from specwhisper.model.model import Model
 from specwhisper.types import Mode
@@ -67,7 +67,7 @@ def test_every_option_equals_transformers(case: Case, mode: Mode, gamma: int, dr
     made = prepared(case)
     batch = made.batch
     texts = split(made, mode, gamma, draft, kind).transcribe(batch.pcms, batch.options)
-    assert_equal(texts, batch.oracles, made.tokenizer)
+    assert differences(texts, batch.oracles, made.tokenizer) == []
 
 
 def hint_of(made: Prepared, expected: oracle.OracleText) -> str:
@@ -86,7 +86,7 @@ def test_a_given_hint_changes_no_option(name: str):
         for each, expected in zip(batch.options, batch.oracles, strict=True)
     ]
     texts = split(made, Mode.FULL, 4, "noisy", "normal").transcribe(batch.pcms, options)
-    assert_equal(texts, batch.oracles, made.tokenizer)
+    assert differences(texts, batch.oracles, made.tokenizer) == []
     without = split(made, Mode.FULL, 4, "noisy", "normal").transcribe(batch.pcms, batch.options)
     assert sum(each.stats.num_hinted for each in texts) > sum(each.stats.num_hinted for each in without)
 
@@ -104,7 +104,7 @@ def test_a_shared_encoder_changes_nothing(case: Case, num_slots: int, mode: Mode
     batch = made.batch
     target, draft = made.pair("distil", num_slots)
     texts = InlinePair(target, draft, mode=mode, gamma=gamma).transcribe(batch.pcms, batch.options)
-    assert_equal(texts, batch.oracles, made.tokenizer)
+    assert differences(texts, batch.oracles, made.tokenizer) == []
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,10 @@ import pytest
 from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import checkpoint_from_model
 from experiments.common.models.scripted import ScriptedModel
-from experiments.exactness.cases import CASES, SHAPES, Case
-from experiments.exactness.comparison import assert_equal
-from experiments.exactness.oracle import OracleText, OracleWindow
+from experiments.exactness.cases import OPTIONS, SHAPES, Case
+from experiments.exactness.comparison import differences
+from experiments.exactness.oracle import OracleText, OracleWindow, Steered
 from experiments.exactness.prepared import DRAFTS, Prepared, is_long, prepared, recording
-from experiments.exactness.steering import Steered
 from specwhisper.audio.recording import Recording
 from specwhisper.model.choosing import Row
 from specwhisper.options import DecodingOptions
@@ -24,6 +23,7 @@ from tests.interference import KINDS, Interference
 from tests.nightly import NIGHTLY, at_night, mostly_nightly
 
 # transformers' word times fail on some of the tokens of a model when none are suppressed.
+CASES = (*SHAPES, *OPTIONS)
 WORDLESS = tuple(case for case in CASES if not case.options.word_timestamps)
 MODES = (Mode.SYNC, Mode.PIPELINED, Mode.FULL, Mode.ONE_PROCESS)
 FACTORS = (SHAPES, MODES, tuple(range(1, 17)), KINDS, DRAFTS)
@@ -53,7 +53,10 @@ def name_of(row: tuple[Case, Mode, int, str, str]) -> str:
 def test_the_target_alone_equals_transformers(case: Case):
     made = prepared(case)
     batch, target = made.batch, made.steered(2)
-    assert_equal(InlinePair(target).transcribe(batch.pcms, batch.options), batch.oracles, made.tokenizer)
+    assert (
+        differences(InlinePair(target).transcribe(batch.pcms, batch.options), batch.oracles, made.tokenizer)
+        == []
+    )
     ties = sum(len(window.ties) for text in batch.oracles for window in text.windows)
     assert target.num_steered <= ties
 
@@ -73,7 +76,7 @@ def test_every_mode_equals_transformers(case: Case, mode: Mode, gamma: int, kind
         gamma=gamma,
         edit_block=Interference(kind, gamma, vocabulary_size=len(made.tokens)),
     )
-    assert_equal(split.transcribe(batch.pcms, batch.options), batch.oracles, made.tokenizer)
+    assert differences(split.transcribe(batch.pcms, batch.options), batch.oracles, made.tokenizer) == []
 
 
 def test_the_rows_cover_every_pair():
@@ -180,7 +183,7 @@ def test_the_checkpoints_own_limit_holds_where_the_caller_gives_none():
     made.model.generation_config.max_length = 12  # transformers adds the prompt to it
     limit = checkpoint_from_model(made.model, made.tokens, name="limited").max_new_tokens
     text = InlinePair(made.target(1), max_new_tokens=limit).transcribe(made.pcms, made.options)
-    assert_equal(text, made.batch.oracles)
+    assert differences(text, made.batch.oracles) == []
     assert [len(tokens) for tokens in text[0].window_tokens] == [12]
 
 

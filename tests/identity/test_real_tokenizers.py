@@ -11,8 +11,7 @@ import base64
 import pytest
 import tiktoken
 
-from experiments.common.models.checkpoints import Shape, build_checkpoint, build_tokenizer
-from experiments.common.models.openai_tokenizer import asset
+from experiments.common.models.checkpoints import Shape, asset, build_checkpoint, build_tokenizer
 from experiments.exactness.cases import WHISPERS
 from experiments.exactness.matrix import Row, run_row
 from experiments.exactness.prepared import prepared

@@ -10,9 +10,9 @@ import torch
 from transformers import WhisperForConditionalGeneration
 
 from experiments.common.inline_pair import InlinePair
-from experiments.common.models.as_transformers import as_transformers
-from experiments.common.models.caching_encoder import CachingEncoder
+from experiments.common.models.checkpoints import as_transformers
 from experiments.exactness.oracle import OracleText, transcribe
+from experiments.exactness.prepared import CachingEncoder
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.model.backends import load_encoder

@@ -17,8 +17,7 @@ import pytest
 import soundfile
 
 from experiments.common.inline_pair import InlinePair
-from experiments.common.models.scripted import ScriptedModel, recording
-from experiments.common.serve_scripted import scripted_checkpoint
+from experiments.common.models.scripted import ScriptedModel, recording, scripted_checkpoint
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions

@@ -165,21 +165,20 @@ def advise(rounds: Sequence[Round]) -> Advice:
 
 
 def _decide(measured: Mapping[Mode, Measured]) -> tuple[Measured, str]:
-    """Choose ``full``, unless another mode is clearly faster or ``full`` gains nothing."""
-    full = measured[Mode.FULL]
-    surely_faster = [one for one in measured.values() if one.over_full.high < 1]
-    best, reason = full, "no other mode was faster by more than the spread"
-    if surely_faster:
-        best, reason = min(surely_faster, key=_time_s), "faster than full by more than the spread"
-    if best.over_target_only.value >= 1:
-        best, reason = min(measured.values(), key=_time_s), "the fastest, where full gained nothing"
-    if best.mode is Mode.TARGET_ONLY:
-        reason = "no mode with a draft was faster"
+    """Choose ``full``, or a mode that is clearly faster; target-only unless the gain exceeds the spread."""
+    gaining = [one for one in measured.values() if one.over_target_only.high < 1]
+    if not gaining:
+        reason = "no mode with a draft gains more than the spread"
         if any(one.over_target_only.low < 1 for one in measured.values()):
-            reason += "; one of them may be, so measure for longer"
-    elif best.over_target_only.high >= 1:
-        reason += "; the gain is not certain, so measure for longer"
-    return best, reason
+            reason += "; one of them may gain, so measure for longer"
+        return measured[Mode.TARGET_ONLY], reason
+    surely_faster = [one for one in gaining if one.over_full.high < 1]
+    full = measured[Mode.FULL]
+    if full not in gaining:
+        return min(gaining, key=_time_s), "the fastest, where full gained no more than the spread"
+    if surely_faster:
+        return min(surely_faster, key=_time_s), "faster than full by more than the spread"
+    return full, "no other mode was faster by more than the spread"
 
 
 def _time_s(measured: Measured) -> float:

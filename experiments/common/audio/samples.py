@@ -8,9 +8,10 @@ from pathlib import Path
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.decode import decode_file
+from specwhisper.audio.recording import Recording
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.errors import InvalidRequest
-from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
+from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES, AudioChunk
 
 BUNDLED = Path(__file__).parents[3] / "specwhisper" / "demo" / "samples"
 
@@ -27,6 +28,13 @@ class Sample:
     def of(cls, name: str, pcm: bytes) -> Sample:
         sample = cls(name, pcm, {})
         return sample if sample.fits_one_window else cls(name, pcm, log_mel_max([pcm]))
+
+    @property
+    def recording(self) -> Recording:
+        """The recording as an engine receives it."""
+        recording = Recording(self.log_mel_max)
+        recording.append(AudioChunk(0, self.pcm, is_last=True))
+        return recording
 
     @property
     def duration_s(self) -> float:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Concatenate, NoReturn, ParamSpec, TypeVar
@@ -119,12 +120,25 @@ def program(run: Callable[Concatenate[Program, Options], None]) -> Callable[...,
     return command
 
 
-def parse_levels(words: str) -> tuple[int, ...]:
-    """Parse comma-separated numbers of sessions; return them in ascending order."""
+def parse_list(words: str, flag: str, parse: Callable[[str], Value], wanted: str) -> list[Value]:
+    """Parse comma-separated words, without repetitions; ``parse`` raises ValueError for a wrong one."""
     try:
-        levels = sorted({int(word) for word in words.split(",")})
+        return list(dict.fromkeys(parse(word.strip()) for word in words.split(",")))
     except ValueError:
-        raise InvalidRequest(f"--sessions is '{words}': pass numbers separated by commas.") from None
-    if levels[0] < 1:
-        raise InvalidRequest(f"--sessions has {levels[0]}: pass at least 1.")
-    return tuple(levels)
+        raise InvalidRequest(f"{flag} is '{words}': pass {wanted}, separated by commas.") from None
+
+
+def at_least(least: float, number: Callable[[str], Value]) -> Callable[[str], Value]:
+    """Return what parses a number that is not smaller, and finite."""
+
+    def parse(word: str) -> Value:
+        if not least <= float(word) < inf:
+            raise ValueError(word)
+        return number(word)
+
+    return parse
+
+
+def parse_levels(words: str) -> tuple[int, ...]:
+    """Parse numbers of sessions; return them in ascending order."""
+    return tuple(sorted(parse_list(words, "--sessions", at_least(1, int), "numbers from 1 on")))

@@ -8,7 +8,7 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -47,6 +47,19 @@ class Bar:
         return f"{self.name}: {self.shown}, bar {sign} {self.bound:g}: {'holds' if self.holds else 'short'}"
 
 
+def none(name: str, num: int, of: int | None = None, note: str = "") -> Bar:
+    """Return the bar of something that must not happen."""
+    shown = f"{num}" if of is None else f"{num} of {of}"
+    return Bar(name, num, 1, f"{shown}, {note}" if note else shown)
+
+
+def at_most(name: str, values: Iterable[float], bound: float, note: str = "") -> Bar:
+    """Return the bar of the greatest value."""
+    values = list(values)
+    note = note or (f"at most of {len(values)}" if len(values) > 1 else "")
+    return Bar(name, max(values), bound, f"{max(values):.3g} {note}".strip())
+
+
 def open_console() -> Console:
     """Open the terminal, or a page wide enough for tables where output goes to a file."""
     logging.disable_progress_bar()  # bars of loading models disturb our own
@@ -77,13 +90,15 @@ def machine_facts() -> dict[str, Any]:
 
 
 def version_facts() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = "not installed"
-    return versions | {"specwhisper": _commit()}
+    versions = {package: installed(package) for package in PACKAGES}
+    return {"python": platform.python_version(), **versions, "specwhisper": _commit()}
+
+
+def installed(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def write_json(path: Path, *, models: Mapping[str, Any], figures: Mapping[str, Any]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
+from importlib.metadata import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,16 +15,77 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import AddedToken, ByteLevelBPETokenizer
 from transformers import GenerationConfig, WhisperConfig, WhisperForConditionalGeneration, WhisperTokenizer
+from transformers.convert_slow_tokenizer import TikTokenConverter
+from transformers.models.whisper.configuration_whisper import NON_SPEECH_TOKENS, NON_SPEECH_TOKENS_MULTI
 from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
-from experiments.common.models.in_memory import weights_in_memory
-from experiments.common.models.openai_tokenizer import NUM_TEXT_TOKENS, non_speech, published_vocabulary
+from experiments.common.models.scripted import weights_in_memory
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.checkpoints.generation import build_vocabulary, check_generation, read_generation
 from specwhisper.model.checkpoints.sizes import read_sizes
 from specwhisper.model.checkpoints.tokenizer import Tokenizer
 from specwhisper.model.checkpoints.weights import complete_weights
+from specwhisper.model.pytorch.checkpoint import read_tensor
+
+NUM_TEXT_TOKENS = {"multilingual": 50_257, "gpt2": 50_256}
+
+
+def asset(name: Literal["multilingual", "gpt2"]) -> Path:
+    """Return a vocabulary file of the package, which needs none of its dependencies."""
+    for file in files("openai-whisper") or ():
+        if file.name == f"{name}.tiktoken":
+            return Path(str(file.locate()))
+    raise FileNotFoundError(f"openai-whisper has no {name}.tiktoken")
+
+
+@cache
+def published_vocabulary(
+    name: Literal["multilingual", "gpt2"],
+) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """Return token ids by string, and the merges."""
+    return TikTokenConverter(str(asset(name))).extract_vocab_merges_from_model(str(asset(name)))
+
+
+def non_speech(name: Literal["multilingual", "gpt2"]) -> tuple[int, ...]:
+    published = NON_SPEECH_TOKENS if name == "gpt2" else NON_SPEECH_TOKENS_MULTI
+    return tuple(token for token in published if token < NUM_TEXT_TOKENS[name])
+
+
+def as_transformers(checkpoint: Checkpoint) -> WhisperForConditionalGeneration:
+    """Return the checkpoint's weights and rules in transformers' model, in float32."""
+    vocabulary = checkpoint.vocabulary
+    ids = {
+        "pad_token_id": vocabulary.end_of_text,
+        "bos_token_id": vocabulary.end_of_text,
+        "eos_token_id": vocabulary.end_of_text,
+        "decoder_start_token_id": vocabulary.start_of_transcript,
+    }
+    config = WhisperConfig(**asdict(checkpoint.sizes) | ids, suppress_tokens=None, begin_suppress_tokens=None)
+    with torch.device("meta"):
+        model = WhisperForConditionalGeneration(config)
+    weights = {name: read_tensor(checkpoint, name).float() for name in checkpoint.weights}
+    model.load_state_dict(weights, assign=True)
+    model.tie_weights()
+    multilingual = {
+        "is_multilingual": True,
+        "lang_to_id": {f"<|{code}|>": id_ for code, id_ in vocabulary.languages.items()},
+        "task_to_id": dict(vocabulary.tasks),
+    }
+    model.generation_config = GenerationConfig(
+        **ids,
+        max_length=vocabulary.max_length,
+        suppress_tokens=list(vocabulary.suppress),
+        begin_suppress_tokens=list(vocabulary.begin_suppress),
+        no_timestamps_token_id=vocabulary.no_timestamps,
+        prev_sot_token_id=vocabulary.start_of_prev,
+        max_initial_timestamp_index=vocabulary.max_initial_timestamp,
+        return_timestamps=False,
+        alignment_heads=[list(head) for head in checkpoint.alignment_heads],
+        **(multilingual if vocabulary.languages else {"is_multilingual": False}),
+    )
+    return model.eval()
+
 
 SENTENCES = (
     "the quick brown fox jumps over the lazy dog",
@@ -67,6 +129,31 @@ class Shape:
     ffn_factor: int = 2  # published checkpoints have 4
 
 
+def _published(d_model: int, heads: int, encoder_layers: int, decoder_layers: int) -> Shape:
+    return Shape(
+        d_model=d_model,
+        heads=heads,
+        encoder_layers=encoder_layers,
+        decoder_layers=decoder_layers,
+        ffn_factor=4,
+        words="multilingual",
+        scale=0.18 * (64 / d_model) ** 0.5,  # states as large as in the small shapes
+    )
+
+
+LARGE_V2 = _published(1280, 20, 32, 32)
+LARGE_V3 = replace(LARGE_V2, num_mel_bins=128, cantonese=True)
+PUBLISHED = {
+    "tiny": _published(384, 6, 4, 4),
+    "base": _published(512, 8, 6, 6),
+    "small": _published(768, 12, 12, 12),
+    "medium": _published(1024, 16, 24, 24),
+    "large-v2": LARGE_V2,
+    "large-v3": LARGE_V3,
+    "turbo": replace(LARGE_V3, decoder_layers=4),
+}
+
+
 @cache
 def _bpe(words: Words) -> tuple[dict[str, int], list[tuple[str, str]]]:
     if words == "made-up":
@@ -97,13 +184,9 @@ def build_tokenizer(shape: Shape) -> WhisperTokenizer:
     return tokenizer
 
 
-def build_model(shape: Shape) -> tuple[WhisperForConditionalGeneration, list[str]]:
-    specials = special_tokens(shape)
-    vocab, _ = _bpe(shape.words)
-    end = len(vocab)
-    ids = {token: end + i for i, token in enumerate(specials)}
-    size = end + len(specials) + 1501
-    config = WhisperConfig(
+def config_of(shape: Shape, end: int, size: int) -> WhisperConfig:
+    """Return the configuration of a shape: ``end`` is end-of-text, ``size`` that of the vocabulary."""
+    return WhisperConfig(
         vocab_size=size,
         num_mel_bins=shape.num_mel_bins,
         d_model=shape.d_model,
@@ -121,6 +204,14 @@ def build_model(shape: Shape) -> tuple[WhisperForConditionalGeneration, list[str
         suppress_tokens=None,
         begin_suppress_tokens=None,
     )
+
+
+def build_model(shape: Shape) -> tuple[WhisperForConditionalGeneration, list[str]]:
+    specials = special_tokens(shape)
+    vocab, _ = _bpe(shape.words)
+    end = len(vocab)
+    ids = {token: end + i for i, token in enumerate(specials)}
+    config = config_of(shape, end, end + len(specials) + 1501)
     torch.manual_seed(shape.seed)
     model = WhisperForConditionalGeneration(config)
     for parameter in model.parameters():

@@ -6,18 +6,41 @@ It stores the tokens that it was fed, so that a missing rollback or a repeated t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specwhisper.audio.recording import Recording
+from specwhisper.errors import UnsupportedOption
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
+from specwhisper.model.checkpoints.sizes import ModelSizes
+from specwhisper.model.checkpoints.weights import Weights
 from specwhisper.model.choosing import ProbeResult, Row, Scores
 from specwhisper.model.sampling import Sampling
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import SAMPLE_RATE, Window, WordAlignment
+
+
+def weights_in_memory(arrays: Mapping[str, NDArray[Any]]) -> Weights:
+    """Return arrays as weights; uint16 are the bits of bfloat16."""
+    return Weights({name: _InMemory(array) for name, array in arrays.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class _InMemory:
+    array: NDArray[Any]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    def read(self) -> NDArray[Any]:
+        return self.array
+
 
 NUM_TEXT = 24
 END = NUM_TEXT
@@ -55,7 +78,38 @@ def recording(length_s: float, seed: int = 0) -> bytes:
     return (np.clip(noise, -1, 1) * 32767).astype("<i2").tobytes()
 
 
-class ScriptedModel:
+class SlotModel:
+    """A model without weights or word times, whose slots hold the tokens that they were fed."""
+
+    num_mel_bins = 80
+    max_windows = 1
+    has_word_times = False
+
+    def __init__(self, vocabulary: Vocabulary, num_slots: int, max_positions: int) -> None:
+        self.vocabulary = vocabulary
+        self.num_slots = num_slots
+        self.max_positions = max_positions
+        self._fed: list[list[int]] = [[] for _ in range(num_slots)]
+
+    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
+        self._fed[slot] = []
+
+    def rollback(self, slot: int, length: int) -> None:
+        del self._fed[slot][length:]
+
+    def length(self, slot: int) -> int:
+        return len(self._fed[slot])
+
+    def can_continue(self, prompt: Sequence[int]) -> bool:
+        return True
+
+    def align(
+        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
+    ) -> Callable[[], tuple[WordAlignment, ...]]:
+        raise UnsupportedOption("This model has no word times.")
+
+
+class ScriptedModel(SlotModel):
     """Writes a text that depends only on audio and prefix.
 
     Parameters
@@ -63,8 +117,6 @@ class ScriptedModel:
     error_rate : share of prefixes at which it differs from the same model without errors.
     """
 
-    num_mel_bins = 80
-    max_windows = 1
     has_word_times = True
 
     def __init__(
@@ -76,14 +128,11 @@ class ScriptedModel:
         max_positions: int = 64,
         vocabulary: Vocabulary = VOCABULARY,
     ) -> None:
-        self.vocabulary = vocabulary
-        self.num_slots = num_slots
-        self.max_positions = max_positions
+        super().__init__(vocabulary, num_slots, max_positions)
         self.num_forwards = 0
         self._seed = seed
         self._error_rate = error_rate
         self._audio = [""] * num_slots
-        self._fed: list[list[int]] = [[] for _ in range(num_slots)]
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
         self._encode(slot, recording.window_samples(start_frame))
@@ -136,15 +185,6 @@ class ScriptedModel:
     def _hash(*key: object) -> int:
         return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=7).digest())
 
-    def rollback(self, slot: int, length: int) -> None:
-        del self._fed[slot][length:]
-
-    def length(self, slot: int) -> int:
-        return len(self._fed[slot])
-
-    def can_continue(self, prompt: Sequence[int]) -> bool:
-        return True
-
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         return tuple((ord(letter) - ord("a")) % NUM_TEXT for letter in text)
 
@@ -160,3 +200,15 @@ class ScriptedModel:
             if token < END
         )
         return lambda: words
+
+
+def scripted_checkpoint(name: str = "scripted", **changes: Any) -> Checkpoint:
+    """Return the checkpoint that a server sees for a scripted model."""
+    checkpoint = Checkpoint(
+        name=name,
+        sizes=ModelSizes(*8 * [1], num_mel_bins=ScriptedModel.num_mel_bins),
+        vocabulary=VOCABULARY,
+        weights=weights_in_memory({}),
+        weights_digest=f"digest of {name}",
+    )
+    return replace(checkpoint, **changes)

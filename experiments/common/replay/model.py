@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
+from experiments.common.models.scripted import SlotModel
 from experiments.common.replay.trace import Decoding, Trace, window_digest
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.model.choosing import ProbeResult, Row, Scores
 from specwhisper.model.model import Model
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import Window, WordAlignment
 
 WRONG = (0,)  # draft of a window that the trace does not have
 
 
-class Replay(ABC):
-    """A model with the cost of ``forward`` and the text of a trace.
+class ReplayTarget(SlotModel):
+    """A target with the cost of ``forward`` that writes the trace's text for any candidates.
 
     Parameters
     ----------
@@ -28,7 +27,6 @@ class Replay(ABC):
     num_slots : number of slots without ``forward``.
     """
 
-    has_word_times = False
     _may_guess = False  # whether it encodes windows that its trace does not have
 
     def __init__(
@@ -48,16 +46,14 @@ class Replay(ABC):
                 f"A window of '{trace.target}' has up to {vocabulary.max_length} tokens, the replayed shape "
                 f"holds {forward.max_positions}: choose another shape."
             )
-        self.vocabulary = vocabulary
-        self.num_slots = num_slots if forward is None else forward.num_slots
-        self.num_mel_bins = 80 if forward is None else forward.num_mel_bins
-        self.max_positions = vocabulary.max_length
-        self.max_windows = 1 if forward is None else forward.max_windows
+        num_slots = num_slots if forward is None else forward.num_slots
+        super().__init__(vocabulary, num_slots, vocabulary.max_length)
+        if forward is not None:
+            self.num_mel_bins, self.max_windows = forward.num_mel_bins, forward.max_windows
         self._trace = trace
         self._forward = forward
         self._ids = [] if forward is None else forward_ids(vocabulary, forward.vocabulary)
         self._audio = [""] * self.num_slots
-        self._fed: list[list[int]] = [[] for _ in range(self.num_slots)]
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
         digest = window_digest(recording, start_frame)
@@ -67,8 +63,8 @@ class Replay(ABC):
             )
         if self._forward is not None:
             self._forward.encode(slot, recording, start_frame)
+        super().encode(slot, recording, start_frame)
         self._audio[slot] = digest
-        self._fed[slot] = []
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
         if self._forward is not None:
@@ -76,29 +72,18 @@ class Replay(ABC):
         return [self._replayed(row) for row in rows]
 
     def rollback(self, slot: int, length: int) -> None:
-        del self._fed[slot][length:]
+        super().rollback(slot, length)
         if self._forward is not None:
             self._forward.rollback(slot, length)
-
-    def length(self, slot: int) -> int:
-        return len(self._fed[slot])
-
-    def can_continue(self, prompt: Sequence[int]) -> bool:
-        return True
 
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         if text.strip():
             raise UnsupportedOption("A replay takes neither prompt nor hint.")
         return ()
 
-    def align(
-        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
-    ) -> Callable[[], tuple[WordAlignment, ...]]:
-        raise UnsupportedOption("A replay has no word times.")
-
-    @abstractmethod
     def _choose(self, decoding: Decoding, row: Row) -> tuple[list[int], list[float], list[float]]:
         """Return the choice after each candidate, its log-probability and its margin."""
+        return decoding.target_after_each(len(row.generated), row.num_candidates)
 
     def _replayed(self, row: Row) -> Scores:
         if row.acceptance_threshold is not None:
@@ -131,19 +116,7 @@ class Replay(ABC):
         return replace(row, tokens=[ids[i] for i in row.tokens], generated=[ids[i] for i in row.generated])
 
 
-class ReplayTarget(Replay):
-    """A target that writes the trace's text for any candidates."""
-
-    def _choose(self, decoding: Decoding, row: Row) -> tuple[list[int], list[float], list[float]]:
-        # The choice after a rejected candidate is not used: any token will do.
-        base, last = len(row.generated), len(decoding.tokens) - 1
-        places = [min(base + i, last) for i in range(row.num_candidates + 1)]
-        columns = (decoding.tokens, decoding.log_probs, decoding.margins)
-        tokens, log_probs, margins = ([values[i] for i in places] for values in columns)
-        return tokens, log_probs, margins
-
-
-class ReplayDraft(Replay):
+class ReplayDraft(ReplayTarget):
     """A draft that proposes what the trace's draft would have, after any prefix.
 
     For a predicted window that the target will not open, its candidates are wrong.

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from experiments.common.audio.samples import Sample
 from experiments.common.replay.trace import Decoding, Trace, window_digest
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.audio.recording import Recording
 from specwhisper.engine.verifier import Verifier
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.choosing import Row
@@ -24,29 +23,57 @@ from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live_windows import whisper_plan
 from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode, Window, WindowOpened
 
-OPTIONS = (DecodingOptions.greedy(language="en"), DecodingOptions.greedy(language="en", timestamps=False))
 NUM_SLOTS = 8
 MAX_CONTINUATION = 128  # tokens followed after a divergence: a window seldom has more
 
 
 @dataclass
 class WrittenWindow:
+    """A window of a recording, and what the target has written in it.
+
+    Attributes
+    ----------
+    draft_log_probs, divergences, continuation_log_probs : as in :class:`Decoding`.
+    """
+
+    sample: Sample
+    options: DecodingOptions
     window: Window
     tokens: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
     margins: list[float] = field(default_factory=list)
     no_speech_prob: float | None = None
+    draft_log_probs: list[float] = field(default_factory=list)
+    divergences: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    continuation_log_probs: dict[int, tuple[float, ...]] = field(default_factory=dict)
+
+    def add(self, commit: Commit) -> None:
+        self.tokens += commit.tokens
+        self.log_probs += commit.log_probs
+        self.margins += commit.margins
+        if commit.base == 0:
+            self.no_speech_prob = commit.no_speech_prob
+
+    def row(self, generated: Sequence[int], fed: Sequence[int], num_candidates: int = 0) -> Row:
+        return Row(
+            slot=0,
+            tokens=fed,
+            num_candidates=num_candidates,
+            generated=generated,
+            timestamps=self.options.timestamps,
+            max_initial_timestamp=max_initial_timestamp(self.options),
+            sampling=window_sampling(self.window, self.options),
+        )
 
 
 def record(
     samples: Sequence[Sample],
     *,
-    target: str = "demo-target",
-    draft: str = "demo-draft-tiny",
+    target: str,
+    draft: str,
     draft_dtype: str = "float32",
     cut_windows: bool = False,
-    options: Sequence[DecodingOptions] = OPTIONS,
-    max_continuation: int = MAX_CONTINUATION,
+    options: Sequence[DecodingOptions],
 ) -> Trace:
     """Record a pair on recordings.
 
@@ -57,23 +84,14 @@ def record(
         Replays must use the same options.
     """
     large, small = load_checkpoint(target), load_checkpoint(draft, dtype=draft_dtype, is_draft=True)
-    trace = Trace(
-        target=large.name,
-        draft=small.name,
-        target_digest=large.weights_digest,
-        draft_digest=small.weights_digest,
-        vocabulary_digest=large.vocabulary.digest,
-        decodings=(),
-    )
     decodings = record_models(
         WhisperModel(large, NUM_SLOTS),
         open_draft(small, 1, large.vocabulary, cut_windows=cut_windows),
         samples,
         options,
         max_new_tokens=large.max_new_tokens,
-        max_continuation=max_continuation,
     )
-    return replace(trace, decodings=decodings)
+    return Trace(large.name, small.name, large.vocabulary.digest, decodings)
 
 
 def record_models(
@@ -86,30 +104,25 @@ def record_models(
     max_continuation: int = MAX_CONTINUATION,
 ) -> tuple[Decoding, ...]:
     jobs = [(s, replace(o, log_mel_max=s.log_mel_max)) for s in samples for o in options]
-    written: list[tuple[str, WrittenWindow]] = []
-    texts: list[TargetText] = []
-    for (sample, used), windows in zip(jobs, transcribe(target, jobs, max_new_tokens), strict=True):
-        recording = Recording(used.log_mel_max)
-        recording.append(AudioChunk(0, sample.pcm, is_last=True))
-        written += [(sample.name, one) for one in windows]
-        texts += [TargetText(recording, one.window, one.tokens, used) for one in windows]
-    found = find_divergences(draft, texts, max_continuation)
+    written = [one for windows in transcribe(target, jobs, max_new_tokens) for one in windows]
+    for one in written:
+        find_divergences(draft, one, max_continuation)
     return tuple(
         Decoding(
-            recording=name,
+            recording=one.sample.name,
             start_frame=one.window.start_frame,
-            audio=window_digest(text.recording, one.window.start_frame),
+            audio=window_digest(one.sample.recording, one.window.start_frame),
             prompt=one.window.prompt,
             temperature=one.window.temperature,
             tokens=tuple(one.tokens),
             log_probs=tuple(one.log_probs),
             margins=tuple(one.margins),
             no_speech_prob=one.no_speech_prob,
-            divergences=divergences.tokens,
-            draft_log_probs=divergences.log_probs,
-            continuation_log_probs=divergences.continuation_log_probs,
+            divergences=one.divergences,
+            draft_log_probs=tuple(one.draft_log_probs),
+            continuation_log_probs=one.continuation_log_probs,
         )
-        for (name, one), text, divergences in zip(written, texts, found, strict=True)
+        for one in written
     )
 
 
@@ -134,9 +147,9 @@ def transcribe(
             windows = written[int(session)]
             match event:
                 case WindowOpened(window=window):
-                    windows.append(WrittenWindow(window))
+                    windows.append(WrittenWindow(*jobs[int(session)], window))
                 case Commit():
-                    _add_commit(event, windows[-1])
+                    windows[-1].add(event)
                 case Failed(error=error):
                     raise error
                 case Finished():
@@ -145,74 +158,27 @@ def transcribe(
     return written
 
 
-def _add_commit(commit: Commit, written: WrittenWindow) -> None:
-    written.tokens += commit.tokens
-    written.log_probs += commit.log_probs
-    written.margins += commit.margins
-    if commit.base == 0:
-        written.no_speech_prob = commit.no_speech_prob
-
-
-@dataclass(frozen=True)
-class TargetText:
-    recording: Recording
-    window: Window
-    tokens: Sequence[int]
-    options: DecodingOptions
-
-    def row(self, generated: Sequence[int], fed: Sequence[int], num_candidates: int = 0) -> Row:
-        return Row(
-            slot=0,
-            tokens=fed,
-            num_candidates=num_candidates,
-            generated=generated,
-            timestamps=self.options.timestamps,
-            max_initial_timestamp=max_initial_timestamp(self.options),
-            sampling=window_sampling(self.window, self.options),
-        )
-
-
-@dataclass(frozen=True)
-class Divergences:
-    """A draft's choices in one window: after the target's text, and where it diverges.
-
-    Attributes
-    ----------
-    log_probs : log-probability of its choice after each prefix of the target's text.
-    tokens, continuation_log_probs : its continuation, by position of the divergence.
-    """
-
-    log_probs: tuple[float, ...]
-    tokens: dict[int, tuple[int, ...]]
-    continuation_log_probs: dict[int, tuple[float, ...]]
-
-
-def find_divergences(draft: Model, windows: Sequence[TargetText], max_continuation: int) -> list[Divergences]:
-    return [_divergences(draft, written, max_continuation) for written in windows]
-
-
-def _divergences(draft: Model, written: TargetText, max_continuation: int) -> Divergences:
-    draft.encode(0, written.recording, written.window.start_frame)
-    choices, log_probs = _choices(draft, written)
-    tokens, num_prompt = list(written.tokens), len(written.window.prompt)
-    found = Divergences(tuple(log_probs), {}, {})
+def find_divergences(draft: Model, written: WrittenWindow, max_continuation: int) -> None:
+    """Note the draft's choices after the target's text, and its continuations where it diverges."""
+    draft.encode(0, written.sample.recording, written.window.start_frame)
+    choices, written.draft_log_probs = _choices(draft, written)
+    tokens, num_prompt = written.tokens, len(written.window.prompt)
     # From last to first: the text before a divergence is then still the target's.
     for position in reversed(range(len(tokens))):
         if choices[position] == tokens[position]:
             continue
         draft.rollback(0, num_prompt + position)
-        own, own_log_probs = [choices[position]], [log_probs[position]]
+        own, log_probs = [choices[position]], [written.draft_log_probs[position]]
         room = min(max_continuation, draft.max_positions - num_prompt - position)
         while len(own) < room and own[-1] not in draft.vocabulary.ends:
             (scores,) = draft.score([written.row([*tokens[:position], *own], own[-1:])])
             own += scores.tokens
-            own_log_probs += scores.log_probs
-        found.tokens[position] = tuple(own)
-        found.continuation_log_probs[position] = tuple(own_log_probs)
-    return found
+            log_probs += scores.log_probs
+        written.divergences[position] = tuple(own)
+        written.continuation_log_probs[position] = tuple(log_probs)
 
 
-def _choices(draft: Model, written: TargetText) -> tuple[list[int], list[float]]:
+def _choices(draft: Model, written: WrittenWindow) -> tuple[list[int], list[float]]:
     """Return the draft's choice after every prefix of the target's text, and its log-probability."""
     tokens, chosen, log_probs = list(written.tokens), list[int](), list[float]()
     while (position := len(chosen)) < len(tokens):

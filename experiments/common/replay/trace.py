@@ -12,6 +12,12 @@ from specwhisper.audio.recording import Recording
 Key = tuple[str, tuple[int, ...], float]  # window_digest, prompt, temperature
 
 
+def num_equal(tokens: Sequence[int], others: Sequence[int]) -> int:
+    """Return how many tokens two texts have in common at their beginning."""
+    pairs = enumerate(zip(tokens, others, strict=False))
+    return next((i for i, (one, other) in pairs if one != other), min(len(tokens), len(others)))
+
+
 @dataclass(frozen=True)
 class Decoding:
     """One decoding of a window by the target, and where its draft diverges.
@@ -47,17 +53,24 @@ class Decoding:
     def key(self) -> Key:
         return self.audio, self.prompt, self.temperature
 
-    def agreed(self, written: Sequence[int]) -> int:
-        pairs = zip(written, self.tokens, strict=False)
-        end = min(len(written), len(self.tokens))
-        return next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), end)
+    def target_after_each(
+        self, num_written: int, num_candidates: int
+    ) -> tuple[list[int], list[float], list[float]]:
+        """Return the target's choices after a text and each candidate, as :class:`Scores` has them.
+
+        The choice after a rejected candidate is not used: any token will do.
+        """
+        last = len(self.tokens) - 1
+        places = [min(num_written + i, last) for i in range(num_candidates + 1)]
+        tokens = [self.tokens[i] for i in places]
+        return tokens, [self.log_probs[i] for i in places], [self.margins[i] for i in places]
 
     def draft_after(self, written: Sequence[int]) -> tuple[int, float]:
         """Return the draft's token after a text, and its log-probability.
 
         After the end of the recorded tokens it repeats the last one, which costs time and is wrong.
         """
-        agreed = self.agreed(written)
+        agreed = num_equal(written, self.tokens)
         if agreed == len(written) and agreed not in self.divergences:
             index = min(agreed, len(self.tokens) - 1)
             return self.tokens[index], self.draft_log_probs[index] if self.draft_log_probs else 0.0
@@ -81,14 +94,12 @@ class Trace:
 
     Attributes
     ----------
-    target, draft : names of the pair, followed by digests of their weights.
+    target, draft : names of the pair.
     vocabulary_digest : digest of the target's vocabulary, which the token ids belong to.
     """
 
     target: str
     draft: str
-    target_digest: str
-    draft_digest: str
     vocabulary_digest: str
     decodings: tuple[Decoding, ...]
 

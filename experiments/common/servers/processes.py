@@ -21,6 +21,7 @@ from specwhisper.model.threads import limit_threads
 from specwhisper_client.cli.server_process import following, start_server
 
 START_TIMEOUT_S = 120.0
+TARGET_SERVER, DRAFT_SERVER = "specwhisper_target_server", "specwhisper_draft_server"
 CAN_PIN = hasattr(os, "sched_setaffinity")
 
 
@@ -75,6 +76,18 @@ def running_process(
     with following(process, module, start_timeout_s=START_TIMEOUT_S) as address:
         _wait_healthy(address)
         yield Server(address, process.pid)
+
+
+@contextmanager
+def running_pair(
+    target: str, draft: str, *draft_options: str, cores: Sequence[int], sessions: int | None = None
+) -> Iterator[tuple[Server, Server]]:
+    """Run a target server on the first core, and a draft server on the last."""
+    more = () if sessions is None else ("--max-sessions", str(sessions))
+    with running_process(TARGET_SERVER, "--model", target, *more, cores=cores[:1]) as far:
+        pair = "--target", far.address, "--draft-model", draft, *draft_options, *more
+        with running_process(DRAFT_SERVER, *pair, cores=cores[-1:]) as near:
+            yield far, near
 
 
 def _wait_healthy(address: str) -> None:

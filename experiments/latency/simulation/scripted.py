@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from experiments.common.models.scripted import SlotModel
 from experiments.common.replay.trace import Decoding
 from experiments.latency.simulation.hosts import Clock
-from specwhisper.audio.recording import Recording
-from specwhisper.errors import UnsupportedOption
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import ClosedWindow, Extent, Windows
-from specwhisper.types import Outcome, Window, WordAlignment
+from specwhisper.types import Outcome, Window
 
 RADIX = 1000  # a prompt's tokens are the digits of its decoding's index
 PROMPT_TOKENS = 4
@@ -85,12 +84,8 @@ def script_of(options: DecodingOptions) -> list[int]:
     return [int(index) for index in (options.initial_prompt or "0").split()]
 
 
-class ScriptedModel:
+class ScriptedModel(SlotModel):
     """A target or draft that writes decodings of a trace; see ``Model``."""
-
-    num_mel_bins = 80
-    max_windows = 1
-    has_word_times = False
 
     def __init__(
         self,
@@ -102,17 +97,11 @@ class ScriptedModel:
         num_slots: int,
         is_draft: bool = False,
     ) -> None:
-        self.vocabulary = vocabulary
-        self.num_slots = num_slots
-        self.max_positions = vocabulary.max_length
+        super().__init__(vocabulary, num_slots, vocabulary.max_length)
         self._decodings = {prompt_of(i): decoding for i, decoding in enumerate(decodings)}
         self._cost = cost
         self._clock = clock
         self._is_draft = is_draft
-        self._fed: list[list[int]] = [[] for _ in range(num_slots)]
-
-    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        self._fed[slot] = []
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
         self._clock.spend(self._cost.of(sum(len(row.tokens) for row in rows), len(rows)))
@@ -124,24 +113,8 @@ class ScriptedModel:
         if self._is_draft:
             tokens, log_probs = decoding.draft_after_each(row.generated, row.candidates)
             return Scores(tokens, log_probs, [1.0] * len(tokens))
-        base, last = len(row.generated), len(decoding.tokens) - 1
-        tokens = [decoding.tokens[min(base + i, last)] for i in range(row.num_candidates + 1)]
-        return Scores(tokens=tokens, log_probs=[0.0] * len(tokens), margins=[1.0] * len(tokens))
-
-    def rollback(self, slot: int, length: int) -> None:
-        del self._fed[slot][length:]
-
-    def length(self, slot: int) -> int:
-        return len(self._fed[slot])
-
-    def can_continue(self, prompt: Sequence[int]) -> bool:
-        return True
+        return Scores(*decoding.target_after_each(len(row.generated), row.num_candidates))
 
     def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
         """Return the ids that a hint consists of: a simulation has no other text."""
         return tuple(map(int, text.split()))
-
-    def align(
-        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
-    ) -> Callable[[], tuple[WordAlignment, ...]]:
-        raise UnsupportedOption("A simulation has no word times.")

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from experiments.faults.chaos import Outcome, Scenario, draw, run
-from experiments.faults.controls import KILLED
-from experiments.faults.kinds import DRAIN_AGAIN, DRAIN_DRAFT, KILL_AT, KILL_DRAFT
+from experiments.faults.kinds import DRAIN_AGAIN, DRAIN_DRAFT, KILL_AT, KILL_DRAFT, KILLED
 from experiments.faults.oracle import ViolationKind
 from tests.nightly import mostly_nightly
 

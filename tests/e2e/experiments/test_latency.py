@@ -8,7 +8,7 @@ import re
 import pytest
 
 from experiments.common.audio.samples import BUNDLED
-from experiments.latency.store import Store
+from experiments.latency.cells import Store
 from tests.e2e.processes import run
 
 SAMPLE = str(BUNDLED / "01_phone_call.flac")

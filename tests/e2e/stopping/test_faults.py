@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from experiments.common.servers.clients import recording_file
+from experiments.faults.clients import recording_file
 from specwhisper.model.faults import FAULT_STATUS
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Limits, Mode

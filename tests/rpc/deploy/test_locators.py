@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.common.models.scripted import ScriptedModel
-from experiments.common.serve_scripted import scripted_checkpoint
+from experiments.common.models.scripted import ScriptedModel, scripted_checkpoint
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_draft_server.link.link import TargetLink

@@ -14,8 +14,7 @@ import pytest
 import trustme
 from ray.exceptions import ActorDiedError, RayTaskError
 
-from experiments.common.models.scripted import ScriptedModel
-from experiments.common.serve_scripted import scripted_checkpoint
+from experiments.common.models.scripted import ScriptedModel, scripted_checkpoint
 from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable, Unauthenticated
 from specwhisper.observe.metrics import ServerMetrics
 from specwhisper.rpc.channels import OPEN, Credentials, open_channel

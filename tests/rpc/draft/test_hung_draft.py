@@ -9,10 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from experiments.common.models.in_memory import weights_in_memory
-from experiments.common.models.scripted import ScriptedModel
+from experiments.common.models.scripted import ScriptedModel, scripted_checkpoint, weights_in_memory
 from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
-from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.engine import target_engine
 from specwhisper.testing.failpoints import Failpoint, Failpoints, Fault
 from specwhisper.types import Limits

@@ -12,9 +12,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
+from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel, scripted_checkpoint
 from experiments.common.models.speech import spoken_utterances, talk
-from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.errors import PairMismatch, ServerFull, TargetUnavailable
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.rpc.channels import with_true_status

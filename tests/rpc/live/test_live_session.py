@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from experiments.common.models.scripted import scripted_checkpoint
 from experiments.common.models.speech import SPOKEN, SpeechModel, speech, talk
-from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.errors import PairMismatch, ServerFull, SpecWhisperError, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions

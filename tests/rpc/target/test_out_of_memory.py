@@ -4,8 +4,7 @@ import grpc
 import pytest
 import torch
 
-from experiments.common.models.scripted import ScriptedModel
-from experiments.common.serve_scripted import scripted_checkpoint
+from experiments.common.models.scripted import ScriptedModel, scripted_checkpoint
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.engine import verifier
 from specwhisper.errors import OutOfMemory

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import Shape, build_checkpoint
-from experiments.common.models.in_memory import weights_in_memory
+from experiments.common.models.scripted import weights_in_memory
 from experiments.exactness.prepared import recording
 from specwhisper.errors import CheckpointError
 from specwhisper.model.backends import Library

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.common.servers.heap import LIBRARY, heap_bytes
+from experiments.common.servers.forked import LIBRARY, heap_bytes
 
 
 @pytest.mark.skipif(not hasattr(LIBRARY, "mallinfo2"), reason="needs glibc 2.33")

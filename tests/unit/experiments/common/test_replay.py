@@ -87,8 +87,6 @@ def trace(samples, demo) -> Trace:
     return Trace(
         target="demo-target",
         draft="demo-draft-tiny",
-        target_digest="",
-        draft_digest="",
         vocabulary_digest=demo.target.vocabulary.digest,
         decodings=decodings,
     )

@@ -16,11 +16,12 @@ from experiments.latency.cells import (
     TARGET_ONLY,
     Arm,
     Cell,
+    Grid,
+    Run,
     cells_of,
     in_order,
 )
 from experiments.latency.page import FOLDER
-from experiments.latency.store import Grid, Run
 from experiments.latency.summary import WHOLE, Summary
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode

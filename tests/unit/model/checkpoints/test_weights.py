@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from transformers import WhisperForConditionalGeneration
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint, build_model
-from experiments.common.models.in_memory import weights_in_memory
+from experiments.common.models.scripted import weights_in_memory
 from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.weights import (
