@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
-from specwhisper.errors import MissingExtra
+from specwhisper.errors import InvalidRequest, MissingExtra
 
 
 @cache  # finding them takes milliseconds
@@ -50,3 +51,19 @@ def needs_extra(user: str, extras: str, *, otherwise: str = "") -> Iterator[None
             raise  # one of our own: no extra installs it
         how = f"pip install 'specwhisper[{extras}]'" + (f", {otherwise}" if otherwise else "")
         raise MissingExtra(f"{user} needs {package}: {how}.") from error
+
+
+def metadata_of(model: str | Path) -> Mapping[str, str]:
+    """Return the properties that the author of an ONNX file added.
+
+    Raises
+    ------
+    InvalidRequest : if onnxruntime cannot read the file.
+    """
+    import onnxruntime
+
+    try:
+        session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has many
+        raise InvalidRequest(f"{model} is not a model that onnxruntime can read ({error}).") from error
+    return dict(session.get_modelmeta().custom_metadata_map)

@@ -15,10 +15,10 @@ from ray.serve.handle import DeploymentHandle
 
 from specwhisper.errors import TargetUnavailable
 from specwhisper.observe.metrics import ServerMetrics
-from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.metrics_server import metrics_page, serving_page, targets_page
 from specwhisper.rpc.serving import AddServicer
 from specwhisper.rpc.serving_options import ServingOptions
+from specwhisper.rpc.tokens import Leases
 from specwhisper.wire.v1.discovery_pb2_grpc import add_DiscoveryServicer_to_server
 from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
 from specwhisper_client.resolving import LOCATOR

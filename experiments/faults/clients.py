@@ -35,7 +35,7 @@ from experiments.faults.oracle import (
     live_violations,
     recording_violations,
 )
-from specwhisper.audio.vad_filter import find_voice
+from specwhisper.audio.speech import find_voice
 from specwhisper.errors import SpecWhisperError, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions, Padding, Task

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from specwhisper.audio.vad_filter import find_voice
+from specwhisper.audio.speech import find_voice
 from specwhisper.engine.engine_thread import EngineThread
 from specwhisper.engine.verifier import Verifier
 from specwhisper.engine.watchdog import HANGS_AFTER_S, TimedExecutor, Watchdog

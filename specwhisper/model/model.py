@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from threading import Lock
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -17,17 +20,70 @@ from specwhisper.model.backend import Backend, Encoder, Features
 from specwhisper.model.backends import Library, open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.choosing import ProbeResult, Row, Scores, choose
-from specwhisper.model.micro_batcher import MicroBatcher
 from specwhisper.model.rules import DecodingRules
 from specwhisper.model.sharing import SharedEncoder
 from specwhisper.model.word_times import align_words, begin_alignment
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import WINDOW_FRAMES, DeviceMap, Window, WordAlignment
 
+T = TypeVar("T")
+
+
 CUT_FRAMES = 100  # 1 s: the steps in which windows are cut
 # 6 s of silence after the audio: with less, a real tiny.en repeats itself at the end of short recordings.
 MARGIN_FRAMES = 600
 WARM_UP_WIDTHS = (1, 4, 16)  # tokens of forward passes
+
+
+class MicroBatcher(Generic[T]):
+    """Batches concurrent calls.
+
+    The caller that holds the lock runs up to ``max_items`` waiting items.
+
+    Parameters
+    ----------
+    work : processes the items of several threads. If it fails, each item is processed alone, so that only
+        the calls whose item fails raise.
+    max_items : most items in one call of ``work``.
+    """
+
+    def __init__(self, work: Callable[[Sequence[T]], None], max_items: int) -> None:
+        self._work = work
+        self._max_items = max_items
+        self._waiting: deque[tuple[T, Future[None]]] = deque()
+        self._turn = Lock()
+
+    def run(self, item: T) -> None:
+        """Return when this thread or another one has processed the item; raise its error."""
+        done = Future[None]()
+        self._waiting.append((item, done))
+        with self._turn:
+            while not done.done():
+                num_items = min(len(self._waiting), self._max_items)
+                batch = [self._waiting.popleft() for _ in range(num_items)]
+                try:
+                    self._process(batch)
+                except BaseException as error:  # Ctrl-C: other threads must not wait forever
+                    for _, other in batch:
+                        if not other.done():
+                            other.set_exception(error)
+                    raise
+        done.result()
+
+    def _process(self, batch: Sequence[tuple[T, Future[None]]]) -> None:
+        has_failed = False
+        try:
+            self._work([item for item, _ in batch])
+        except Exception as error:
+            if len(batch) == 1:
+                batch[0][1].set_exception(error)
+                return
+            has_failed = True
+        for one in batch:  # outside the except block: the error keeps the memory of the failed call alive
+            if has_failed:
+                self._process([one])
+            else:
+                one[1].set_result(None)
 
 
 class Model(Protocol):

@@ -26,7 +26,7 @@ from specwhisper.types import (
     Mode,
     WindowOpened,
 )
-from specwhisper.wire.outcomes import COMPLETE, OUTCOMES, outcome_of
+from specwhisper.wire.status import COMPLETE, OUTCOMES, outcome_of
 
 TARGETS_PATH = "/targets"  # as Prometheus' HTTP discovery reads it
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from specwhisper.types import Commit, WindowOpened
-from specwhisper.wire.outcomes import FAILED, outcome_of
+from specwhisper.wire.status import FAILED, outcome_of
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer, TracerProvider

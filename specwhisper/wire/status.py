@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 
 import grpc
 import grpc.aio
@@ -83,6 +84,18 @@ BROKEN = re.compile("Stream removed|parsing HTTP/2|RST_STREAM|Illegal header|Err
 # gRPC's details of a failed TLS handshake.
 UNTRUSTED = re.compile(r"(?<=CERTIFICATE_VERIFY_FAILED: )[^:]+|Hostname Verification Check failed")
 MAX_DETAILS_CHARACTERS = 500  # up to 12 bytes each on the wire; 8 KiB of metadata break the call
+
+# How a session or a call ended, in one word.
+COMPLETE, CANCELLED, REFUSED, FAILED = OUTCOMES = ("complete", "cancelled", "refused", "failed")
+# Statuses of a server or a pair that does not work; others are the caller's to correct.
+FAILURES = (
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.FAILED_PRECONDITION,
+)
+
+# The error for which the server evicted the current call, or none.
+evictions: ContextVar[list[SpecWhisperError]] = ContextVar("evictions")
 
 
 def status_of(error: BaseException) -> grpc.StatusCode:
@@ -248,3 +261,24 @@ def _is_broken(details: str) -> bool:
 
 def _never_connected(details: str) -> bool:
     return "failed to connect" in details.lower() or "dns resolution failed" in details.lower()
+
+
+def evicted_for() -> SpecWhisperError | None:
+    """Return the error for which this call was evicted; ``None`` if it was not.
+
+    The handler of an evicted call sees a cancellation.
+    """
+    return next(iter(evictions.get([])), None)
+
+
+def outcome_of(error: BaseException) -> str:
+    """Return the outcome of a session or call that raised an error."""
+    if isinstance(error, GeneratorExit | asyncio.CancelledError):
+        error = evicted_for() or error
+    if isinstance(error, GeneratorExit):
+        return CANCELLED
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return CANCELLED if task is not None and task.cancelling() else FAILED
+    is_failure = isinstance(error, OutOfMemory) or status_of(error) in FAILURES
+    return FAILED if is_failure else REFUSED

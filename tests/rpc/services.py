@@ -23,9 +23,9 @@ from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import open_channel, with_true_status
-from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.serving import AddServicer, RunningServer, start_server
 from specwhisper.rpc.serving_options import ServingOptions
+from specwhisper.rpc.tokens import Leases
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Limits

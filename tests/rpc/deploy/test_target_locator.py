@@ -19,10 +19,9 @@ from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable, Unauthenticated
 from specwhisper.observe.metrics import ServerMetrics
 from specwhisper.rpc.channels import OPEN, Credentials, open_channel
-from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ClientTls
-from specwhisper.rpc.tokens import Tokens
+from specwhisper.rpc.tokens import Leases, Tokens
 from specwhisper.types import Limits
 from specwhisper.wire.status import ERROR_KEY, INTERNAL_ERROR, error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb

@@ -167,7 +167,7 @@ def test_the_draft_server_imports_downwards_only():
 ENGINES = {  # libraries that run models, and the only modules that import them
     "onnxruntime": (
         "specwhisper.model.onnx.",
-        "specwhisper.onnx_metadata",
+        "specwhisper.extras",
         "specwhisper.audio.silero",
         "specwhisper_client.cli.tune_command",  # asks whether it is there
     ),

@@ -7,9 +7,9 @@ import grpc.aio
 import pytest
 
 from specwhisper import errors
-from specwhisper.wire.outcomes import FAILED, outcome_of
 from specwhisper.wire.status import (
     ERROR_KEY,
+    FAILED,
     INTERNAL_ERROR,
     MAX_DETAILS_CHARACTERS,
     NO_MEMORY,
@@ -18,6 +18,7 @@ from specwhisper.wire.status import (
     error_from_rpc,
     errors_to_status,
     has_broken,
+    outcome_of,
     status_of,
 )
 
