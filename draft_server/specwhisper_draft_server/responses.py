@@ -13,9 +13,8 @@ from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.resume_point import ResumePoint
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import NS_PER_S, SAMPLE_RATE, Segment, VoiceEvent, VoiceMark
-from specwhisper.wire import codec
+from specwhisper.wire import SETTLED, STABLE, TENTATIVE, VERIFIED, codec, is_verified
 from specwhisper.wire.codec import statistics_to_proto
-from specwhisper.wire.stability import SETTLED, STABLE, TENTATIVE, VERIFIED, is_verified
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.session import INTERVAL_SAMPLES, Session, SessionUpdate
 from specwhisper_draft_server.transcriber import TargetDescription

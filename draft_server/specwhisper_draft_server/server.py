@@ -25,7 +25,7 @@ from specwhisper_draft_server.voice_activity import load_voice_activity
 
 if TYPE_CHECKING:
     from specwhisper.model.checkpoints.checkpoint import Checkpoint
-    from specwhisper_draft_server.placement import PlaceDraft
+    from specwhisper_draft_server.drafting import PlaceDraft
 
 SERVICE_NAME = "specwhisper.wire.v1.Transcription"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from specwhisper import __version__
 from specwhisper.audio.damage import Warnings
-from specwhisper.audio.scan import MEL_BINS
+from specwhisper.audio.recording import MEL_BINS
 from specwhisper.audio.source import AudioSource
 from specwhisper.audio.turns import decoding_for
 from specwhisper.errors import (
@@ -38,10 +38,10 @@ from specwhisper.wire.v1 import transcription_pb2_grpc
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.draft_source import DraftSource
 from specwhisper_draft_server.heartbeats import Pings, with_heartbeats
-from specwhisper_draft_server.idle_timeout import WithIdleTimeout
 from specwhisper_draft_server.metrics import DraftMetrics, SessionMetrics
 from specwhisper_draft_server.parity_check import ParityChecker
 from specwhisper_draft_server.requests import (
+    WithIdleTimeout,
     canonical_stream,
     decode_recording,
     read_audio,

@@ -1,6 +1,6 @@
 """The interface of a target: audio and candidates in, windows and commits out.
 
-It has two implementations: ``specwhisper_draft_server.local_target.LocalTranscriber``, in this process,
+It has two implementations: ``specwhisper_draft_server.whisper.LocalTranscriber``, in this process,
 and ``specwhisper_draft_server.link.link.TargetLink``, over gRPC. A session has one stream after another
 (``specwhisper_draft_server.link.resuming.ResumingTargetStream``).
 """

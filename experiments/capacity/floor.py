@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from transformers import WhisperConfig
 
+from specwhisper.model.backends import num_threads
 from specwhisper.model.onnx.graph import Graph
-from specwhisper.model.threads import num_threads
 
 BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}  # size of a weight
 KEPT = {"float32": "float32", "bfloat16": "bfloat16", "int8": "float32"}  # type of what lies in slots

@@ -22,10 +22,9 @@ from experiments.common.bench.report import Bar
 from experiments.common.bench.stats import ratio_of_medians, spread
 from experiments.common.models.checkpoints import build_checkpoint
 from experiments.common.models.published import PUBLISHED
-from specwhisper.model.backends import open_backend
+from specwhisper.model.backends import num_threads, open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.onnx.layers import sums_bytes_exactly
-from specwhisper.model.threads import num_threads
 
 HELD = 60  # tokens in each slot: the middle of a window of speech
 ALONE = ((1, 1), (1, 5), (1, 17))

@@ -18,8 +18,7 @@ from experiments.common.replay.record import (
     transcribe,
 )
 from experiments.demo_pair.realignment import Agreement, agreement
-from specwhisper.audio.recording import Recording
-from specwhisper.audio.scan import log_mel_max
+from specwhisper.audio.recording import Recording, log_mel_max
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.choosing import Row
 from specwhisper.model.model import Model, WhisperModel

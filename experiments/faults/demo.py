@@ -11,7 +11,7 @@ from experiments.common.audio.samples import load_samples
 from experiments.common.inline_pair import InlinePair
 from experiments.common.serve_scripted import DraftSettings, TargetSettings
 from experiments.common.servers.forked import Probes
-from specwhisper.audio.scan import log_mel_max
+from specwhisper.audio.recording import log_mel_max
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions

@@ -26,9 +26,9 @@ from experiments.peers.ours import DRAFT_DTYPE, Offered, special_of
 from experiments.peers.programs import Programs
 from experiments.peers.served import served_pair
 from specwhisper.errors import UnsupportedOption
+from specwhisper.model.backends import limit_threads
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER, resolve
-from specwhisper.model.threads import limit_threads
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper_client.cli.advice import Ratio

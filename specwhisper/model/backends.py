@@ -6,6 +6,8 @@ ONNX Runtime is for CPUs, PyTorch for everything else. Each is imported when it 
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -20,7 +22,6 @@ from specwhisper.extras import needs_extra
 from specwhisper.model.backend import Backend, Encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.sharing import share
-from specwhisper.model.threads import num_threads
 from specwhisper.types import DeviceMap
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ ENCODER_SIZES = (
     *("d_model", "encoder_layers", "encoder_attention_heads", "encoder_ffn_dim"),
     *("num_mel_bins", "max_source_positions", "activation_function"),
 )
+_limit: int | None = None
 
 
 def unsupported(checkpoint: Checkpoint) -> str | None:
@@ -244,3 +246,23 @@ def split_device_map(
 
 def _inside(folder: Path | None, name: str) -> Path | None:
     return None if folder is None else Path(folder) / name
+
+
+def limit_threads(num_threads: int) -> None:
+    """Set the threads of models that are loaded from now on, and torch's at once."""
+    global _limit
+    _limit = num_threads
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(num_threads)
+
+
+def num_threads() -> int:
+    """Return the limit, or OMP_NUM_THREADS, or the number of this process's cores."""
+    if _limit is not None:
+        return _limit
+    of_environment = os.environ.get("OMP_NUM_THREADS", "")
+    if of_environment.isdecimal() and int(of_environment):
+        return int(of_environment)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

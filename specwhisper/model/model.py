@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from specwhisper.model.backend import Backend, Encoder, Features
 from specwhisper.model.backends import Library, open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.choosing import ProbeResult, Row, Scores, choose
+from specwhisper.model.faults import is_device_fault
 from specwhisper.model.rules import DecodingRules
 from specwhisper.model.sharing import SharedEncoder
 from specwhisper.model.word_times import align_words, begin_alignment
@@ -33,6 +35,7 @@ CUT_FRAMES = 100  # 1 s: the steps in which windows are cut
 # 6 s of silence after the audio: with less, a real tiny.en repeats itself at the end of short recordings.
 MARGIN_FRAMES = 600
 WARM_UP_WIDTHS = (1, 4, 16)  # tokens of forward passes
+logger = logging.getLogger(__name__)
 
 
 class MicroBatcher(Generic[T]):
@@ -333,3 +336,39 @@ class WhisperModel:
 
     def length(self, slot: int) -> int:
         return self._backend.length(slot)
+
+
+def run_forward(
+    model: Model,
+    rows: Sequence[Row],
+    *,
+    clock: Callable[[], int],
+    on_scores: Callable[[Sequence[Row], Sequence[Scores], int, int], None],
+    on_error: Callable[[Row, Exception], None],
+) -> None:
+    """Score rows; after an error, score each half again, down to the row at fault.
+
+    Parameters
+    ----------
+    on_scores : called after each forward pass with its rows, their scores, its start and its time in ns.
+    on_error : called with a row that fails alone, or with any row after a device fault.
+    """
+    started_ns = clock()
+    held = [model.length(row.slot) for row in rows]
+    scores = None
+    try:
+        scores = model.score(rows)
+    except Exception as error:
+        if len(rows) == 1 or is_device_fault(error):
+            on_error(rows[0], error)
+            return
+        logger.warning("forward pass repeated", extra={"sessions": len(rows), "error": str(error)})
+    if scores is not None:
+        on_scores(rows, scores, started_ns, clock() - started_ns)
+        return
+    # Outside of the except block, because the error keeps the memory of the failed pass alive.
+    for row, length in zip(rows, held, strict=True):
+        model.rollback(row.slot, length)
+    half = len(rows) // 2
+    for part in (rows[:half], rows[half:]):
+        run_forward(model, part, clock=clock, on_scores=on_scores, on_error=on_error)

@@ -25,12 +25,13 @@ from specwhisper.errors import (
     SpecWhisperError,
     TargetUnavailable,
 )
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
+from specwhisper.observe.metrics import EngineMetrics, ServerMetrics
 from specwhisper.observe.tracing import WindowSpans
 from specwhisper.rpc.eviction import Evictor
 from specwhisper.types import Candidates, Commit, Failed, Finished, FromTarget, WindowOpened
 from specwhisper.wire import HEARTBEAT_S, SILENCE_S, codec
 from specwhisper.wire.v1 import verification_pb2 as pb
-from specwhisper_target_server.metrics import TargetMetrics
 
 MAX_UNREAD_EVENTS = 32_768  # all sessions of a call together
 MAX_EVENTS = 256  # in one response
@@ -40,6 +41,14 @@ MIN_KEY, MAX_KEY = 16, 64  # characters
 JOIN_S = 5.0  # for which a session waits for its draft server's call, which was opened first
 
 OwnResponses = asyncio.Queue[pb.VerifyResponse | Finished | Failed]
+
+
+class TargetMetrics(ServerMetrics):
+    """Metrics of sessions, errors and the engine's work; all names begin with ``specwhisper_target_``."""
+
+    def __init__(self, checkpoint: Checkpoint, device: str = "") -> None:
+        super().__init__("specwhisper_target", model=checkpoint.name, dtype=checkpoint.dtype, device=device)
+        self.engine = EngineMetrics(self)
 
 
 class JoinedSession:

@@ -43,9 +43,9 @@ from specwhisper_target_server.candidate_call import (
     CandidateCall,
     CandidateCalls,
     OwnResponses,
+    TargetMetrics,
     next_in_time,
 )
-from specwhisper_target_server.metrics import TargetMetrics
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from experiments.exactness.comparison import assert_equal
 from experiments.exactness.prepared import is_long
 from experiments.exactness.steering import Steered
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.scan import log_mel_max
+from specwhisper.audio.recording import log_mel_max
 from specwhisper.model.backends import load_encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER

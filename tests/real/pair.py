@@ -14,7 +14,7 @@ from experiments.common.models.as_transformers import as_transformers
 from experiments.common.models.caching_encoder import CachingEncoder
 from experiments.exactness.oracle import OracleText, transcribe
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.scan import log_mel_max
+from specwhisper.audio.recording import log_mel_max
 from specwhisper.model.backends import load_encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER, fetched_folder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.common.models.speech import EnergyVad
-from specwhisper.rpc import failover, health
+from specwhisper.rpc import failover, serving
 
 
 @pytest.fixture
@@ -17,8 +17,8 @@ def choose_first(monkeypatch) -> None:
 @pytest.fixture
 def fast_health_checks(monkeypatch) -> None:
     """Make servers check their engines often, with a short time limit."""
-    monkeypatch.setattr(health, "CHECK_EVERY_S", 0.02)
-    monkeypatch.setattr(health, "CHECK_WITHIN_S", 0.2)
+    monkeypatch.setattr(serving, "CHECK_EVERY_S", 0.02)
+    monkeypatch.setattr(serving, "CHECK_WITHIN_S", 0.2)
 
 
 @pytest.fixture

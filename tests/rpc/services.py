@@ -35,7 +35,7 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2_grpc
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.draft_source import LoadDraft
-from specwhisper_draft_server.placement import PlaceDraft
+from specwhisper_draft_server.drafting import PlaceDraft
 from specwhisper_draft_server.server import SERVICE_NAME as TRANSCRIPTION
 from specwhisper_draft_server.server import running_service as running_draft
 from specwhisper_draft_server.server import services_of

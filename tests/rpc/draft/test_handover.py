@@ -16,7 +16,7 @@ from specwhisper.types import SAMPLE_RATE, Limits, Mode
 from specwhisper.wire import status
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
-from specwhisper_draft_server.link import link, pace, resuming
+from specwhisper_draft_server.link import link, resuming, targets
 from specwhisper_draft_server.link.link import TargetLink
 from tests.nightly import mostly_nightly
 from tests.rpc.services import (
@@ -284,8 +284,8 @@ STEP_S = 0.2
 @pytest.fixture
 def soon(monkeypatch):
     """Let sessions ask for a faster target soon, and expect one of those that have not answered yet."""
-    monkeypatch.setattr(pace, "FIRST_S", 0.1)
-    monkeypatch.setattr(pace, "MAX_STAY_S", 0.1)
+    monkeypatch.setattr(targets, "FIRST_S", 0.1)
+    monkeypatch.setattr(targets, "MAX_STAY_S", 0.1)
     monkeypatch.setattr(resuming, "CHECK_S", 0.1)
     monkeypatch.setattr(link, "UNKNOWN_S", 0.01)
 

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import WhisperFeatureExtractor
 
-from specwhisper.audio.recording import Recording
-from specwhisper.audio.scan import log_mel_max
+from specwhisper.audio.recording import Recording, log_mel_max
 from specwhisper.errors import InvalidAudio, InvalidRequest
 from specwhisper.options import Padding
 from specwhisper.types import CONTEXT_SAMPLES, AudioChunk

@@ -9,8 +9,7 @@ from transformers import GenerationConfig
 
 from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
-from specwhisper.model.checkpoints.generation import CALLER_OPTIONS, FROM_CONFIG
-from specwhisper.model.checkpoints.refused import REFUSED, refuse
+from specwhisper.model.checkpoints.generation import CALLER_OPTIONS, FROM_CONFIG, REFUSED, refuse
 from specwhisper_text.model import REFUSED_IN_TEXT
 from tests.unit.model.checkpoints.folders import change_json
 
