@@ -345,9 +345,7 @@ def end(names: Sequence[str], signals: Signals, console: Console, *, is_all: boo
     An application that never ran has no sessions, so its end isn't awaited. One that doesn't end in time is
     reported and left to ``serve.shutdown``.
 
-    Parameters
-    ----------
-    is_all : whether Serve runs nothing else, so that it is shut down as well.
+    ``is_all``: whether Serve runs nothing else, so that it is shut down as well.
     """
     states = serve.status().applications
     running = [name for name in names if name in states and states[name].status == ApplicationStatus.RUNNING]

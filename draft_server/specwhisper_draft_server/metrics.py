@@ -115,9 +115,7 @@ class DraftMetrics(ServerMetrics):
 class SessionMetrics:
     """Counts one session's tokens and audio, and measures its latencies.
 
-    Parameters
-    ----------
-    start_sample : where live audio begins.
+    ``start_sample``: where live audio begins.
     """
 
     def __init__(self, metrics: DraftMetrics, session: Session, start_sample: int = 0) -> None:

@@ -180,9 +180,7 @@ class WithIdleTimeout(Generic[Request]):
     Iterate over it instead of the requests, within :meth:`error_at_end`. The audio so far is transcribed as
     if the client had ended it. Then the call ends with :class:`IdleClient`.
 
-    Parameters
-    ----------
-    timeout_s : longest time between two requests.
+    ``timeout_s``: longest time between two requests.
     """
 
     def __init__(self, requests: AsyncIterator[Request], timeout_s: float) -> None:

@@ -27,9 +27,7 @@ Transcript = TranscriptBuilder | LiveTranscript
 class StreamingResponses:
     """The responses of one stream.
 
-    Parameters
-    ----------
-    describe_model : returns the models that write the text now.
+    ``describe_model``: returns the models that write the text now.
     """
 
     def __init__(

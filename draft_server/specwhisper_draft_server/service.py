@@ -322,9 +322,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 class Descriptions:
     """Asks targets for their descriptions, and keeps the newest one.
 
-    Parameters
-    ----------
-    retry_timeout_s : time in seconds in which to ask again if a target is lost while it is asked.
+    ``retry_timeout_s``: time in seconds in which to ask again if a target is lost while it is asked.
     """
 
     def __init__(self, transcriber: Transcriber, retry_timeout_s: float) -> None:

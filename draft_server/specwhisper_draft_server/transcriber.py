@@ -170,13 +170,9 @@ class Transcriber(Protocol):
     ) -> Transcriber:
         """Return a transcriber for one session, on a target that has room now.
 
-        Parameters
-        ----------
-        target : as for :meth:`open`; ``None`` for any.
+        ``target``: as for :meth:`open`; ``None`` for any.
 
-        Raises
-        ------
-        SpecWhisperError : as :meth:`open` does, if no target has room.
+        Raise :class:`SpecWhisperError` as :meth:`open` does, if no target has room.
         """
 
     async def check_health(self) -> None:

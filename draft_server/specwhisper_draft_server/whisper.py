@@ -181,9 +181,7 @@ class LocalTargetStream:
 class LocalTranscriber:
     """A target in this process; see :class:`Transcriber`.
 
-    Parameters
-    ----------
-    note : called with each message to the target.
+    ``note``: called with each message to the target.
     """
 
     address = ADDRESS

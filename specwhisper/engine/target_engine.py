@@ -34,9 +34,7 @@ class TargetEngine:
 
     Create it in the event loop that receives its events.
 
-    Parameters
-    ----------
-    observe : called with the events of each step, in that loop.
+    ``observe``: called with the events of each step, in that loop.
     """
 
     def __init__(

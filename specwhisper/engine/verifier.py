@@ -205,9 +205,7 @@ class Verifier:
     ) -> None:
         """Take a message; an error in it ends its session only.
 
-        Parameters
-        ----------
-        received_ns : when it arrived, by the engine's clock; by default now.
+        ``received_ns``: when it arrived, by the engine's clock; by default now.
         """
         session = self._sessions.get(session_id)
         if session is None:

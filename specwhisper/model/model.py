@@ -259,10 +259,8 @@ class WhisperModel:
     def score(self, rows: Sequence[Row]) -> list[Scores]:
         """Append each row's tokens to its slot and choose after each candidate.
 
-        Raises
-        ------
-        CheckpointError : for logits that are not numbers. Their text would be the vocabulary's first token,
-            again and again.
+        Raise :class:`CheckpointError` for logits that are not numbers. Their text would be the
+        vocabulary's first token, again and again.
         """
         with self._backend.inference(), np.errstate(invalid="ignore"):  # what comes of it is checked
             scores = self._scores(rows)

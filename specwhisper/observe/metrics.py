@@ -152,9 +152,7 @@ DRAFT_TIMES_NS = {
 class TokenCounters:
     """Counters of tokens, candidates and forward passes.
 
-    Parameters
-    ----------
-    drafts : whether the draft's times are known.
+    ``drafts``: whether the draft's times are known.
     """
 
     def __init__(self, registry: Registry, *, drafts: bool) -> None:

@@ -124,9 +124,7 @@ def describe_request(
 ) -> None:
     """Name the span of an HTTP request, whose route and status are known at its end.
 
-    Parameters
-    ----------
-    failure : an error that is not the client's.
+    ``failure``: an error that is not the client's.
     """
     if span is None:
         return

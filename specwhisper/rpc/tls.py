@@ -158,9 +158,7 @@ class ClientTls:
 class NamedConnection(HTTPSConnection):
     """An encrypted connection that verifies the name in the certificate.
 
-    Parameters
-    ----------
-    host : may end with a port.
+    ``host``: may end with a port.
     """
 
     def __init__(self, host: str, port: int | None = None, *, tls: ClientTls, timeout: float) -> None:

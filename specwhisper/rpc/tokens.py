@@ -37,9 +37,7 @@ class Leases:
     The key never leaves this process. Addresses are passed on, cached and reused: a second after a target has
     died, its port may belong to another one, where the lease is not valid.
 
-    Parameters
-    ----------
-    lifetime_s : how long a lease is valid.
+    ``lifetime_s``: how long a lease is valid.
     """
 
     def __init__(self, lifetime_s: float = LIFETIME_S, *, clock: Callable[[], float] = monotonic) -> None:
@@ -71,9 +69,7 @@ class Tokens:
 
     Several tokens may have one name, so that a token can be replaced without a moment in which none is valid.
 
-    Parameters
-    ----------
-    tokens : name of the caller by token.
+    ``tokens``: name of the caller by token.
     """
 
     def __init__(self, tokens: Mapping[str, str]) -> None:
@@ -82,10 +78,7 @@ class Tokens:
     def name_of(self, authorization: str | bytes | None) -> str:
         """Return the caller's name by its ``authorization`` header, in constant time.
 
-        Raises
-        ------
-        Unauthenticated
-            if the header has no known token.
+        Raise :class:`Unauthenticated` if the header has no known token.
         """
         header = authorization.decode("latin-1") if isinstance(authorization, bytes) else authorization or ""
         if not header[: len(SCHEME)].lower() == SCHEME:

@@ -353,9 +353,7 @@ class Hint:
     def reach(self, token_share: float = 0.0) -> int:
         """Return how many tokens are worth their time in a forward pass.
 
-        Parameters
-        ----------
-        token_share : time of a token, over the time of a forward pass without tokens.
+        ``token_share``: time of a token, over the time of a forward pass without tokens.
         """
         if self.rate < MIN_RATE:
             return 0

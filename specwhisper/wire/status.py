@@ -125,9 +125,7 @@ async def errors_to_status(
     A cancelled call stays cancelled. Errors outside the table are logged with their traceback and reach the
     caller as one generic sentence. If the host has no memory left, the caller may try another server.
 
-    Parameters
-    ----------
-    count_error : called with each error that ends a call.
+    ``count_error``: called with each error that ends a call.
     """
     try:
         try:

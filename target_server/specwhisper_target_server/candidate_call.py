@@ -54,9 +54,7 @@ class TargetMetrics(ServerMetrics):
 class JoinedSession:
     """A session's part of a call: where the engine delivers the session's events.
 
-    Parameters
-    ----------
-    own : responses of the session's own call, which carries its errors and its end.
+    ``own``: responses of the session's own call, which carries its errors and its end.
     """
 
     def __init__(
@@ -127,10 +125,7 @@ class CandidateCall:
     ) -> Iterator[JoinedSession]:
         """Let a session take part while the body runs.
 
-        Raises
-        ------
-        InvalidRequest
-            if another session of the call has that number.
+        Raise :class:`InvalidRequest` if another session of the call has that number.
         """
         if number in self._sessions:
             raise InvalidRequest(f"Session {number} is in the `Share` call already: choose another number.")
@@ -272,10 +267,7 @@ class CandidateCalls:
     async def opened(self, caller: str, key: str, call: CandidateCall) -> AsyncIterator[None]:
         """Let sessions join a call while the body runs.
 
-        Raises
-        ------
-        InvalidRequest
-            for a key that is missing, has another length or is in use.
+        Raise :class:`InvalidRequest` for a key that is missing, has another length or is in use.
         """
         if not MIN_KEY <= len(key) <= MAX_KEY:
             raise InvalidRequest(
@@ -295,10 +287,7 @@ class CandidateCalls:
     async def find(self, caller: str, key: str) -> CandidateCall:
         """Return a caller's call; wait briefly if it hasn't arrived.
 
-        Raises
-        ------
-        PairMismatch
-            if it does not arrive.
+        Raise :class:`PairMismatch` if it does not arrive.
         """
         if not key:
             raise InvalidRequest("The hello has no share_key: open a `Share` call first, and set its key.")

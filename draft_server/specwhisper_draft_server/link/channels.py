@@ -90,14 +90,9 @@ async def wait_connected(channel: grpc.aio.Channel, address: str, refused_s: flo
     A host without a target refuses every attempt at once, so this fails after ``refused_s`` seconds. An
     attempt in progress gets the time that gRPC allows, since the target may just be far away.
 
-    Parameters
-    ----------
-    refused_s : time in seconds in which attempts may fail.
+    ``refused_s``: time in seconds in which attempts may fail.
 
-    Raises
-    ------
-    TargetUnavailable
-        if it is not connected in time.
+    Raise :class:`TargetUnavailable` if it is not connected in time.
     """
     clock = asyncio.get_running_loop().time
     begun_s = clock()

@@ -240,9 +240,7 @@ class ResumingTargetStream:
     async def _connect(self, error: SpecWhisperError, avoid: str = "") -> None:
         """Open a stream on a target after an error; retry within the time limit.
 
-        Parameters
-        ----------
-        avoid : address of a target that is used only if no other one takes the session.
+        ``avoid``: address of a target that is used only if no other one takes the session.
         """
         lost_s = self._clock()
         try:

@@ -77,9 +77,7 @@ def choose(
 class Targets:
     """Finds targets, even while the locators that name them are down.
 
-    Parameters
-    ----------
-    configured : addresses of targets, or of locators that answer ``Locate`` for many.
+    ``configured``: addresses of targets, or of locators that answer ``Locate`` for many.
     """
 
     def __init__(self, configured: Sequence[str]) -> None:
@@ -271,9 +269,8 @@ class Pace:
 
     A session cannot go back and forth: it stays for a while after each move, and longer each time.
 
-    Parameters
-    ----------
-    draw : returns a random number from 0 to 1, so that sessions that began together don't move together.
+    ``draw``: returns a random number from 0 to 1, so that sessions that began together don't move
+    together.
     """
 
     def __init__(self, draw: Callable[[], float] = random.random) -> None:

@@ -142,14 +142,10 @@ def check_generation(name: str, generation: Generation, *, is_draft: bool = Fals
 
     A warning names ignored values, too.
 
-    Parameters
-    ----------
-    is_draft : whether it is of a draft, whose values do not change the target's text.
+    ``is_draft``: whether it is of a draft, whose values do not change the target's text.
 
-    Raises
-    ------
-    CheckpointError : for an outdated or contradictory one, and for values that would change the text and are
-        not offered.
+    Raise :class:`CheckpointError` for an outdated or contradictory one, and for values that would change
+    the text and are not offered.
     """
     if not is_draft:
         refuse(name, FILE if generation.has_own_file else "config.json", generation.values)

@@ -29,14 +29,11 @@ def place(
 
     Modules on "cpu" or "disk" run on ``main_device``: accelerate copies their weights there.
 
-    Parameters
-    ----------
-    weights : by name, each read when it is asked for, so that no more than one is in memory beside its place.
+    ``weights``: by name, each read when it is asked for, so that no more than one is in memory beside its
+    place.
 
-    Raises
-    ------
-    InvalidRequest
-        if the map names no device for a parameter, no folder for "disk", or an unknown device.
+    Raise :class:`InvalidRequest` if the map names no device for a parameter, no folder for "disk", or an
+    unknown device.
     """
     from accelerate import dispatch_model  # only needed for models larger than one device
     from accelerate.utils import offload_weight
