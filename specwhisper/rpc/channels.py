@@ -84,19 +84,13 @@ def credentials_part(peer: str, prefix: str, variable: str, **about: Any) -> Any
     return part(ClientFlags, OPEN, then=then, prefix=prefix, words=words, **about)
 
 
-def keepalive(after_s: float = PING_AFTER_S, timeout_s: float = PING_TIMEOUT_S) -> list[tuple[str, int]]:
-    """Return gRPC's options, of a channel or a server, that end a dead connection.
-
-    Parameters
-    ----------
-    after_s : seconds without a byte from the peer until it is pinged.
-    timeout_s : seconds until a ping without an answer ends the connection.
-    """
+def keepalive() -> list[tuple[str, int]]:
+    """Return gRPC's options, of a channel or a server, that end a dead connection."""
     return [
-        ("grpc.keepalive_time_ms", round(after_s * 1_000)),
-        ("grpc.keepalive_timeout_ms", round(timeout_s * 1_000)),
+        ("grpc.keepalive_time_ms", round(PING_AFTER_S * 1_000)),
+        ("grpc.keepalive_timeout_ms", round(PING_TIMEOUT_S * 1_000)),
         # Without it gRPC 1.85 waits for a minute, whatever the line above says.
-        ("grpc.http2.ping_timeout_ms", round(timeout_s * 1_000)),
+        ("grpc.http2.ping_timeout_ms", round(PING_TIMEOUT_S * 1_000)),
         ("grpc.http2.max_pings_without_data", 0),  # pings also keep streams without messages alive
     ]
 

@@ -261,18 +261,10 @@ def _never_connected(details: str) -> bool:
     return "failed to connect" in details.lower() or "dns resolution failed" in details.lower()
 
 
-def evicted_for() -> SpecWhisperError | None:
-    """Return the error for which this call was evicted; ``None`` if it was not.
-
-    The handler of an evicted call sees a cancellation.
-    """
-    return next(iter(evictions.get([])), None)
-
-
 def outcome_of(error: BaseException) -> str:
     """Return the outcome of a session or call that raised an error."""
     if isinstance(error, GeneratorExit | asyncio.CancelledError):
-        error = evicted_for() or error
+        error = next(iter(evictions.get([])), error)  # the handler of an evicted call sees a cancellation
     if isinstance(error, GeneratorExit):
         return CANCELLED
     if isinstance(error, asyncio.CancelledError):

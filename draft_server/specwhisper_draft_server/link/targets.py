@@ -115,7 +115,8 @@ class Targets:
         if not offers:
             raise _most_promising(answers.values())
         if any(isinstance(answers.get(address), TargetOffer) for address in self.configured):
-            self._forget_gone()  # not earlier: while no locator answers, a lost target may come back first
+            for address in list(self._gone):  # not earlier: while no locator answers, it may come back first
+                self._forget(address)
         found = choose(offers, self._opening, avoid)
         self._remember(found.address)
         return found
@@ -219,10 +220,6 @@ class Targets:
         self._discovered[address] = None
         while len(self._discovered) > MAX_DISCOVERED:
             self._forget(next(iter(self._discovered)))
-
-    def _forget_gone(self) -> None:
-        for address in list(self._gone):
-            self._forget(address)
 
     def _forget(self, address: str) -> None:
         self._discovered.pop(address, None)
