@@ -86,7 +86,11 @@ class DraftMetrics(ServerMetrics):
             "reason",
         )
         self.kept_audio: set[KeptAudio] = set()
-        self.gauge("held_audio_bytes", "Audio that is kept until its text is final.", self._kept_bytes)
+        self.gauge(
+            "held_audio_bytes",
+            "Audio that is kept until its text is final.",
+            lambda: BYTES_PER_SAMPLE * sum(audio.num_samples for audio in list(self.kept_audio)),
+        )
 
     def watch_engine(self, watchdog: Watchdog) -> None:
         self.gauge(
@@ -107,9 +111,6 @@ class DraftMetrics(ServerMetrics):
             self._resume_s.observe((perf_counter_ns() - lost_ns) / NS_PER_S)
 
         return resumed
-
-    def _kept_bytes(self) -> int:
-        return BYTES_PER_SAMPLE * sum(audio.num_samples for audio in list(self.kept_audio))
 
 
 class SessionMetrics:

@@ -37,7 +37,6 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.draft_source import DraftSource
-from specwhisper_draft_server.heartbeats import Pings, with_heartbeats
 from specwhisper_draft_server.metrics import DraftMetrics, SessionMetrics
 from specwhisper_draft_server.parity_check import ParityChecker
 from specwhisper_draft_server.requests import (
@@ -53,11 +52,13 @@ from specwhisper_draft_server.requests import (
     without_first,
 )
 from specwhisper_draft_server.responses import (
+    Pings,
     StreamingResponses,
     duration,
     final_result,
     read_resume_point,
     spoken_language,
+    with_heartbeats,
 )
 from specwhisper_draft_server.session import Session, SessionRequest
 from specwhisper_draft_server.transcriber import ANY, Requirements, TargetDescription, Transcriber

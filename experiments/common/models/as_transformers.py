@@ -8,7 +8,7 @@ import torch
 from transformers import GenerationConfig, WhisperConfig, WhisperForConditionalGeneration
 
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.pytorch.checkpoint import read_tensor
+from specwhisper.model.pytorch.placement import read_tensor
 
 
 def as_transformers(checkpoint: Checkpoint) -> WhisperForConditionalGeneration:

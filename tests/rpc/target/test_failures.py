@@ -16,7 +16,7 @@ from specwhisper.types import Limits
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2, verification_pb2_grpc
-from specwhisper_draft_server.link import channels, grpc_target_stream
+from specwhisper_draft_server.link import grpc_target_stream, link
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -245,7 +245,7 @@ async def test_a_target_with_a_round_trip_over_the_connect_timeout_takes_session
 
 
 async def test_a_target_that_accepts_no_connection_is_lost(monkeypatch):
-    monkeypatch.setattr(channels, "ATTEMPT_S", 0.2)
+    monkeypatch.setattr(link, "ATTEMPT_S", 0.2)
     async with target_server() as target, Proxy.listening() as proxy:
         proxy.upstream = target.address
         proxy.freeze()

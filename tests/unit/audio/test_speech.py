@@ -15,8 +15,7 @@ from experiments.common.models.speech import EnergyVad, talk
 from specwhisper.audio import speech as speech_module
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.endpointing import FRAME_SAMPLES
-from specwhisper.audio.silero import SileroVad
-from specwhisper.audio.speech import Span, SpeechFinder, SpeechMap, find_speech, only_speech
+from specwhisper.audio.speech import SileroVad, Span, SpeechFinder, SpeechMap, find_speech, only_speech
 from specwhisper.selection import VadOptions
 from specwhisper.types import SAMPLE_RATE, Segment, Word
 

@@ -168,10 +168,10 @@ ENGINES = {  # libraries that run models, and the only modules that import them
     "onnxruntime": (
         "specwhisper.model.onnx.",
         "specwhisper.extras",
-        "specwhisper.audio.silero",
+        "specwhisper.audio.speech",
         "specwhisper_client.cli.tune_command",  # asks whether it is there
     ),
-    "onnx": ("specwhisper.model.onnx.", "specwhisper.model.checkpoints.onnx_weights"),
+    "onnx": ("specwhisper.model.onnx.", "specwhisper.model.checkpoints.formats"),
     "torch": (
         "specwhisper.model.pytorch.",
         "specwhisper_text.",

@@ -16,8 +16,8 @@ from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.choosing import Row
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.pytorch.checkpoint import DecoderWeights
 from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights
+from specwhisper.model.pytorch.placement import DecoderWeights
 from specwhisper.model.translated import draft_ids
 from specwhisper.types import AudioChunk
 from tests.nightly import examples
