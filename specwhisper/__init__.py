@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from specwhisper.extras import needs_extra, offers
 
 if TYPE_CHECKING:
-    from specwhisper.api.gammas import GammaFigures as GammaFigures
-    from specwhisper.api.gammas import compare_gammas as compare_gammas
     from specwhisper.api.speculative import SpeculativeWhisper as SpeculativeWhisper
+    from specwhisper.api.speculative_config import GammaFigures as GammaFigures
     from specwhisper.api.speculative_config import SpeculativeConfig as SpeculativeConfig
+    from specwhisper.api.speculative_config import compare_gammas as compare_gammas
     from specwhisper.errors import RecordingsFailed as RecordingsFailed
     from specwhisper.errors import SpecWhisperError as SpecWhisperError
     from specwhisper.options import CompressionRatio as CompressionRatio
@@ -42,9 +42,8 @@ _HOMES = {
     "specwhisper.transcription.formats": ("Layout",),
     "specwhisper.transcription.transcription": ("ModelInfo", "Transcription"),
     "specwhisper.types": ("Segment", "Word"),
-    "specwhisper.api.gammas": ("GammaFigures", "compare_gammas"),
     "specwhisper.api.speculative": ("SpeculativeWhisper",),
-    "specwhisper.api.speculative_config": ("SpeculativeConfig",),
+    "specwhisper.api.speculative_config": ("GammaFigures", "SpeculativeConfig", "compare_gammas"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [*_HOME_OF, *offers("exports")]

@@ -6,24 +6,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
-from specwhisper.errors import MissingExtra
+from specwhisper.errors import InvalidRequest, MissingExtra
 
 
 @cache  # finding them takes milliseconds
 def offers(group: str) -> Mapping[str, EntryPoint]:
     """Return what installed packages offer to a program, by name.
 
-    Parameters
-    ----------
-    group : entry points ``specwhisper.GROUP``. "commands" are called with the Typer application of
-        ``specwhisper``, to which they add commands. "exports" are names that ``specwhisper`` exports.
-        "draft_settings" and "gateway_settings" are a :class:`Part` each, whose flags the program has and
-        whose value is in ``extras`` of its settings. "drafts" are called with a draft server's settings, and
-        return what loads a draft of another kind than a Whisper model, or ``None``. "draft_services" are
-        called with its service and settings, and return further gRPC services by name: what adds each to a
-        server. "speaker_options" are a :class:`Part` each for ``transcribe`` and ``listen``: options
-        of the command, and what finds speakers.
+    ``group``: entry points ``specwhisper.GROUP``. "commands" are called with the Typer application of
+    ``specwhisper``, to which they add commands. "exports" are names that ``specwhisper`` exports.
+    "draft_settings" and "gateway_settings" are a :class:`Part` each, whose flags the program has and
+    whose value is in ``extras`` of its settings. "drafts" are called with a draft server's settings, and
+    return what loads a draft of another kind than a Whisper model, or ``None``. "draft_services" are
+    called with its service and settings, and return further gRPC services by name: what adds each to a
+    server. "speaker_options" are a :class:`Part` each for ``transcribe`` and ``listen``: options of the
+    command, and what finds speakers.
     """
     return {entry.name: entry for entry in entry_points(group=f"specwhisper.{group}")}
 
@@ -50,3 +49,17 @@ def needs_extra(user: str, extras: str, *, otherwise: str = "") -> Iterator[None
             raise  # one of our own: no extra installs it
         how = f"pip install 'specwhisper[{extras}]'" + (f", {otherwise}" if otherwise else "")
         raise MissingExtra(f"{user} needs {package}: {how}.") from error
+
+
+def metadata_of(model: str | Path) -> Mapping[str, str]:
+    """Return the properties that the author of an ONNX file added.
+
+    Raise :class:`InvalidRequest` if onnxruntime cannot read the file.
+    """
+    import onnxruntime
+
+    try:
+        session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has many
+        raise InvalidRequest(f"{model} is not a model that onnxruntime can read ({error}).") from error
+    return dict(session.get_modelmeta().custom_metadata_map)

@@ -174,9 +174,7 @@ def validate(options: Any) -> None:
 
     ``None`` stands for the default, unless it is a value of its own.
 
-    Raises
-    ------
-    InvalidRequest : for the first value that breaks a rule.
+    Raise :class:`InvalidRequest` for the first value that breaks a rule.
     """
     given = {declared.name: getattr(options, declared.name) for declared in fields(options)}
     for name, value in checked(type(options), given).items():

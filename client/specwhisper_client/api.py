@@ -18,8 +18,7 @@ import grpc.aio
 
 from specwhisper.audio.damage import Warn, Warnings
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.speech import SpeechMap, placed
-from specwhisper.audio.vad_filter import find_speech, only_speech
+from specwhisper.audio.speech import SpeechMap, find_speech, only_speech, placed
 from specwhisper.options import DecodingOptions, options_from
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.selection import Selection, VadOptions

@@ -10,14 +10,13 @@ from specwhisper import __version__
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import SAMPLE_RATE, Mode, Segment, VoiceEvent, Word
-from specwhisper.wire import CLIENT_PROTOCOL_VERSION
+from specwhisper.wire import CLIENT_PROTOCOL_VERSION, is_settled, is_stable, is_verified
 from specwhisper.wire.codec import (
     mode_from_proto,
     mode_to_proto,
     recognition_config_to_proto,
     statistics_from_proto,
 )
-from specwhisper.wire.stability import is_settled, is_stable, is_verified
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.updates import ResumePoint, ServerInfo, Update

@@ -13,7 +13,7 @@ import grpc.aio
 
 from specwhisper.audio.damage import Warnings
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.scan import MEL_BINS
+from specwhisper.audio.recording import MEL_BINS
 from specwhisper.audio.source import AudioSource
 from specwhisper.audio.speech import placed
 from specwhisper.audio.stated import check_stated_length

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
@@ -18,6 +18,8 @@ os.environ.setdefault("RAY_DEDUP_LOGS", "0")  # replicas' log lines differ only 
 
 import psutil
 import ray
+import yaml
+from pydantic import ValidationError
 from ray import serve
 from ray.exceptions import AuthenticationError, RayError
 from ray.serve.exceptions import RayServeException
@@ -25,17 +27,17 @@ from ray.serve.schema import (
     ApplicationStatus,
     ApplicationStatusOverview,
     DeploymentStatus,
+    ServeApplicationSchema,
     ServeDeploySchema,
 )
 from rich.console import Console
 
-from specwhisper.errors import TargetUnavailable, Unauthenticated
-from specwhisper.rpc.addresses import split_address
+from specwhisper.errors import InvalidRequest, SpecWhisperError, TargetUnavailable, Unauthenticated
+from specwhisper.rpc.addresses import bind_error, listen_error, split_address
 from specwhisper.settings.command_line import reading
-from specwhisper_deploy import compat
-from specwhisper_deploy.config_checks import check_flags, check_hosts, check_ports, on_one_line, read_schema
+from specwhisper_deploy import compat, serve_app
 from specwhisper_deploy.forced_end import ForcedEnd
-from specwhisper_deploy.placement import node_ips
+from specwhisper_deploy.placement import Flags, node_ips, port_choices, with_node_host
 
 DEMO = Path(__file__).with_name("serve.yaml")
 START_TIMEOUT_S = 600.0  # large models take minutes to load
@@ -48,6 +50,94 @@ FAILED = (DeploymentStatus.DEPLOY_FAILED, DeploymentStatus.UNHEALTHY)
 RAY_ERRORS = (RayError, RayServeException, OSError, RuntimeError, ValueError)  # raised by Ray
 RAYLET = "raylet"  # the parent of all of Ray's processes whose command line begins with:
 TITLE = "ray::"
+
+
+def read_schema(path: Path) -> ServeDeploySchema:
+    try:
+        with path.open() as file:  # YAML's errors name it
+            return ServeDeploySchema.model_validate(yaml.safe_load(file))
+    except OSError as error:
+        raise InvalidRequest(f"{path} cannot be read: {error.strerror}.") from error
+    except yaml.YAMLError as error:
+        raise InvalidRequest(f"{path} is not valid YAML: {on_one_line(str(error))}") from error
+    except ValidationError as error:
+        raise InvalidRequest(
+            f"{path} is not a configuration of Ray Serve: {invalid_fields(error)}"
+        ) from error
+
+
+def check_flags(schema: ServeDeploySchema, *, runs_here: bool = True) -> None:
+    """Check the arguments of our applications by building them.
+
+    A missing file that a flag names is an error only if the applications run on this machine.
+    """
+    for application, builder in _own_applications(schema):
+        if not callable(build := getattr(serve_app, builder, None)):
+            raise InvalidRequest(f"Application '{application.name}': there is no {application.import_path}.")
+        try:
+            build(application.args)
+        except ValidationError as error:
+            raise InvalidRequest(f"Arguments of '{application.name}': {invalid_fields(error)}") from error
+        except InvalidRequest as error:
+            if runs_here or not _is_missing_file(error):
+                raise InvalidRequest(f"Application '{application.name}': {error}") from error
+
+
+def check_hosts(schema: ServeDeploySchema, node_ips: Collection[str]) -> None:
+    """Refuse hosts that other nodes cannot reach; otherwise a replica would report them minutes later."""
+    for application, builder in _own_applications(schema):
+        part, settings = serve_app.SETTINGS[builder]
+        flags = application.args.get(part) or {}
+        try:
+            with_node_host(
+                settings, flags, min(node_ips, default=""), node_ips, may_be_local=part == "gateway"
+            )
+        except SpecWhisperError as error:
+            if not _is_missing_file(error):
+                raise type(error)(f"Application '{application.name}': {error}") from error
+
+
+def check_ports(schema: ServeDeploySchema) -> None:
+    """Refuse ports of this machine that are taken, before Ray starts.
+
+    A replica may take any port of a range, so a range is refused only if all of its ports are taken.
+    """
+    parts = [part for each in schema.applications for part in each.args.values() if isinstance(part, dict)]
+    for flags in parts:
+        errors = [_port_error(choice) for choice in port_choices(flags)]
+        taken = [error for error in errors if error is not None]
+        if len(taken) == len(errors):
+            raise taken[0]
+
+
+def _own_applications(schema: ServeDeploySchema) -> Iterator[tuple[ServeApplicationSchema, str]]:
+    """Yield the applications of this package, each with the name of its builder."""
+    for application in schema.applications:
+        module, _, builder = application.import_path.partition(":")
+        if module == serve_app.__name__:
+            yield application, builder
+
+
+def _is_missing_file(error: SpecWhisperError) -> bool:
+    return isinstance(error.__cause__, FileNotFoundError)
+
+
+def _port_error(flags: Flags) -> InvalidRequest | None:
+    """Return why a replica with these flags cannot listen, or ``None``."""
+    for prefix in ("", "metrics-"):
+        host, port = str(flags.get(f"{prefix}host", "127.0.0.1")), int(str(flags.get(f"{prefix}port") or 0))
+        if port and (error := bind_error(host, port)) is not None:
+            return listen_error(host, port, error)
+    return None
+
+
+def invalid_fields(error: ValidationError) -> str:
+    fields = (f"{'.'.join(map(str, each['loc'])) or 'the file'}: {each['msg']}" for each in error.errors())
+    return on_one_line("; ".join(fields))
+
+
+def on_one_line(text: Any) -> str:
+    return " ".join(str(text).split())
 
 
 class Signals:
@@ -255,9 +345,7 @@ def end(names: Sequence[str], signals: Signals, console: Console, *, is_all: boo
     An application that never ran has no sessions, so its end isn't awaited. One that doesn't end in time is
     reported and left to ``serve.shutdown``.
 
-    Parameters
-    ----------
-    is_all : whether Serve runs nothing else, so that it is shut down as well.
+    ``is_all``: whether Serve runs nothing else, so that it is shut down as well.
     """
     states = serve.status().applications
     running = [name for name in names if name in states and states[name].status == ApplicationStatus.RUNNING]

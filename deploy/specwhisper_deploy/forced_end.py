@@ -32,9 +32,7 @@ def ray_lives() -> bool:
 class ForcedEnd:
     """Ends the process if the body of its ``with`` does not; use it in the main thread.
 
-    Parameters
-    ----------
-    lives : returns whether Ray, which the body needs, still runs; the call may hang.
+    ``lives``: returns whether Ray, which the body needs, still runs; the call may hang.
     """
 
     def __init__(self, lives: Callable[[], bool] = ray_lives) -> None:

@@ -64,9 +64,7 @@ def _parse_range(name: str, value: str) -> range:
 def configs_on_this_node(settings: type[Config], flags: Flags, *, may_be_local: bool = False) -> list[Config]:
     """Return a replica's configurations with a host for this node, one for each port that it may take.
 
-    Parameters
-    ----------
-    may_be_local : whether ``host: 127.0.0.1`` is accepted on several nodes.
+    ``may_be_local``: whether ``host: 127.0.0.1`` is accepted on several nodes.
     """
     own_ip = ray.util.get_node_ip_address()
     flags = with_node_host(settings, flags, own_ip, node_ips(), may_be_local=may_be_local)

@@ -15,15 +15,14 @@ from ray.serve.handle import DeploymentHandle
 
 from specwhisper.errors import TargetUnavailable
 from specwhisper.observe.metrics import ServerMetrics
-from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.metrics_server import metrics_page, serving_page, targets_page
 from specwhisper.rpc.serving import AddServicer
 from specwhisper.rpc.serving_options import ServingOptions
+from specwhisper.rpc.tokens import Leases
 from specwhisper.wire.v1.discovery_pb2_grpc import add_DiscoveryServicer_to_server
 from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
 from specwhisper_client.resolving import LOCATOR
-from specwhisper_deploy import draft_locator, target_locator
-from specwhisper_deploy.draft_locator import DraftLocatorService, DraftServerRoom
+from specwhisper_deploy import locators
 from specwhisper_deploy.grpc_replica import (
     GrpcReplica,
     NotServing,
@@ -31,14 +30,16 @@ from specwhisper_deploy.grpc_replica import (
     check_http,
     started,
 )
-from specwhisper_deploy.placement import Flags, configs_on_this_node
-from specwhisper_deploy.routing import ADDRESS, HAS_ROOM, OPEN_SESSIONS, VOCABULARY, WEIGHTS
-from specwhisper_deploy.target_locator import (
+from specwhisper_deploy.locators import (
+    DraftLocatorService,
+    DraftServerRoom,
     HandleReply,
     TargetLocatorService,
     describe_reply,
     locate_reply,
 )
+from specwhisper_deploy.placement import Flags, configs_on_this_node
+from specwhisper_deploy.routing import ADDRESS, HAS_ROOM, OPEN_SESSIONS, VOCABULARY, WEIGHTS
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_gateway.config import GatewayConfig
 from specwhisper_target_server.config import TargetConfig
@@ -133,7 +134,7 @@ class TargetLocatorReplica(_LocatorReplica):
         super().__init__()
         (config,) = configs_on_this_node(TargetConfig, flags)
         add = partial(add_VerificationServicer_to_server, TargetLocatorService(targets))
-        await self._serve_locator(target_locator.SERVICE_NAME, add, config, targets)
+        await self._serve_locator(locators.TARGETS_SERVICE, add, config, targets)
 
 
 class DraftLocatorReplica(_LocatorReplica):
@@ -143,7 +144,7 @@ class DraftLocatorReplica(_LocatorReplica):
         super().__init__()
         (config,) = configs_on_this_node(DraftConfig, flags)
         add = partial(add_DiscoveryServicer_to_server, DraftLocatorService(drafts))
-        await self._serve_locator(draft_locator.SERVICE_NAME, add, config, drafts)
+        await self._serve_locator(locators.DRAFTS_SERVICE, add, config, drafts)
 
     async def client_address(self) -> str:
         """Return the address as clients' ``--server`` takes it."""

@@ -106,7 +106,8 @@ class LeastSessions(FIFOMixin, RequestRouter):  # type: ignore[misc]  # Ray's cl
         """
         recent, unresponsive = self._recent.count(), self._pending.unresponsive()
         needs = _locate_request(pending_request)
-        known_first = _wants_known_first(pending_request)
+        # After a mismatch: see TargetReplica.locate.
+        known_first = pending_request is not None and any(map(bool, pending_request.args[2:3]))
 
         def rank(replica: RunningReplica) -> tuple[int, bool, bool, bool, int]:
             stats, name = replica.routing_stats, replica.replica_id
@@ -140,11 +141,6 @@ def _locate_request(pending: PendingRequest | None) -> pb.LocateRequest:
     if pending is None or pending.metadata.call_method != LOCATE:
         return pb.LocateRequest()
     return pb.LocateRequest.FromString(pending.args[0])
-
-
-def _wants_known_first(pending: PendingRequest | None) -> bool:
-    """Return whether the last attempt met a mismatch; see ``TargetReplica.locate``."""
-    return pending is not None and len(pending.args) > 2 and bool(pending.args[2])
 
 
 def _match(needs: pb.LocateRequest, stats: Mapping[str, Any]) -> Match:

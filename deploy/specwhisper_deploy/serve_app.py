@@ -14,7 +14,7 @@ from ray.serve import Application
 from ray.serve.config import RequestRouterConfig
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.rpc.health import CHECK_WITHIN_S
+from specwhisper.rpc.serving import CHECK_WITHIN_S
 from specwhisper.rpc.serving_options import ListenerOptions
 from specwhisper.settings.command_line import config_from
 from specwhisper.settings.setting import Config

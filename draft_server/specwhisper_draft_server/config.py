@@ -161,9 +161,7 @@ class DraftConfig(ServingOptions):
     def other_draft(self) -> LoadDraft | None:
         """Return what loads a draft of another kind than a Whisper model, if the settings name one.
 
-        Raises
-        ------
-        UnsupportedOption : if it cannot draft with these settings.
+        Raise :class:`UnsupportedOption` if it cannot draft with these settings.
         """
         found = [entry.load()(self) for entry in offers("drafts").values()]
         return next((load for load in found if load is not None), None)

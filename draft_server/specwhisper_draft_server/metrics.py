@@ -86,7 +86,11 @@ class DraftMetrics(ServerMetrics):
             "reason",
         )
         self.kept_audio: set[KeptAudio] = set()
-        self.gauge("held_audio_bytes", "Audio that is kept until its text is final.", self._kept_bytes)
+        self.gauge(
+            "held_audio_bytes",
+            "Audio that is kept until its text is final.",
+            lambda: BYTES_PER_SAMPLE * sum(audio.num_samples for audio in list(self.kept_audio)),
+        )
 
     def watch_engine(self, watchdog: Watchdog) -> None:
         self.gauge(
@@ -108,16 +112,11 @@ class DraftMetrics(ServerMetrics):
 
         return resumed
 
-    def _kept_bytes(self) -> int:
-        return BYTES_PER_SAMPLE * sum(audio.num_samples for audio in list(self.kept_audio))
-
 
 class SessionMetrics:
     """Counts one session's tokens and audio, and measures its latencies.
 
-    Parameters
-    ----------
-    start_sample : where live audio begins.
+    ``start_sample``: where live audio begins.
     """
 
     def __init__(self, metrics: DraftMetrics, session: Session, start_sample: int = 0) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from io import BytesIO
+from typing import Generic, TypeVar
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream
 from specwhisper.audio.channels import Mixer
 from specwhisper.audio.damage import Warn, ignore
 from specwhisper.audio.decode import decode_file
-from specwhisper.errors import InvalidRequest, MessageTooLarge, UnsupportedOption, check_between
+from specwhisper.errors import IdleClient, InvalidRequest, MessageTooLarge, UnsupportedOption, check_between
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.hints import HintFeed
@@ -26,6 +28,7 @@ from specwhisper_draft_server.session import SessionRequest
 DEFAULTS = DecodingOptions()
 MAX_ADDED_LATENCY_MS = 2_000
 MAX_PIECE_BYTES = 64 * 1024  # streamed audio is resampled in the event loop, which must stay responsive
+Request = TypeVar("Request")
 
 
 def read_request(
@@ -169,3 +172,42 @@ async def with_observers(
             for observe in observers:
                 observe(piece)
         yield piece
+
+
+class WithIdleTimeout(Generic[Request]):
+    """Ends a client's requests if none arrives for some time.
+
+    Iterate over it instead of the requests, within :meth:`error_at_end`. The audio so far is transcribed as
+    if the client had ended it. Then the call ends with :class:`IdleClient`.
+
+    ``timeout_s``: longest time between two requests.
+    """
+
+    def __init__(self, requests: AsyncIterator[Request], timeout_s: float) -> None:
+        self._requests = requests
+        self._timeout_s = timeout_s
+        self._has_expired = False
+
+    async def __aiter__(self) -> AsyncGenerator[Request]:
+        requests = aiter(self._requests)
+        while True:
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    request = await anext(requests)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                self._has_expired = True
+                return
+            yield request
+
+    @contextmanager
+    def error_at_end(self) -> Iterator[None]:
+        """Raise :class:`IdleClient` at the end of the block if the timeout has expired."""
+        try:
+            yield
+        except InvalidRequest:
+            if not self._has_expired:  # otherwise it only reports where the client stopped
+                raise
+        if self._has_expired:
+            raise IdleClient(f"The client has sent nothing for {self._timeout_s:g} s: its stream has ended.")

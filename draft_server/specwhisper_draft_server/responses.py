@@ -1,21 +1,23 @@
-"""Build a stream's responses from the updates of its session."""
+"""Build a stream's responses from the updates of its session; heartbeats are sent between them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from contextlib import aclosing
 
 from google.protobuf.duration_pb2 import Duration
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.languages import language_name
 from specwhisper.live import LivePosition
+from specwhisper.tasks import NextItem
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.resume_point import ResumePoint
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import NS_PER_S, SAMPLE_RATE, Segment, VoiceEvent, VoiceMark
-from specwhisper.wire import codec
+from specwhisper.wire import HEARTBEAT_S, SETTLED, STABLE, TENTATIVE, VERIFIED, codec, is_verified
 from specwhisper.wire.codec import statistics_to_proto
-from specwhisper.wire.stability import SETTLED, STABLE, TENTATIVE, VERIFIED, is_verified
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.session import INTERVAL_SAMPLES, Session, SessionUpdate
 from specwhisper_draft_server.transcriber import TargetDescription
@@ -28,9 +30,7 @@ Transcript = TranscriptBuilder | LiveTranscript
 class StreamingResponses:
     """The responses of one stream.
 
-    Parameters
-    ----------
-    describe_model : returns the models that write the text now.
+    ``describe_model``: returns the models that write the text now.
     """
 
     def __init__(
@@ -243,3 +243,67 @@ def speech_event(
 
 def duration(seconds: float) -> Duration:
     return Duration(seconds=round(seconds * NS_PER_S) // NS_PER_S, nanos=round(seconds * NS_PER_S) % NS_PER_S)
+
+
+class Pings:
+    """The pings in a client's requests; only the newest needs an answer.
+
+    Answers show how much of its audio has arrived.
+    """
+
+    def __init__(self) -> None:
+        self._newest = 0
+        self._has_new = asyncio.Event()
+
+    async def noted(
+        self, requests: AsyncIterator[pb.StreamingRecognizeRequest]
+    ) -> AsyncGenerator[pb.StreamingRecognizeRequest]:
+        """Yield the requests, except those that are only a ping."""
+        async for request in requests:
+            if request.ping:
+                self._newest = request.ping
+                self._has_new.set()
+            if not request.ping or request.WhichOneof("streaming_request") is not None:
+                yield request
+
+    @property
+    def has_new(self) -> bool:
+        """Whether a ping has no answer."""
+        return self._has_new.is_set()
+
+    async def wait(self) -> None:
+        await self._has_new.wait()
+
+    def take(self) -> pb.StreamingRecognizeResponse:
+        """Return the answer to the newest ping, or a heartbeat if that was answered."""
+        ping = self._newest if self.has_new else 0
+        self._has_new.clear()
+        return pb.StreamingRecognizeResponse(ping=ping, heartbeat=not ping)
+
+
+async def with_heartbeats(
+    responses: AsyncGenerator[pb.StreamingRecognizeResponse], pings: Pings
+) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
+    """Yield responses, with answers to pings and heartbeats in between.
+
+    Heartbeats show that the event loop runs; gRPC's own threads answer gRPC's pings even if it hangs.
+
+    The first ping is answered before anything else. A heartbeat is sent after :data:`HEARTBEAT_S` without a
+    response. None is queued while the client hasn't read the last response.
+    """
+    if pings.has_new:
+        yield pings.take()
+    waiting = asyncio.ensure_future(pings.wait())
+    try:
+        async with aclosing(responses):
+            while True:
+                async with NextItem(responses) as pending:
+                    while not await pending.wait(waiting, timeout_s=HEARTBEAT_S):
+                        yield pings.take()
+                        if waiting.done():
+                            waiting = asyncio.ensure_future(pings.wait())
+                    if (response := pending.item) is None:
+                        return
+                yield response
+    finally:
+        waiting.cancel()

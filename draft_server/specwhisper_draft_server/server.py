@@ -25,7 +25,7 @@ from specwhisper_draft_server.voice_activity import load_voice_activity
 
 if TYPE_CHECKING:
     from specwhisper.model.checkpoints.checkpoint import Checkpoint
-    from specwhisper_draft_server.placement import PlaceDraft
+    from specwhisper_draft_server.drafting import PlaceDraft
 
 SERVICE_NAME = "specwhisper.wire.v1.Transcription"
 
@@ -63,7 +63,12 @@ async def running_service(
     metrics = DraftMetrics(config, model=draft.name if draft is not None else "")
     transcriber: Transcriber
     if target is None:
-        transcriber = _link(config, metrics)
+        transcriber = TargetLink(
+            *config.targets,
+            credentials=config.target_credentials,
+            connect_timeout_s=config.connect_timeout_s,
+            metrics=metrics,
+        )
     else:
         transcriber = whisper.local_transcriber(config, target, target_encoder, metrics)
     failpoints = config.failpoints
@@ -85,15 +90,6 @@ async def running_service(
         await transcriber.close()
         if config.speakers is not None:
             await config.speakers.close()
-
-
-def _link(config: DraftConfig, metrics: DraftMetrics) -> TargetLink:
-    return TargetLink(
-        *config.targets,
-        credentials=config.target_credentials,
-        connect_timeout_s=config.connect_timeout_s,
-        metrics=metrics,
-    )
 
 
 def services_of(service: TranscriptionService, config: DraftConfig) -> Mapping[str, AddServicer]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from specwhisper import __version__
 from specwhisper.audio.damage import Warnings
-from specwhisper.audio.scan import MEL_BINS
+from specwhisper.audio.recording import MEL_BINS
 from specwhisper.audio.source import AudioSource
 from specwhisper.audio.turns import decoding_for
 from specwhisper.errors import (
@@ -37,11 +37,10 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.draft_source import DraftSource
-from specwhisper_draft_server.heartbeats import Pings, with_heartbeats
-from specwhisper_draft_server.idle_timeout import WithIdleTimeout
 from specwhisper_draft_server.metrics import DraftMetrics, SessionMetrics
 from specwhisper_draft_server.parity_check import ParityChecker
 from specwhisper_draft_server.requests import (
+    WithIdleTimeout,
     canonical_stream,
     decode_recording,
     read_audio,
@@ -53,11 +52,13 @@ from specwhisper_draft_server.requests import (
     without_first,
 )
 from specwhisper_draft_server.responses import (
+    Pings,
     StreamingResponses,
     duration,
     final_result,
     read_resume_point,
     spoken_language,
+    with_heartbeats,
 )
 from specwhisper_draft_server.session import Session, SessionRequest
 from specwhisper_draft_server.transcriber import ANY, Requirements, TargetDescription, Transcriber
@@ -322,9 +323,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 class Descriptions:
     """Asks targets for their descriptions, and keeps the newest one.
 
-    Parameters
-    ----------
-    retry_timeout_s : time in seconds in which to ask again if a target is lost while it is asked.
+    ``retry_timeout_s``: time in seconds in which to ask again if a target is lost while it is asked.
     """
 
     def __init__(self, transcriber: Transcriber, retry_timeout_s: float) -> None:

@@ -1,6 +1,6 @@
 """The interface of a target: audio and candidates in, windows and commits out.
 
-It has two implementations: ``specwhisper_draft_server.local_target.LocalTranscriber``, in this process,
+It has two implementations: ``specwhisper_draft_server.whisper.LocalTranscriber``, in this process,
 and ``specwhisper_draft_server.link.link.TargetLink``, over gRPC. A session has one stream after another
 (``specwhisper_draft_server.link.resuming.ResumingTargetStream``).
 """
@@ -170,13 +170,9 @@ class Transcriber(Protocol):
     ) -> Transcriber:
         """Return a transcriber for one session, on a target that has room now.
 
-        Parameters
-        ----------
-        target : as for :meth:`open`; ``None`` for any.
+        ``target``: as for :meth:`open`; ``None`` for any.
 
-        Raises
-        ------
-        SpecWhisperError : as :meth:`open` does, if no target has room.
+        Raise :class:`SpecWhisperError` as :meth:`open` does, if no target has room.
         """
 
     async def check_health(self) -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import cache
 
 from specwhisper.audio.endpointing import Endpointer, VoiceMarker, loudness
-from specwhisper.audio.silero import SileroVad
+from specwhisper.audio.speech import SileroVad
 from specwhisper.errors import MissingExtra
 from specwhisper.live import EndpointingOptions
 from specwhisper.types import VoiceMark

@@ -29,9 +29,9 @@ from experiments.common.replay.record import record
 from experiments.common.replay.trace import Trace
 from experiments.common.servers.forked import ForkedServer
 from experiments.common.servers.processes import first_two_cores, on_cores
+from specwhisper.model.backends import limit_threads
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.threads import limit_threads
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 from specwhisper_client.cli.advice import Ratio

@@ -19,8 +19,8 @@ from experiments.common.bench.report import Bar
 from experiments.demo_pair.corpus import Corpus
 from experiments.demo_pair.pair import Pair, SetErrors, Spoken, folder_recordings, print_errors
 from experiments.demo_pair.windows import test_windows
+from specwhisper.model.backends import limit_threads
 from specwhisper.model.checkpoints.names import resolve
-from specwhisper.model.threads import limit_threads
 
 BUNDLED_TARGET, BUNDLED_DRAFTS = "demo-target", ("demo-draft-tiny", "demo-draft-distil")
 NUM_CLIPS, NUM_WINDOWS = 200, 40  # clips of each split; full windows with noise, and as many without

@@ -19,7 +19,7 @@ from experiments.common.replay.record import (
     transcribe,
 )
 from experiments.common.replay.trace import num_equal
-from specwhisper.audio.scan import log_mel_max
+from specwhisper.audio.recording import log_mel_max
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.model.translated import open_draft

@@ -31,7 +31,7 @@ from experiments.exactness.matrix import SPLITS
 from experiments.exactness.oracle import OracleText, Steered, transcribe
 from experiments.exactness.prepared import is_long, recording, tilt
 from experiments.exactness.values import ABSENT, GENERATION, NO_FILE, WEIGHTS, Value, values
-from specwhisper.audio.scan import log_mel_max
+from specwhisper.audio.recording import log_mel_max
 from specwhisper.errors import CheckpointError, SpecWhisperError, UnsupportedOption
 from specwhisper.model.backends import Library, library_for
 from specwhisper.model.checkpoints import generation

@@ -33,9 +33,8 @@ from experiments.exactness.cases import (
 from experiments.exactness.comparison import differences, unlike
 from experiments.exactness.oracle import Steered
 from experiments.exactness.prepared import CachingEncoder, DemoPair, Prepared
-from specwhisper.model.backends import load_encoder
+from specwhisper.model.backends import limit_threads, load_encoder
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.threads import limit_threads
 from specwhisper.types import Mode
 
 # How the pair works in each row: every mode and its gamma, each with another draft.

@@ -37,8 +37,8 @@ from experiments.faults.oracle import (
     live_violations,
     recording_violations,
 )
-from specwhisper.audio.scan import log_mel_max
-from specwhisper.audio.vad_filter import find_voice
+from specwhisper.audio.recording import log_mel_max
+from specwhisper.audio.speech import find_voice
 from specwhisper.errors import SpecWhisperError, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint

@@ -26,9 +26,9 @@ from experiments.common.servers.processes import (
 from experiments.common.servers.timed_client import TimedClient, TimedTokens, TokenTimer
 from experiments.latency.cells import Arm
 from experiments.latency.link import FAR_HOST, Link
+from specwhisper.model.backends import limit_threads
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.threads import limit_threads
 from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics

@@ -17,7 +17,7 @@ from specwhisper.audio.mel import mel_filters
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.checkpoints.weights import PROJECTION
-from specwhisper.model.pytorch.checkpoint import read_tensor
+from specwhisper.model.pytorch.placement import read_tensor
 
 # openai's names, in the order in which transformers' have to be replaced.
 NAMES = (

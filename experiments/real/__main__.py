@@ -24,9 +24,9 @@ from experiments.peers.others import FasterWhisper, OpenaiWhisper, Transformers,
 from experiments.peers.programs import Offered, Programs, served_pair, special_of
 from experiments.peers.summary import Runs, ratio
 from specwhisper.errors import UnsupportedOption
+from specwhisper.model.backends import limit_threads
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER, resolve
-from specwhisper.model.threads import limit_threads
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 

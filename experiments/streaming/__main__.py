@@ -18,9 +18,9 @@ from experiments.streaming.arms import ARMS, FULL, Arms, Measured
 from experiments.streaming.simulated import COSTS_S, NUM_SESSIONS, print_simulated, simulate
 from experiments.streaming.table import NUM_TOGETHER, find_bars, other_texts, print_rows, rows_of
 from experiments.streaming.takes import Condition, Recorder, Take
+from specwhisper.model.backends import limit_threads
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
-from specwhisper.model.threads import limit_threads
 
 FAST = 50.0
 Planned = tuple[str, Take, int, float]  # arm, number of concurrent sessions, times real time

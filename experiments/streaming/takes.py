@@ -24,7 +24,7 @@ from experiments.common.bench.passes import encode_s
 from experiments.common.inline_pair import InlinePair
 from experiments.streaming.measures import SpokenWord
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.audio.scan import log_mel_max
+from specwhisper.audio.recording import log_mel_max
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions

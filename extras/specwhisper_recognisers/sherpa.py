@@ -18,8 +18,7 @@ import numpy as np
 
 from specwhisper.audio.canonical import floats
 from specwhisper.errors import InvalidRequest
-from specwhisper.extras import needs_extra
-from specwhisper.onnx_metadata import metadata_of
+from specwhisper.extras import metadata_of, needs_extra
 from specwhisper.types import SAMPLE_RATE
 from specwhisper_recognisers.protocol import Recognised
 

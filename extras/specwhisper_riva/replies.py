@@ -10,7 +10,7 @@ from riva.client.proto import riva_asr_pb2
 
 from specwhisper.transcription.speakers import SpeakersOfTurns, Turn, UtteranceSpeakers, number_of
 from specwhisper.types import SAMPLE_RATE, Segment, Word
-from specwhisper.wire.stability import is_stable
+from specwhisper.wire import is_stable
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 MAX_FINAL_TOKENS = 300  # a longer utterance is sent in parts: interim results hold all of it

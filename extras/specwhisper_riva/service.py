@@ -20,9 +20,9 @@ from specwhisper.tasks import beside
 from specwhisper.transcription.speakers import SpeakerModels, Turns, UtteranceSpeakers
 from specwhisper.types import EndUtterance
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_draft_server.idle_timeout import WithIdleTimeout
 from specwhisper_draft_server.requests import (
     MAX_PIECE_BYTES,
+    WithIdleTimeout,
     canonical_stream,
     decode_recording,
     read_streaming_config,

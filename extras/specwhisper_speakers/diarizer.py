@@ -15,8 +15,7 @@ from pathlib import Path
 from specwhisper.audio import turns as decoding
 from specwhisper.audio.inputs import Audio, Decode, decoder_of
 from specwhisper.errors import DiarizationFailed, InvalidRequest
-from specwhisper.extras import needs_extra
-from specwhisper.onnx_metadata import metadata_of
+from specwhisper.extras import metadata_of, needs_extra
 from specwhisper.transcription.speakers import Turn
 from specwhisper_speakers.voices import DEFAULT_THRESHOLD, named, names_of, sample_of
 

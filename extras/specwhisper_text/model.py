@@ -22,10 +22,10 @@ from transformers.cache_utils import DynamicLayer
 
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import CheckpointError, UnsupportedOption
-from specwhisper.model.checkpoints.refused import REFUSED
+from specwhisper.model.checkpoints.generation import REFUSED
 from specwhisper.model.choosing import Row, Scores, choose
 from specwhisper.model.pytorch.compat import execution_device
-from specwhisper.model.pytorch.transfer import logits_device
+from specwhisper.model.pytorch.operations import logits_device
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Window, WordAlignment
 

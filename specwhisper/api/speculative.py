@@ -24,7 +24,7 @@ from specwhisper.api.transcribe_call import (
 )
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.inputs import Audio, Source
-from specwhisper.audio.scan import log_mel_max
+from specwhisper.audio.recording import log_mel_max
 from specwhisper.audio.source import pcm_if_short
 from specwhisper.engine.process import check_device, default_device
 from specwhisper.engine.shared_pair import Prepared, SharedPair

@@ -12,8 +12,7 @@ from specwhisper.api.speculative_config import SpeculativeConfig
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.damage import Warnings
 from specwhisper.audio.inputs import Audio, Source, check_all, recordings_in
-from specwhisper.audio.speech import SpeechMap, placed
-from specwhisper.audio.vad_filter import find_speech, only_speech
+from specwhisper.audio.speech import SpeechMap, find_speech, only_speech, placed
 from specwhisper.engine.shared_pair import Prepared
 from specwhisper.errors import InvalidAudio, InvalidRequest, RecordingsFailed, UnsupportedOption
 from specwhisper.model.chunked import Chunk, cut, join

@@ -64,10 +64,8 @@ class CanonicalStream:
         Bytes are s16le and may break off anywhere, even within a sample; arrays are float32 in -1..1 or
         int16, flat or ``[frames, channels]``, and hold whole frames. Floats that are not finite are silence.
 
-        Raises
-        ------
-        InvalidAudio : for samples of another type, half a frame in an array, floats far above full scale, and
-            a channel that does not exist.
+        Raise :class:`InvalidAudio` for samples of another type, half a frame in an array, floats far
+        above full scale, and a channel that does not exist.
         """
         if isinstance(samples, bytes | bytearray | memoryview):
             samples = self._whole_frames(samples)

@@ -47,7 +47,9 @@ class KeptAudio:
             return
         self._pcm += pcm
         self._has_grown.set()
-        while self._num_unread > self._max_unread_s * SAMPLE_RATE and not self._is_complete:
+        while (
+            self._end_sample - self._read_sample > self._max_unread_s * SAMPLE_RATE and not self._is_complete
+        ):
             self._is_read.clear()
             await self._is_read.wait()
 
@@ -120,10 +122,6 @@ class KeptAudio:
             else:
                 self._has_grown.clear()
                 await self._has_grown.wait()
-
-    @property
-    def _num_unread(self) -> int:
-        return self._end_sample - self._read_sample
 
     @property
     def _end_sample(self) -> int:

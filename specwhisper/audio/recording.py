@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from threading import Lock
 
 import numpy as np
@@ -24,6 +25,7 @@ from specwhisper.options import Padding
 from specwhisper.types import CONTEXT_SAMPLES, HOP_SAMPLES, WINDOW_FRAMES, WINDOW_SAMPLES, AudioChunk
 
 WHOLE_BYTES = 4_096  # smaller pieces are put together, for each costs memory of its own
+MEL_BINS = (80, 128)  # Whisper's models have these, before large-v3 and since
 
 
 class Pieces:
@@ -311,3 +313,33 @@ class Recording:
     def _extent(self) -> str:
         ending = "which is its end" if self._is_complete else "so far"
         return f"the recording is held from sample {self._first_sample} to {self.received_samples}, {ending}"
+
+
+def log_mel_max(
+    pcm_blocks: Iterable[bytes],
+    num_mel_bins: Iterable[int] = MEL_BINS,
+    padding: Padding = Padding.SILENCE,
+) -> dict[int, float]:
+    """Return the log-mel maximum of a recording by number of mel bins."""
+    if padding is Padding.ZERO:  # silence follows the last sample, in every frame that holds it
+        pcm_blocks = chain(pcm_blocks, [bytes(NUM_FFT * BYTES_PER_SAMPLE)])
+    num_mel_bins = tuple(num_mel_bins)
+    maxima = dict.fromkeys(num_mel_bins, -np.inf)
+    recording = Recording()
+    start_frame = 0
+
+    def measure_ready_windows() -> None:
+        nonlocal start_frame
+        while recording.window_is_ready(start_frame) and recording.window_frames(start_frame):
+            power = power_spectrogram(recording.window_samples(start_frame))
+            for bins in num_mel_bins:
+                maxima[bins] = max(maxima[bins], float(log_mel_power(power, bins).max()))
+            start_frame += WINDOW_FRAMES
+            recording.discard_before(start_frame * HOP_SAMPLES)
+
+    for pcm in pcm_blocks:
+        recording.append(AudioChunk(recording.received_samples, pcm))
+        measure_ready_windows()
+    recording.append(AudioChunk(recording.received_samples, b"", is_last=True))
+    measure_ready_windows()
+    return maxima

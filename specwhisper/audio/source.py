@@ -7,10 +7,9 @@ from functools import partial
 from typing import TypeVar
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.audio.scan import log_mel_max
-from specwhisper.audio.speech import SpeechMap
+from specwhisper.audio.recording import log_mel_max
+from specwhisper.audio.speech import SpeechMap, find_speech, only_speech
 from specwhisper.audio.turns import Turn, in_turn
-from specwhisper.audio.vad_filter import find_speech, only_speech
 from specwhisper.options import Padding
 from specwhisper.selection import VadOptions
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES

@@ -19,8 +19,7 @@ from specwhisper.engine.live_draft import LiveDraft
 from specwhisper.errors import DeviceFault
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.faults import is_device_fault
-from specwhisper.model.forward import run_forward
-from specwhisper.model.model import Model
+from specwhisper.model.model import Model, run_forward
 from specwhisper.model.rules import max_initial_timestamp
 from specwhisper.model.sampling import window_sampling
 from specwhisper.options import DecodingOptions

@@ -36,9 +36,7 @@ _threads: WeakSet[EndingThread] = WeakSet()
 class EndingThread(Thread):
     """A daemon thread that does not outlive the interpreter.
 
-    Parameters
-    ----------
-    request_stop : asks the thread to end after its current work; called in any thread.
+    ``request_stop``: asks the thread to end after its current work; called in any thread.
     """
 
     def __init__(self, target: Callable[[], object], name: str, request_stop: Callable[[], object]) -> None:
@@ -153,10 +151,8 @@ class EngineThread(Generic[Event]):
     def start(self, engine: Engine[Event], call_soon: Callable[..., object] | None = None) -> None:
         """Start the thread with an engine.
 
-        Parameters
-        ----------
-        call_soon : delivers events: it is called in the engine's thread with a function and its arguments.
-            By default, the running event loop's ``call_soon_threadsafe``.
+        ``call_soon``: delivers events: it is called in the engine's thread with a function and its
+        arguments. By default, the running event loop's ``call_soon_threadsafe``.
         """
         self._engine = engine
         self._call_soon = call_soon or asyncio.get_running_loop().call_soon_threadsafe

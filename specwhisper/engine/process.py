@@ -12,8 +12,7 @@ from importlib.util import find_spec
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.extras import needs_extra
-from specwhisper.model.backends import Library
-from specwhisper.model.threads import limit_threads
+from specwhisper.model.backends import Library, limit_threads
 from specwhisper.validated import DEVICE, called
 
 

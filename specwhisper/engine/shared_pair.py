@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from threading import Lock
 from weakref import WeakSet, finalize
 
-from specwhisper.audio.vad_filter import find_voice
+from specwhisper.audio.speech import find_voice
 from specwhisper.engine.engine_thread import EndingPool, EngineThread
 from specwhisper.engine.pair_engine import PairEngine, PairEvent, PairSession
 from specwhisper.errors import InvalidRequest

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from specwhisper.audio.vad_filter import find_voice
+from specwhisper.audio.speech import find_voice
 from specwhisper.engine.engine_thread import EngineThread
 from specwhisper.engine.verifier import Verifier
 from specwhisper.engine.watchdog import HANGS_AFTER_S, TimedExecutor, Watchdog
@@ -34,9 +34,7 @@ class TargetEngine:
 
     Create it in the event loop that receives its events.
 
-    Parameters
-    ----------
-    observe : called with the events of each step, in that loop.
+    ``observe``: called with the events of each step, in that loop.
     """
 
     def __init__(

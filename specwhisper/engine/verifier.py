@@ -20,8 +20,7 @@ from specwhisper.errors import DeviceFault, InvalidRequest, OutOfMemory, ServerF
 from specwhisper.live import LivePosition
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.faults import is_device_fault, is_out_of_memory
-from specwhisper.model.forward import run_forward
-from specwhisper.model.model import Model
+from specwhisper.model.model import Model, run_forward
 from specwhisper.options import DecodingOptions, WordTimes
 from specwhisper.speculation.acceptance import accept
 from specwhisper.speculation.batching import BatchTime, FreeSlots, Request, ResponseTime, next_batch
@@ -206,9 +205,7 @@ class Verifier:
     ) -> None:
         """Take a message; an error in it ends its session only.
 
-        Parameters
-        ----------
-        received_ns : when it arrived, by the engine's clock; by default now.
+        ``received_ns``: when it arrived, by the engine's clock; by default now.
         """
         session = self._sessions.get(session_id)
         if session is None:

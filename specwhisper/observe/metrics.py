@@ -26,7 +26,7 @@ from specwhisper.types import (
     Mode,
     WindowOpened,
 )
-from specwhisper.wire.outcomes import COMPLETE, OUTCOMES, outcome_of
+from specwhisper.wire.status import COMPLETE, OUTCOMES, outcome_of
 
 TARGETS_PATH = "/targets"  # as Prometheus' HTTP discovery reads it
 
@@ -152,9 +152,7 @@ DRAFT_TIMES_NS = {
 class TokenCounters:
     """Counters of tokens, candidates and forward passes.
 
-    Parameters
-    ----------
-    drafts : whether the draft's times are known.
+    ``drafts``: whether the draft's times are known.
     """
 
     def __init__(self, registry: Registry, *, drafts: bool) -> None:

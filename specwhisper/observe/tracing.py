@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from specwhisper.types import Commit, WindowOpened
-from specwhisper.wire.outcomes import FAILED, outcome_of
+from specwhisper.wire.status import FAILED, outcome_of
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer, TracerProvider
@@ -124,9 +124,7 @@ def describe_request(
 ) -> None:
     """Name the span of an HTTP request, whose route and status are known at its end.
 
-    Parameters
-    ----------
-    failure : an error that is not the client's.
+    ``failure``: an error that is not the client's.
     """
     if span is None:
         return

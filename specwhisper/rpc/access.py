@@ -36,9 +36,7 @@ class Access(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
 
     Calls of methods that do not exist need one too. Health needs none.
 
-    Parameters
-    ----------
-    metrics : counts the refused calls.
+    ``metrics``: counts the refused calls.
     """
 
     def __init__(self, tokens: Tokens, metrics: ServerMetrics | None = None) -> None:

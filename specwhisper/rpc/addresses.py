@@ -45,10 +45,8 @@ def listen_error(host: str, port: int, error: OSError | None = None) -> InvalidR
 
     It is :class:`PortTaken`, or an error that waiting does not solve.
 
-    Parameters
-    ----------
-    error : the system's error; without it, binding is tried again. If that succeeds, the port was taken a
-        moment ago.
+    ``error``: the system's error; without it, binding is tried again. If that succeeds, the port was
+    taken a moment ago.
     """
     error = error or bind_error(host, port)
     where = join_address(host, port)

@@ -96,10 +96,6 @@ class OpenCalls:
     def drain(self) -> None:
         self.is_draining = True
 
-    def check_serving(self) -> None:
-        if self.is_draining:
-            raise ServerDraining("This server is stopping: use another one, or try again in a moment.")
-
     async def wait_idle(self) -> None:
         """Wait until no call is open."""
         await self._idle.wait()
@@ -172,7 +168,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc
         with self._calls.counted():
             evictor = Evictor(context, max_call_s, self._max_write_s, self._count_error)
             async with errors_to_status(context, method, self._count_error):
-                self._calls.check_serving()
+                if self._calls.is_draining:
+                    raise ServerDraining(
+                        "This server is stopping: use another one, or try again in a moment."
+                    )
                 with call_span(method, metadata), evictor.call_limit():
                     yield evictor
 

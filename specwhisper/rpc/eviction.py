@@ -16,8 +16,7 @@ from math import inf
 from typing import Any
 
 from specwhisper.errors import SessionExpired, SlowReader, SpecWhisperError
-from specwhisper.wire.outcomes import evictions
-from specwhisper.wire.status import refusal
+from specwhisper.wire.status import evictions, refusal
 
 logger = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
+import grpc
 import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
@@ -17,7 +18,6 @@ from specwhisper.rpc.access import Access
 from specwhisper.rpc.addresses import join_address, listen_error
 from specwhisper.rpc.calls import CallInterceptor, OpenCalls
 from specwhisper.rpc.channels import keepalive
-from specwhisper.rpc.health import CheckHealth, Health
 from specwhisper.rpc.metrics_server import metrics_page, serving_page
 from specwhisper.rpc.process import freeze_loaded, stop_signals
 from specwhisper.rpc.serving_options import ServingOptions
@@ -36,6 +36,10 @@ CLOSE_S = 0.5  # for the last bytes, once none of our own calls is open
 # Adds a servicer to a server, as generated: ``partial(add_VerificationServicer_to_server, servicer)``.
 AddServicer = Callable[[grpc.aio.Server], Any]
 OnDrain = Callable[[], Awaitable[None]]
+CHECK_EVERY_S = 5.0
+CHECK_WITHIN_S = 60.0  # more than any forward pass or encoding takes: a slow server must not be killed
+
+CheckHealth = Callable[[], Awaitable[None]]  # returns if all is well; else raises, or hangs
 
 
 class RunningServer:
@@ -185,3 +189,43 @@ async def serve(
         logger.info("ready", extra={"address": server.address})
         await stop.wait()
         await server.stop(options.drain_timeout_s, on_drain)
+
+
+class Health(health.aio.HealthServicer):  # type: ignore[misc]  # grpc has no type hints
+    """Answers ``Check``, and refuses ``Watch``.
+
+    Health needs no token, and a watching call never ends: any client could hold calls and connections open.
+    A client that receives UNIMPLEMENTED treats the server as healthy, by the protocol's own rule, and
+    notices from its calls when the server stops.
+    """
+
+    async def Watch(self, request: health_pb2.HealthCheckRequest, context: Any) -> None:
+        """Refuse the call."""
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Health is not watched here: ask Check.")
+
+    async def serve(self, is_serving: bool) -> None:
+        """Set the status of every service; after the server has stopped, none serves."""
+        status = health_pb2.HealthCheckResponse
+        for name in list(self._server_status):
+            await self.set(name, status.SERVING if is_serving else status.NOT_SERVING)
+
+    async def follow(self, check: CheckHealth) -> None:
+        """Report the result of ``check`` until cancelled.
+
+        A check that takes too long has failed.
+        """
+        is_well = True
+        while True:
+            await asyncio.sleep(CHECK_EVERY_S)
+            try:
+                async with asyncio.timeout(CHECK_WITHIN_S):
+                    await check()
+            except Exception as error:  # whatever it is
+                if is_well:
+                    logger.error("engine does not answer", extra={"error": repr(error)})
+                is_well = False
+            else:
+                if not is_well:
+                    logger.info("engine answers again")
+                is_well = True
+            await self.serve(is_well)

@@ -152,15 +152,14 @@ class ClientTls:
 
     def credentials(self) -> grpc.ChannelCredentials:
         """Return the credentials of a gRPC channel."""
-        return grpc.ssl_channel_credentials(*map(_read_if_any, (self.roots, self.key, self.certificate)))
+        files = (self.roots, self.key, self.certificate)
+        return grpc.ssl_channel_credentials(*(path and read_pem(path) for path in files))
 
 
 class NamedConnection(HTTPSConnection):
     """An encrypted connection that verifies the name in the certificate.
 
-    Parameters
-    ----------
-    host : may end with a port.
+    ``host``: may end with a port.
     """
 
     def __init__(self, host: str, port: int | None = None, *, tls: ClientTls, timeout: float) -> None:
@@ -193,7 +192,3 @@ def _load_chain(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
 
 def _no_roots(path: Path | None, error: OSError) -> InvalidRequest:
     return InvalidRequest(f"{path or 'This system'} has no certificates to trust: {error.strerror}.")
-
-
-def _read_if_any(path: Path | None) -> bytes | None:
-    return None if path is None else read_pem(path)

@@ -6,14 +6,19 @@ import hmac
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping
+import secrets
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from time import monotonic
 
-from specwhisper.errors import InvalidRequest, Unauthenticated
+from specwhisper.errors import InvalidRequest, LeaseRefused, Unauthenticated
 from specwhisper.settings.setting import SECURITY
 from specwhisper.validated import naming, option
+
+LIFETIME_S = 60.0
+
 
 logger = logging.getLogger(__name__)
 
@@ -26,14 +31,45 @@ TARGET_TOKEN = "SPECWHISPER_TARGET_TOKEN"  # for targets
 SERVER_TOKEN = "SPECWHISPER_SERVER_TOKEN"  # for draft servers
 
 
+class Leases:
+    """Grants and checks leases: the right of one caller to open a session at this target.
+
+    The key never leaves this process. Addresses are passed on, cached and reused: a second after a target has
+    died, its port may belong to another one, where the lease is not valid.
+
+    ``lifetime_s``: how long a lease is valid.
+    """
+
+    def __init__(self, lifetime_s: float = LIFETIME_S, *, clock: Callable[[], float] = monotonic) -> None:
+        self._key = secrets.token_bytes(32)
+        self._lifetime_s = lifetime_s
+        self._clock = clock
+
+    def grant(self, caller: str) -> str:
+        until_ms = str(int((self._clock() + self._lifetime_s) * 1000))
+        return f"{until_ms}.{self._signature(until_ms, caller)}"
+
+    def check(self, lease: str, caller: str) -> None:
+        """Raise :class:`LeaseRefused` unless the lease is valid for the caller.
+
+        A valid one was granted to this caller by this target.
+        """
+        until_ms, _, signature = lease.partition(".")
+        if not hmac.compare_digest(signature.encode(), self._signature(until_ms, caller).encode()):
+            raise LeaseRefused("This target has granted you no such lease: ask Locate for one.")
+        if self._clock() * 1000 > int(until_ms):
+            raise LeaseRefused(f"This lease was valid for {self._lifetime_s:g} s: ask Locate for a new one.")
+
+    def _signature(self, until_ms: str, caller: str) -> str:
+        return hmac.digest(self._key, f"{until_ms} {caller}".encode(), "sha256").hex()
+
+
 class Tokens:
     """Maps tokens to the names of callers; keeps only digests of the tokens.
 
     Several tokens may have one name, so that a token can be replaced without a moment in which none is valid.
 
-    Parameters
-    ----------
-    tokens : name of the caller by token.
+    ``tokens``: name of the caller by token.
     """
 
     def __init__(self, tokens: Mapping[str, str]) -> None:
@@ -42,10 +78,7 @@ class Tokens:
     def name_of(self, authorization: str | bytes | None) -> str:
         """Return the caller's name by its ``authorization`` header, in constant time.
 
-        Raises
-        ------
-        Unauthenticated
-            if the header has no known token.
+        Raise :class:`Unauthenticated` if the header has no known token.
         """
         header = authorization.decode("latin-1") if isinstance(authorization, bytes) else authorization or ""
         if not header[: len(SCHEME)].lower() == SCHEME:

@@ -160,7 +160,8 @@ class Alignment:
             self.position = self.origin + num + 1
             self.has_matched = num >= NUM_MATCHED  # all but the first
             return []
-        if self.position >= len(self._tokens) and not self._may_match(word):
+        may_match = bool(word) and word in self._words[self.origin :]
+        if self.position >= len(self._tokens) and not may_match:
             self._is_replacement, self._needs_more = False, True
             return []
         self._is_replacement = False
@@ -169,9 +170,6 @@ class Alignment:
         while self._waiting and not self.has_matched:
             self._align(*self._waiting.pop(0))
         return [token for token, _ in self._waiting]
-
-    def _may_match(self, word: str) -> bool:
-        return bool(word) and word in self._words[self.origin :]
 
     def _replaces(self, place: int, token: int, word: str) -> bool:
         """Return whether this token agrees with one replaced word.
@@ -353,9 +351,7 @@ class Hint:
     def reach(self, token_share: float = 0.0) -> int:
         """Return how many tokens are worth their time in a forward pass.
 
-        Parameters
-        ----------
-        token_share : time of a token, over the time of a forward pass without tokens.
+        ``token_share``: time of a token, over the time of a forward pass without tokens.
         """
         if self.rate < MIN_RATE:
             return 0

@@ -176,9 +176,7 @@ class Ledger:
         They are the fresh ones and what a hint adds to them. Where both differ, the source that has been
         right more often goes first.
 
-        Parameters
-        ----------
-        max_drafted : most candidates of the draft; by default all.
+        ``max_drafted``: most candidates of the draft; by default all.
         """
         fresh, hints = self._fresh, self._hints()
         if max_drafted is not None:

@@ -51,9 +51,7 @@ class Failpoint:
 class Failpoints:
     """Counts the hits of each point, from any thread, and fails once at each.
 
-    Parameters
-    ----------
-    points : faults by the name of their point.
+    ``points``: faults by the name of their point.
     """
 
     def __init__(

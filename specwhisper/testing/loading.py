@@ -14,9 +14,7 @@ VARIABLE = "SPECWHISPER_FAILPOINTS"
 def load_failpoints(environment: Mapping[str, str], server: str) -> Any:
     """Return a server's failpoints; ``None`` without the environment variable.
 
-    Parameters
-    ----------
-    server : "target" or "draft".
+    ``server``: "target" or "draft".
     """
     if not environment.get(VARIABLE, "").strip():
         return None

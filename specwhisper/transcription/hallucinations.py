@@ -153,9 +153,7 @@ def spoken_segments(
 def _fitted(segment: Segment, words: list[SpokenWord], median_s: float, last_s: float) -> SpokenSegment:
     """Shorten the words at both edges of a segment.
 
-    Parameters
-    ----------
-    last_s : end of the speech before it.
+    ``last_s``: end of the speech before it.
     """
     start_s, end_s, longest_s = segment.start_s, segment.end_s, 2 * median_s
     if not words:

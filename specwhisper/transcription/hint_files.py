@@ -37,13 +37,9 @@ def text_of_captions(content: str, suffix: str) -> str:
 
     It is in the order of their times; that of TTML in the order of the file.
 
-    Parameters
-    ----------
-    suffix : one of :data:`SUFFIXES`, which names the format.
+    ``suffix``: one of :data:`SUFFIXES`, which names the format.
 
-    Raises
-    ------
-    ValueError : if the content is not such a file; empty content is.
+    Raise :class:`ValueError` if the content is not such a file; empty content is.
     """
     if suffix in XML_SUFFIXES:
         captions: Iterable[str] = _ttml(content)
@@ -144,9 +140,8 @@ def read_hint(path: Path | str) -> str:
     ``transcription``) or TSV (its last column), by the name of the file. The times that openai/whisper
     prints before each line of plain text are left out, and those of SBV.
 
-    Raises
-    ------
-    InvalidRequest : for a file that cannot be read, has no text, or is of another format than its name.
+    Raise :class:`InvalidRequest` for a file that cannot be read, has no text, or is of another format
+    than its name.
     """
     path = Path(path)
     text = _text_of(path).strip()

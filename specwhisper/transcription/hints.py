@@ -120,9 +120,8 @@ def _size(hint: TimedHint) -> int:
 def hint_at(start_s: float, text: str) -> TimedHint:
     """Return a hint for the audio that begins at ``start_s``.
 
-    Raises
-    ------
-    InvalidRequest : for a text that is too long for one hint or no Unicode, or a time before the audio.
+    Raise :class:`InvalidRequest` for a text that is too long for one hint or no Unicode, or a time before
+    the audio.
     """
     check_between("start_s", start_s, 0, MAX_START_S)
     return check_hint(TimedHint(round(start_s * SAMPLE_RATE), text))
@@ -131,9 +130,8 @@ def hint_at(start_s: float, text: str) -> TimedHint:
 def check_hint(hint: TimedHint) -> TimedHint:
     """Return a hint that may be sent.
 
-    Raises
-    ------
-    InvalidRequest : for a text that is too long or not Unicode, or a time after the longest audio.
+    Raise :class:`InvalidRequest` for a text that is too long or not Unicode, or a time after the longest
+    audio.
     """
     check_between("start_sample", hint.start_sample, 0, MAX_START_S * SAMPLE_RATE)
     try:

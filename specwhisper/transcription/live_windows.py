@@ -244,7 +244,7 @@ class LiveWindows(WhisperWindows):
         self._earlier = position.pieces  # final pieces that the next window may hold
         self.final_to, self._is_speech = position.next_sample, position.is_speech
         self._utterance = position.num_utterances  # the last final piece's
-        self._language_before = position.language
+        self.language_before = position.language
         if position.is_speech:
             self.language = self._common_language or position.language
         self._turn()
@@ -268,10 +268,6 @@ class LiveWindows(WhisperWindows):
         if not (piece.is_complete or self._is_due(piece)):
             return None
         return _frames(piece.end_sample - self._window_start(piece))
-
-    @property
-    def language_before(self) -> str | None:
-        return self._language_before
 
     @property
     def may_wait(self) -> bool:
@@ -300,7 +296,7 @@ class LiveWindows(WhisperWindows):
         piece = self.pieces.current
         self._is_guess = piece is not None and not piece.is_complete
         known = among(probs, self._options.languages)
-        self.language = choose(known, self._language_before, SURE)
+        self.language = choose(known, self.language_before, SURE)
         return known
 
     def open(self, num_frames: int) -> Window:
@@ -395,7 +391,7 @@ class LiveWindows(WhisperWindows):
         if not self._is_speech:
             next_sample = max(next_sample, self.pieces.needed_from)
         return LivePosition(
-            next_sample, self._utterance, self._is_speech, self._earlier, self._language_before
+            next_sample, self._utterance, self._is_speech, self._earlier, self.language_before
         )
 
     def _is_due(self, piece: Piece) -> bool:
@@ -411,7 +407,7 @@ class LiveWindows(WhisperWindows):
 
     def _held(self, piece: Piece) -> Sequence[FinalPiece]:
         """Return the final pieces that a window holds before a piece."""
-        if self._is_alone or piece.is_broken or self.language not in (None, self._language_before):
+        if self._is_alone or piece.is_broken or self.language not in (None, self.language_before):
             return ()  # what is before would mislead: from it a model guesses how a broken sentence ends
         held = _last_of(self._earlier, piece.end_sample - MAX_WINDOW_SAMPLES, self._prefix_room)
         return tuple(dropwhile(lambda earlier: not earlier.tokens, held))  # no text may begin after a second
@@ -453,18 +449,18 @@ class LiveWindows(WhisperWindows):
         """Forget the language of a piece that grows, unless its utterance has text."""
         piece, self._is_guess = self.pieces.current, False
         continues = piece is not None and piece.utterance == self._utterance
-        self.language = self._common_language or (self._language_before if continues else None)
+        self.language = self._common_language or (self.language_before if continues else None)
 
     def _finish(self, window: Window, new: Sequence[int]) -> Piece:
         """Finish the oldest piece with its final text, and turn to the next one."""
         piece = self.pieces.finish_current()
         final = FinalPiece(piece.start_sample, self._text_of(piece, window, new))
-        earlier = self._earlier if self.language == self._language_before else ()
+        earlier = self._earlier if self.language == self.language_before else ()
         # A text that has failed misleads, and so does one that ends within a word.
         self._earlier = () if self._has_failed or piece.is_broken else (*earlier, final)
         self.final_to = -(-piece.end_sample // PIECE_SAMPLES) * PIECE_SAMPLES
         self._is_speech = not piece.is_last
-        self._utterance, self._language_before = piece.utterance, self.language
+        self._utterance, self.language_before = piece.utterance, self.language
         self.language = self._common_language if piece.is_last else self.language
         self._confirmed_to, self._surest = 0, None
         self._is_alone = self._has_failed = self._is_settled = False

@@ -161,7 +161,7 @@ class LanguageWindows(SequentialWindows):
         rest = (
             spoken[:1] if start < self._end_frame and not has_enough(spoken) else []
         )  # what the last window left
-        spoken, before = [*rest, *join_short(spoken[len(rest) :])], self._language_before
+        spoken, before = [*rest, *join_short(spoken[len(rest) :])], self.language_before
         detects_first = before is None or self._voice is None or has_enough(spoken)
         self._search = search([start, *cuts(spoken), end], before, detects_first=detects_first)
         self.needs_speech = False
@@ -180,11 +180,11 @@ class LanguageWindows(SequentialWindows):
             self._piece = self._search.send(probs)  # type: ignore[union-attr, arg-type]
         except StopIteration as ended:
             self.language, self._end_frame, probs = ended.value
-            self._language_before, self._piece = self.language, None
+            self.language_before, self._piece = self.language, None
         return probs or {}
 
     def resume(self, window: Window, previous: Sequence[int] = ()) -> None:
         """Take over a window of another target, which found its end."""
         super().resume(window, previous)
-        self._language_before = self.language
+        self.language_before = self.language
         self._end_frame = window.start_frame + window.num_frames

@@ -134,9 +134,7 @@ class Vocabulary:
     def decode_unfinished(self, ids: Iterable[int], after: Iterable[int] = ()) -> str:
         """Return the text of tokens up to its last whole character.
 
-        Parameters
-        ----------
-        after : the tokens before them; an incomplete last character of those begins the text.
+        ``after``: the tokens before them; an incomplete last character of those begins the text.
         """
         data, incomplete = self.token_bytes(ids), _whole_characters(self.token_bytes(after))[1]
         continues = bool(data) and data[0] & 0xC0 == 0x80

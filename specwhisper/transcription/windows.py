@@ -275,7 +275,7 @@ class WhisperWindows(Windows):
     ) -> None:
         super().__init__(options, vocabulary.max_length, max_new_tokens)
         self._vocabulary, self._voice = vocabulary, voice
-        self._language_before: str | None = None  # to stay with, where several are allowed
+        self.language_before: str | None = None  # to stay with, where several are allowed
         self._redetects = options.multilingual or bool(options.languages)
         self.reviews = options.hallucination_silence_threshold is not None
         self._previous = PreviousText(
@@ -297,7 +297,7 @@ class WhisperWindows(Windows):
 
     def detected(self, probs: Probs) -> Probs:
         known = among(probs, self._options.languages)
-        self.language = choose(known, self._language_before)
+        self.language = choose(known, self.language_before)
         return known
 
     def _prompt(self) -> tuple[int, ...]:

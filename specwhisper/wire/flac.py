@@ -23,9 +23,8 @@ def encode(pcm: bytes) -> bytes:
 def decode(data: bytes, max_samples: int) -> bytes:
     """Expand to at most ``max_samples`` of 16 kHz mono s16le.
 
-    Raises
-    ------
-    InvalidAudio : for another format, damaged data, or more samples, whatever the header announces.
+    Raise :class:`InvalidAudio` for another format, damaged data, or more samples, whatever the header
+    announces.
     """
     if not data.startswith(MAGIC):  # libsndfile would open any other format it knows
         raise InvalidAudio("The audio is announced as FLAC but is not a FLAC stream.")

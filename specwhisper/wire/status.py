@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 
 import grpc
 import grpc.aio
@@ -87,6 +88,18 @@ NOT_GRPC = "Expected SETTINGS frame as the first frame"
 UNTRUSTED = re.compile(r"(?<=CERTIFICATE_VERIFY_FAILED: )[^:]+|Hostname Verification Check failed")
 MAX_DETAILS_CHARACTERS = 500  # up to 12 bytes each on the wire; 8 KiB of metadata break the call
 
+# How a session or a call ended, in one word.
+COMPLETE, CANCELLED, REFUSED, FAILED = OUTCOMES = ("complete", "cancelled", "refused", "failed")
+# Statuses of a server or a pair that does not work; others are the caller's to correct.
+FAILURES = (
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.FAILED_PRECONDITION,
+)
+
+# The error for which the server evicted the current call, or none.
+evictions: ContextVar[list[SpecWhisperError]] = ContextVar("evictions")
+
 
 def status_of(error: BaseException) -> grpc.StatusCode:
     """Return the status of an error by the table; INTERNAL if it is not in it."""
@@ -115,9 +128,7 @@ async def errors_to_status(
     A cancelled call stays cancelled. Errors outside the table are logged with their traceback and reach the
     caller as one generic sentence. If the host has no memory left, the caller may try another server.
 
-    Parameters
-    ----------
-    count_error : called with each error that ends a call.
+    ``count_error``: called with each error that ends a call.
     """
     try:
         try:
@@ -254,3 +265,16 @@ def _is_broken(details: str) -> bool:
 
 def _never_connected(details: str) -> bool:
     return "failed to connect" in details.lower() or "dns resolution failed" in details.lower()
+
+
+def outcome_of(error: BaseException) -> str:
+    """Return the outcome of a session or call that raised an error."""
+    if isinstance(error, GeneratorExit | asyncio.CancelledError):
+        error = next(iter(evictions.get([])), error)  # the handler of an evicted call sees a cancellation
+    if isinstance(error, GeneratorExit):
+        return CANCELLED
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return CANCELLED if task is not None and task.cancelling() else FAILED
+    is_failure = isinstance(error, OutOfMemory) or status_of(error) in FAILURES
+    return FAILED if is_failure else REFUSED

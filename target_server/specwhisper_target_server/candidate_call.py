@@ -25,12 +25,13 @@ from specwhisper.errors import (
     SpecWhisperError,
     TargetUnavailable,
 )
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
+from specwhisper.observe.metrics import EngineMetrics, ServerMetrics
 from specwhisper.observe.tracing import WindowSpans
 from specwhisper.rpc.eviction import Evictor
 from specwhisper.types import Candidates, Commit, Failed, Finished, FromTarget, WindowOpened
 from specwhisper.wire import HEARTBEAT_S, SILENCE_S, codec
 from specwhisper.wire.v1 import verification_pb2 as pb
-from specwhisper_target_server.metrics import TargetMetrics
 
 MAX_UNREAD_EVENTS = 32_768  # all sessions of a call together
 MAX_EVENTS = 256  # in one response
@@ -42,12 +43,18 @@ JOIN_S = 5.0  # for which a session waits for its draft server's call, which was
 OwnResponses = asyncio.Queue[pb.VerifyResponse | Finished | Failed]
 
 
+class TargetMetrics(ServerMetrics):
+    """Metrics of sessions, errors and the engine's work; all names begin with ``specwhisper_target_``."""
+
+    def __init__(self, checkpoint: Checkpoint, device: str = "") -> None:
+        super().__init__("specwhisper_target", model=checkpoint.name, dtype=checkpoint.dtype, device=device)
+        self.engine = EngineMetrics(self)
+
+
 class JoinedSession:
     """A session's part of a call: where the engine delivers the session's events.
 
-    Parameters
-    ----------
-    own : responses of the session's own call, which carries its errors and its end.
+    ``own``: responses of the session's own call, which carries its errors and its end.
     """
 
     def __init__(
@@ -118,10 +125,7 @@ class CandidateCall:
     ) -> Iterator[JoinedSession]:
         """Let a session take part while the body runs.
 
-        Raises
-        ------
-        InvalidRequest
-            if another session of the call has that number.
+        Raise :class:`InvalidRequest` if another session of the call has that number.
         """
         if number in self._sessions:
             raise InvalidRequest(f"Session {number} is in the `Share` call already: choose another number.")
@@ -263,10 +267,7 @@ class CandidateCalls:
     async def opened(self, caller: str, key: str, call: CandidateCall) -> AsyncIterator[None]:
         """Let sessions join a call while the body runs.
 
-        Raises
-        ------
-        InvalidRequest
-            for a key that is missing, has another length or is in use.
+        Raise :class:`InvalidRequest` for a key that is missing, has another length or is in use.
         """
         if not MIN_KEY <= len(key) <= MAX_KEY:
             raise InvalidRequest(
@@ -286,10 +287,7 @@ class CandidateCalls:
     async def find(self, caller: str, key: str) -> CandidateCall:
         """Return a caller's call; wait briefly if it hasn't arrived.
 
-        Raises
-        ------
-        PairMismatch
-            if it does not arrive.
+        Raise :class:`PairMismatch` if it does not arrive.
         """
         if not key:
             raise InvalidRequest("The hello has no share_key: open a `Share` call first, and set its key.")

@@ -17,11 +17,11 @@ from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.faults import is_out_of_memory
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.observe.tracing import configure_tracing
-from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.serving import AddServicer, serve
+from specwhisper.rpc.tokens import Leases
 from specwhisper.wire.v1 import verification_pb2_grpc
+from specwhisper_target_server.candidate_call import TargetMetrics
 from specwhisper_target_server.config import TargetConfig
-from specwhisper_target_server.metrics import TargetMetrics
 from specwhisper_target_server.service import VerificationService
 
 logger = logging.getLogger(__name__)

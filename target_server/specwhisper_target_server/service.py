@@ -32,9 +32,9 @@ from specwhisper.options import DecodingOptions
 from specwhisper.rpc.access import ANONYMOUS, caller
 from specwhisper.rpc.calls import lasting
 from specwhisper.rpc.eviction import Evictor, TimeLimit
-from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.session_limiter import SessionLimiter
+from specwhisper.rpc.tokens import Leases
 from specwhisper.types import AudioChunk, Failed, Finished, Mode, ToTarget
 from specwhisper.wire import HEARTBEAT_S, PROTOCOL_VERSION, check_protocol, codec
 from specwhisper.wire.v1 import decoding_pb2, verification_pb2_grpc
@@ -43,9 +43,9 @@ from specwhisper_target_server.candidate_call import (
     CandidateCall,
     CandidateCalls,
     OwnResponses,
+    TargetMetrics,
     next_in_time,
 )
-from specwhisper_target_server.metrics import TargetMetrics
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.recording import Recording
-from specwhisper.audio.vad_filter import TURNS, find_speech, find_voice
+from specwhisper.audio.speech import TURNS, find_speech, find_voice
 from specwhisper.model.choosing import ProbeResult
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcription import Transcription

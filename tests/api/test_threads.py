@@ -131,7 +131,7 @@ def test_a_call_that_fails_affects_no_other(pair, recordings, texts):
 
 
 def test_a_process_that_was_forked_later_writes_the_same_text(recordings, texts, monkeypatch):
-    monkeypatch.setattr("specwhisper.model.threads._limit", 2)  # the other process has none of them
+    monkeypatch.setattr("specwhisper.model.backends._limit", 2)  # the other process has none of them
     pair = load_pair(1)
     assert pair.transcribe(recordings[0], **OPTIONS).text == texts[0]
     assert in_fork(lambda: pair.transcribe(recordings[1], **OPTIONS).text) == texts[1]

@@ -10,7 +10,7 @@ import pytest
 import specwhisper
 from specwhisper import SpeculativeWhisper, VadOptions
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.vad_filter import find_speech
+from specwhisper.audio.speech import find_speech
 from tests.nightly import mostly_nightly
 
 SAMPLES = Path(specwhisper.__file__).parent / "demo" / "samples"

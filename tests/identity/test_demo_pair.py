@@ -17,7 +17,7 @@ from experiments.exactness.comparison import differences
 from experiments.exactness.oracle import Steered
 from experiments.exactness.prepared import CachingEncoder, is_long
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.scan import log_mel_max
+from specwhisper.audio.recording import log_mel_max
 from specwhisper.model.backends import load_encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER

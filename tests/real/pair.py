@@ -14,7 +14,7 @@ from experiments.common.models.checkpoints import as_transformers
 from experiments.exactness.oracle import OracleText, transcribe
 from experiments.exactness.prepared import CachingEncoder
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.scan import log_mel_max
+from specwhisper.audio.recording import log_mel_max
 from specwhisper.model.backends import load_encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import DEMO_FOLDER, fetched_folder

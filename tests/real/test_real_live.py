@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from specwhisper.audio.silero import SileroVad
+from specwhisper.audio.speech import SileroVad
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, Segment

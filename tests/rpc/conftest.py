@@ -7,12 +7,12 @@ from functools import lru_cache
 import pytest
 
 from experiments.common.models.speech import EnergyVad
-from specwhisper.audio import vad_filter
+from specwhisper.audio import speech
 from specwhisper.audio.speech import SpeechMap
-from specwhisper.rpc import failover, health
+from specwhisper.rpc import failover, serving
 from specwhisper.selection import VadOptions
 
-find_speech = vad_filter.find_speech  # before it is replaced
+find_speech = speech.find_speech  # before it is replaced
 
 
 @lru_cache(64)
@@ -23,9 +23,7 @@ def speech_of(pcm: bytes, options: VadOptions) -> SpeechMap:
 @pytest.fixture(autouse=True)
 def remembered_speech(monkeypatch) -> None:
     """Find the speech of each recording once in all tests: silero-vad takes long, and is deterministic."""
-    monkeypatch.setattr(
-        vad_filter, "find_speech", lambda blocks, options: speech_of(b"".join(blocks), options)
-    )
+    monkeypatch.setattr(speech, "find_speech", lambda blocks, options: speech_of(b"".join(blocks), options))
 
 
 @pytest.fixture
@@ -37,8 +35,8 @@ def choose_first(monkeypatch) -> None:
 @pytest.fixture
 def fast_health_checks(monkeypatch) -> None:
     """Make servers check their engines often, with a short time limit."""
-    monkeypatch.setattr(health, "CHECK_EVERY_S", 0.02)
-    monkeypatch.setattr(health, "CHECK_WITHIN_S", 0.2)
+    monkeypatch.setattr(serving, "CHECK_EVERY_S", 0.02)
+    monkeypatch.setattr(serving, "CHECK_WITHIN_S", 0.2)
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import open_channel, with_true_status
-from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.serving import AddServicer, RunningServer, start_server
 from specwhisper.rpc.serving_options import ServingOptions
+from specwhisper.rpc.tokens import Leases
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Limits
@@ -34,7 +34,7 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2_grpc
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.draft_source import LoadDraft
-from specwhisper_draft_server.placement import PlaceDraft
+from specwhisper_draft_server.drafting import PlaceDraft
 from specwhisper_draft_server.server import SERVICE_NAME as TRANSCRIPTION
 from specwhisper_draft_server.server import running_service as running_draft
 from specwhisper_draft_server.server import services_of

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from specwhisper.audio.vad_filter import check_extra
+from specwhisper.audio.speech import check_extra
 from specwhisper.errors import InvalidRequest
 from specwhisper.live import EndpointingOptions
 from specwhisper.options import DecodingOptions, options_from

@@ -28,9 +28,7 @@ async def delayed(
 class DelayedTargetStream:
     """A target stream whose messages arrive later, in both directions.
 
-    Parameters
-    ----------
-    added_latency_ms : added to the round trip; each direction is delayed by half of it.
+    ``added_latency_ms``: added to the round trip; each direction is delayed by half of it.
     """
 
     def __init__(self, stream: TargetStream, added_latency_ms: int) -> None:

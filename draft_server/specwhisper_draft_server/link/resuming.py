@@ -43,8 +43,8 @@ from specwhisper.types import (
     WindowOpened,
 )
 from specwhisper_draft_server.link.hints import SessionHints
-from specwhisper_draft_server.link.pace import Pace
 from specwhisper_draft_server.link.progress import KeptMarks, Progress
+from specwhisper_draft_server.link.targets import Pace
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.transcriber import TargetDescription, TargetStream
 
@@ -240,9 +240,7 @@ class ResumingTargetStream:
     async def _connect(self, error: SpecWhisperError, avoid: str = "") -> None:
         """Open a stream on a target after an error; retry within the time limit.
 
-        Parameters
-        ----------
-        avoid : address of a target that is used only if no other one takes the session.
+        ``avoid``: address of a target that is used only if no other one takes the session.
         """
         lost_s = self._clock()
         try:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from experiments.common.audio.samples import Sample
 from specwhisper.audio.decode import G711, decode_g711
-from specwhisper.audio.vad_filter import find_speech
+from specwhisper.audio.speech import find_speech
 from specwhisper.selection import VadOptions
 from specwhisper.types import SAMPLE_RATE
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.recording import Recording
-from specwhisper.audio.scan import log_mel_max
+from specwhisper.audio.recording import Recording, log_mel_max
 from specwhisper.errors import InvalidRequest
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES, AudioChunk
 

@@ -26,7 +26,7 @@ from specwhisper.model.checkpoints.generation import build_vocabulary, check_gen
 from specwhisper.model.checkpoints.sizes import read_sizes
 from specwhisper.model.checkpoints.tokenizer import Tokenizer
 from specwhisper.model.checkpoints.weights import complete_weights
-from specwhisper.model.pytorch.checkpoint import read_tensor
+from specwhisper.model.pytorch.placement import read_tensor
 
 NUM_TEXT_TOKENS = {"multilingual": 50_257, "gpt2": 50_256}
 

@@ -17,7 +17,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from transformers.utils import logging
 
-from specwhisper.model.threads import limit_threads
+from specwhisper.model.backends import limit_threads
 from specwhisper_client.cli.server_process import following, start_server
 
 START_TIMEOUT_S = 120.0

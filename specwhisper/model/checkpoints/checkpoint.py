@@ -94,18 +94,16 @@ def load_checkpoint(
                 f"Model '{name}' has no tokenizer: fetch or save it again together with it."
             )
         digest = digest_of(paths)
+        if dtype != "float32":
+            digest = hashlib.sha256(f"{digest} in {dtype}".encode()).hexdigest()
         return Checkpoint(
             name=public_name(name),
             sizes=sizes,
             vocabulary=vocabulary,
             weights=weights,
-            weights_digest=digest if dtype == "float32" else digest_in(digest, dtype),
+            weights_digest=digest,
             dtype=dtype,
             max_new_tokens=generation.max_new_tokens,
             tokenizer=tokenizer,
             alignment_heads=generation.alignment_heads(sizes),
         )
-
-
-def digest_in(weights_digest: str, setting: str) -> str:
-    return hashlib.sha256(f"{weights_digest} in {setting}".encode()).hexdigest()

@@ -258,9 +258,7 @@ BLOCK_BYTES = 1 << 16  # read at a time: many fields are short
 class FieldReader:
     """A place in a file, which moves on with each field.
 
-    Raises
-    ------
-    ValueError : by every method, if the file ends before the field does.
+    Raise :class:`ValueError` by every method, if the file ends before the field does.
     """
 
     def __init__(self, path: Path) -> None:

@@ -11,12 +11,17 @@ from torch import Tensor
 
 from specwhisper.model.backend import Encoder, Features
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.pytorch.checkpoint import DecoderWeights, empty_encoder, encoder_weights, load_encoder
 from specwhisper.model.pytorch.compat import execution_device
 from specwhisper.model.pytorch.decoder import CachedDecoder, decoder_weights, load_decoder_weights
+from specwhisper.model.pytorch.operations import logits_device
 from specwhisper.model.pytorch.packed import CAPTURING
-from specwhisper.model.pytorch.placement import place
-from specwhisper.model.pytorch.transfer import logits_device
+from specwhisper.model.pytorch.placement import (
+    DecoderWeights,
+    empty_encoder,
+    encoder_weights,
+    load_encoder,
+    place,
+)
 
 
 def force_float32_accumulation() -> None:

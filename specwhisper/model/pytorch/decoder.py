@@ -20,11 +20,10 @@ from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.checkpoints.weights import DECODER, EMBEDDING, PROJECTION
 from specwhisper.model.pytorch.cache import BatchRow, ForwardBatch, LayerCache
 from specwhisper.model.pytorch.compat import execution_device
-from specwhisper.model.pytorch.operations import PlainOperations
+from specwhisper.model.pytorch.operations import PlainOperations, to_device
 from specwhisper.model.pytorch.packed import TOKENS, CudaGraphs, PackedBatch, PackedInputs, PackedRunner
 from specwhisper.model.pytorch.ragged import RaggedRunner
 from specwhisper.model.pytorch.self_test import operations_for
-from specwhisper.model.pytorch.transfer import to_device
 
 
 class DecoderLayer(nn.Module):

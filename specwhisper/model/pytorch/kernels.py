@@ -69,15 +69,12 @@ def num_splits(num_positions: int) -> int:
 
 
 class FusedOperations(PlainOperations):
-    """:class:`PlainOperations` as kernels.
+    """:class:`PlainOperations` as kernels."""
 
-    ``num_blocks``: most blocks of tokens in a pass.
-    """
-
-    def __init__(self, sizes: ModelSizes, device: torch.device, *, num_blocks: int = BLOCKS[-1]) -> None:
+    def __init__(self, sizes: ModelSizes, device: torch.device) -> None:
         # Results of cross-attention's splits until they are combined, for all layers.
         heads = sizes.decoder_attention_heads
-        shape = (num_blocks, heads, num_splits(sizes.max_source_positions), BLOCK_TOKENS)
+        shape = (BLOCKS[-1], heads, num_splits(sizes.max_source_positions), BLOCK_TOKENS)
         self.partials = torch.empty((*shape, sizes.d_model // heads), dtype=torch.float32, device=device)
         self.log_weights = torch.empty(shape, dtype=torch.float32, device=device)
         # Programs of a block and head that are done; the last one combines them all and resets this to 0.

@@ -46,9 +46,7 @@ def num_blocks(width: int) -> int:
 def bucket_for(widths: Sequence[int]) -> Bucket:
     """Return the smallest bucket that rows of these widths fit in.
 
-    Raises
-    ------
-    ValueError : if they fit in none; see :func:`divide`.
+    Raise :class:`ValueError` if they fit in none; see :func:`divide`.
     """
     tokens, blocks = sum(widths), sum(map(num_blocks, widths))
     if tokens > TOKENS[-1] or blocks > BLOCKS[-1]:

@@ -38,9 +38,7 @@ def resume_point_to_proto(progress: ResumePoint | LivePosition, weights_digest: 
 def resume_point_weights(message: pb.ResumePoint) -> str:
     """Return the digest of the weights that wrote a stream's text.
 
-    Raises
-    ------
-    InvalidRequest : if its state cannot be read.
+    Raise :class:`InvalidRequest` if its state cannot be read.
     """
     return _read(message).weights_digest
 

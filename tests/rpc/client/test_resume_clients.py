@@ -19,9 +19,9 @@ from specwhisper.wire.v1 import resume_point_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.local_target import LocalTranscriber
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.session import Session, SessionRequest
+from specwhisper_draft_server.whisper import LocalTranscriber
 from tests.nightly import NIGHTLY, mostly_nightly
 from tests.rpc.draft.test_options import OPTIONS, PCM, speaker
 from tests.rpc.draft.test_resume import MODES, target_only, written

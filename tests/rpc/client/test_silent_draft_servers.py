@@ -15,7 +15,7 @@ from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client import exchange
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_draft_server import heartbeats
+from specwhisper_draft_server import responses
 from tests.rpc.client.test_reconnecting import proxy_to
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.network import CutClients
@@ -54,7 +54,7 @@ pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 @pytest.fixture(autouse=True)
 def short_timeouts(monkeypatch):
     monkeypatch.setattr(exchange, "SILENCE_S", SILENCE_S)
-    monkeypatch.setattr(heartbeats, "HEARTBEAT_S", HEARTBEAT_S)
+    monkeypatch.setattr(responses, "HEARTBEAT_S", HEARTBEAT_S)
 
 
 class HeartbeatProxy(CutClients):

@@ -25,11 +25,11 @@ from specwhisper.wire.v1 import discovery_pb2 as pb
 from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryStub, add_DiscoveryServicer_to_server
 from specwhisper_client import resolving
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_deploy.draft_locator import (
+from specwhisper_deploy.locators import (
     ANSWER_TIMEOUT_S,
+    DRAFTS_SERVICE,
     FRESH_S,
     METHOD,
-    SERVICE_NAME,
     STALE_S,
     DraftLocatorService,
     DraftServerRoom,
@@ -160,7 +160,7 @@ async def test_stale_answers_are_not_used():
 
 def locator(handle: Handle, within_s: float = LONG_S) -> AbstractAsyncContextManager[RunningServer]:
     add = partial(add_DiscoveryServicer_to_server, DraftLocatorService(handle, within_s))
-    return running({SERVICE_NAME: add})
+    return running({DRAFTS_SERVICE: add})
 
 
 async def test_the_locator_lists_draft_servers_or_returns_the_error():
@@ -217,8 +217,8 @@ async def test_clients_begin_at_a_draft_server_with_free_slots():
 
 async def test_clients_follow_changes_of_the_list(monkeypatch):
     monkeypatch.setattr(resolving, "REFRESH_S", 0.0)
-    monkeypatch.setattr("specwhisper_deploy.draft_locator.FRESH_S", 0.0)
-    monkeypatch.setattr("specwhisper_deploy.draft_locator.STALE_S", 0.0)
+    monkeypatch.setattr("specwhisper_deploy.locators.FRESH_S", 0.0)
+    monkeypatch.setattr("specwhisper_deploy.locators.STALE_S", 0.0)
     async with Fleet(2) as fleet, TranscriptionClient(fleet.name) as client:
         first, second = fleet.drafts
         answers = fleet.handle.answers

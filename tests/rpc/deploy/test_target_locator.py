@@ -18,17 +18,15 @@ from experiments.common.models.scripted import ScriptedModel, scripted_checkpoin
 from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable, Unauthenticated
 from specwhisper.observe.metrics import ServerMetrics
 from specwhisper.rpc.channels import OPEN, Credentials, open_channel
-from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ClientTls
-from specwhisper.rpc.tokens import Tokens
+from specwhisper.rpc.tokens import Leases, Tokens
 from specwhisper.types import Limits
 from specwhisper.wire.status import ERROR_KEY, INTERNAL_ERROR, error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_deploy import routing
-from specwhisper_deploy.replicas import metrics_addresses
-from specwhisper_deploy.target_locator import (
+from specwhisper_deploy.locators import (
     ANSWER_TIMEOUT_S,
     MAX_ATTEMPTS,
     HandleReply,
@@ -36,6 +34,7 @@ from specwhisper_deploy.target_locator import (
     describe_reply,
     locate_reply,
 )
+from specwhisper_deploy.replicas import metrics_addresses
 from specwhisper_draft_server.config import DraftConfig
 from tests.certificates import save
 from tests.rpc.hostile import Session, hello, session

@@ -231,7 +231,7 @@ async def test_a_draft_model_that_cannot_be_placed_costs_no_session(mode, caplog
 
 
 async def test_a_draft_model_that_could_not_be_placed_is_used_once_it_can(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.placement.RETRY_PLACE_S", 0.0)
+    monkeypatch.setattr("specwhisper_draft_server.drafting.RETRY_PLACE_S", 0.0)
     place = Placing(None, RuntimeError("no memory"), RuntimeError("still none"))
     async with target_server() as target, draft_server(target.address, place=place) as draft:
         assert any(map(runs_target_only, await stream(draft, recording(1.0), mode="MODE_SYNC")))

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.common.models.scripted import ScriptedModel
 from specwhisper.errors import PairMismatch, ServerFull, TargetUnavailable
-from specwhisper.rpc.leases import Leases
+from specwhisper.rpc.tokens import Leases
 from specwhisper.types import Limits
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_target_server.service import VerificationService

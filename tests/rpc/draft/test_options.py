@@ -9,7 +9,7 @@ import pytest
 from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
 from experiments.faults.clients import OPTIONS, PLAIN
-from specwhisper.audio.vad_filter import find_voice
+from specwhisper.audio.speech import find_voice
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb

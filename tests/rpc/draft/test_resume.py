@@ -6,7 +6,7 @@ import pytest
 
 from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import MULTILINGUAL
-from specwhisper.audio.vad_filter import find_voice
+from specwhisper.audio.speech import find_voice
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import with_true_status

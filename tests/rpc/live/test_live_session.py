@@ -22,9 +22,9 @@ from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES, Commit, EndUtterance, Limits, Mode, Segment
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafting import Drafting
-from specwhisper_draft_server.local_target import LocalTranscriber
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.session import Session, SessionRequest
+from specwhisper_draft_server.whisper import LocalTranscriber
 from tests.nightly import examples
 from tests.rpc.services import PROMPTLY_S
 from tests.rpc.speaking import LECTURE, final_text, num_empty_ends, texts_of

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from specwhisper.errors import InvalidAudio, LeaseRefused
 from specwhisper.rpc.channels import Credentials, open_channel, with_true_status
-from specwhisper.rpc.leases import Leases
-from specwhisper.rpc.tokens import Tokens
+from specwhisper.rpc.tokens import Leases, Tokens
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as client_pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2_grpc

@@ -17,7 +17,7 @@ from specwhisper.types import Limits
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2, verification_pb2_grpc
-from specwhisper_draft_server.link import channels, grpc_target_stream
+from specwhisper_draft_server.link import grpc_target_stream, link
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -250,11 +250,11 @@ async def test_a_target_with_a_round_trip_over_the_connect_timeout_takes_session
 async def test_a_busy_draft_server_takes_its_own_delay_for_no_refusal():
     async with target_server() as target, open_channel(target.address) as channel:
         asyncio.get_running_loop().call_soon(time.sleep, 2 * CONNECT_TIMEOUT_S)
-        await channels.wait_connected(channel, target.address, CONNECT_TIMEOUT_S)
+        await link.wait_connected(channel, target.address, CONNECT_TIMEOUT_S)
 
 
 async def test_a_target_that_accepts_no_connection_is_lost(monkeypatch):
-    monkeypatch.setattr(channels, "ATTEMPT_S", 0.2)
+    monkeypatch.setattr(link, "ATTEMPT_S", 0.2)
     async with target_server() as target, Proxy.listening() as proxy:
         proxy.upstream = target.address
         proxy.freeze()

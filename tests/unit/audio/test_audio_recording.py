@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from transformers import WhisperFeatureExtractor
 
 from specwhisper.audio.mel import log_mel_power
-from specwhisper.audio.recording import WHOLE_BYTES, Pieces, Recording
-from specwhisper.audio.scan import log_mel_max
+from specwhisper.audio.recording import WHOLE_BYTES, Pieces, Recording, log_mel_max
 from specwhisper.errors import InvalidAudio, InvalidRequest
 from specwhisper.options import Padding
 from specwhisper.types import CONTEXT_SAMPLES, AudioChunk

@@ -10,7 +10,7 @@ import torch
 import specwhisper
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.endpointing import FRAME_SAMPLES
-from specwhisper.audio.silero import SileroVad
+from specwhisper.audio.speech import SileroVad
 from specwhisper.types import SAMPLE_RATE
 
 SAMPLES = Path(specwhisper.__file__).parent / "demo" / "samples"

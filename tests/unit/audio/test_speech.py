@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 
 import specwhisper
 from experiments.common.models.speech import EnergyVad, talk
-from specwhisper.audio import vad_filter
+from specwhisper.audio import speech as speech_module
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.endpointing import FRAME_SAMPLES
-from specwhisper.audio.silero import SileroVad
-from specwhisper.audio.speech import Span, SpeechFinder, SpeechMap
-from specwhisper.audio.vad_filter import find_speech, only_speech
+from specwhisper.audio.speech import SileroVad, Span, SpeechFinder, SpeechMap, find_speech, only_speech
 from specwhisper.selection import VadOptions
 from specwhisper.types import SAMPLE_RATE, Segment, Word
 
@@ -176,7 +174,7 @@ def test_only_speech_is_the_audio_of_the_spans(pcm, data):
 
 @pytest.mark.parametrize("block_bytes", [1_024, 30_000])
 def test_the_speech_of_audio_in_blocks(monkeypatch, block_bytes):
-    monkeypatch.setattr(vad_filter, "_model", EnergyVad)
+    monkeypatch.setattr(speech_module, "_model", EnergyVad)
     pcm = talk(((1.0, 2.0), (5.0, 6.5)), 8.0)
     blocks = [pcm[start : start + block_bytes] for start in range(0, len(pcm), block_bytes)]
     options = VadOptions(min_silence_duration_ms=500, speech_pad_ms=100)
@@ -188,7 +186,7 @@ def test_the_speech_of_audio_in_blocks(monkeypatch, block_bytes):
 
 
 def test_silence_has_no_speech(monkeypatch):
-    monkeypatch.setattr(vad_filter, "_model", EnergyVad)
+    monkeypatch.setattr(speech_module, "_model", EnergyVad)
     speech = find_speech([bytes(64_000)], VadOptions())
     assert (speech.spans, speech.duration_s, speech.speech_s) == ((), 2.0, 0.0)
     assert list(only_speech(lambda: iter([bytes(64_000)]), speech)()) == []

@@ -8,8 +8,7 @@ from ray.serve.schema import ServeDeploySchema
 
 from specwhisper.errors import InvalidRequest, PortTaken, UnsafeBind
 from specwhisper_deploy import serve_app
-from specwhisper_deploy.command import DEMO
-from specwhisper_deploy.config_checks import check_flags, check_hosts, check_ports, read_schema
+from specwhisper_deploy.command import DEMO, check_flags, check_hosts, check_ports, read_schema
 
 NODES = ("192.0.2.1", "192.0.2.2")
 

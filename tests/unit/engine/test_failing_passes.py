@@ -18,7 +18,7 @@ from specwhisper.engine.engine_thread import EngineThread
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import DeviceFault, OutOfMemory, ServerFull
 from specwhisper.model.faults import is_device_fault, is_out_of_memory
-from specwhisper.model.micro_batcher import MicroBatcher
+from specwhisper.model.model import MicroBatcher
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import AudioChunk, Failed, Finished, Mode, Window, WindowOpened

@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from specwhisper.model.micro_batcher import MicroBatcher
+from specwhisper.model.model import MicroBatcher
 
 WAIT_S = 10.0
 

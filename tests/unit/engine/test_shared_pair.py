@@ -14,7 +14,7 @@ from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import DeviceFault, InvalidRequest, UnsupportedOption
-from specwhisper.model.micro_batcher import MicroBatcher
+from specwhisper.model.model import MicroBatcher
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcription import Transcription

@@ -10,8 +10,8 @@ import transformers
 from torch import nn
 
 from experiments.common.models.checkpoints import Shape, build_tokenizer
+from specwhisper.model import backends
 from specwhisper.model.checkpoints.files import HUGGINGFACE_HUB
-from specwhisper.model.onnx import support
 from specwhisper.model.pytorch import compat
 
 TOKENIZER = build_tokenizer(Shape())
@@ -24,8 +24,8 @@ TOKENIZER = build_tokenizer(Shape())
         (transformers, compat.TRANSFORMERS),
         (accelerate, compat.ACCELERATE),
         (huggingface_hub, HUGGINGFACE_HUB),
-        (onnxruntime, support.ONNXRUNTIME),
-        (onnx, support.ONNX),
+        (onnxruntime, backends.ONNXRUNTIME),
+        (onnx, backends.ONNX),
     ],
 )
 def test_libraries_have_the_tested_releases(library, release):
@@ -34,13 +34,13 @@ def test_libraries_have_the_tested_releases(library, release):
 
 
 def test_another_release_is_logged_once(monkeypatch, caplog):
-    support.log_untried.cache_clear()
-    support.log_untried()
+    backends.log_untried.cache_clear()
+    backends.log_untried()
     assert not caplog.records
-    support.log_untried.cache_clear()
-    monkeypatch.setattr(support, "version", lambda package: "1.33.1")
-    support.log_untried()
-    support.log_untried()
+    backends.log_untried.cache_clear()
+    monkeypatch.setattr(backends, "version", lambda package: "1.33.1")
+    backends.log_untried()
+    backends.log_untried()
     (record,) = caplog.records
     assert (record.message, record.release, record.tried) == ("onnxruntime was not tried", "1.33.1", "1.32")
 

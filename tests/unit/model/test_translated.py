@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from specwhisper.audio.recording import Recording
 from specwhisper.model.choosing import Row, Scores
-from specwhisper.model.translated import TranslatedModel, draft_ids
-from specwhisper.transcription.spelling import END, FIRST_TIME, Spelling
+from specwhisper.model.translated import END, FIRST_TIME, Spelling, TranslatedModel, draft_ids
 from specwhisper.transcription.vocabulary import Vocabulary
 from tests.unit.transcription.test_spelling import merges, vocabulary_of
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.errors import LeaseRefused
-from specwhisper.rpc.leases import Leases
+from specwhisper.rpc.tokens import Leases
 from tests.clock import Clock
 
 

@@ -16,7 +16,7 @@ from specwhisper.errors import (
 from specwhisper.observe.metrics import EngineMetrics, Registry, ServerMetrics, Tally, TokenCounters
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Candidates, Commit, Timing
-from specwhisper.wire.outcomes import outcome_of
+from specwhisper.wire.status import outcome_of
 
 
 def commit(batch_size: int, forward_ms: int = 20, **changes) -> Commit:

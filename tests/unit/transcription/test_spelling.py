@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.transcription.spelling import END, FIRST_TIME, Spelling, words
+from specwhisper.model.translated import END, FIRST_TIME, Spelling, words
 from specwhisper.transcription.vocabulary import BYTE_OF_CHARACTER, Vocabulary
 
 CHARACTERS = {byte: character for character, byte in BYTE_OF_CHARACTER.items()}

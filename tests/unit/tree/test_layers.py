@@ -167,11 +167,11 @@ def test_the_draft_server_imports_downwards_only():
 ENGINES = {  # libraries that run models, and the only modules that import them
     "onnxruntime": (
         "specwhisper.model.onnx.",
-        "specwhisper.onnx_metadata",
-        "specwhisper.audio.silero",
+        "specwhisper.extras",
+        "specwhisper.audio.speech",
         "specwhisper_client.cli.tune_command",  # asks whether it is there
     ),
-    "onnx": ("specwhisper.model.onnx.", "specwhisper.model.checkpoints.onnx_weights"),
+    "onnx": ("specwhisper.model.onnx.", "specwhisper.model.checkpoints.formats"),
     "torch": (
         "specwhisper.model.pytorch.",
         "specwhisper_text.",

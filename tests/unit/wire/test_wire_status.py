@@ -7,9 +7,9 @@ import grpc.aio
 import pytest
 
 from specwhisper import errors
-from specwhisper.wire.outcomes import FAILED, outcome_of
 from specwhisper.wire.status import (
     ERROR_KEY,
+    FAILED,
     NO_MEMORY,
     NOT_GRPC,
     PUSHBACK_KEY,
@@ -17,6 +17,7 @@ from specwhisper.wire.status import (
     error_from_rpc,
     errors_to_status,
     has_broken,
+    outcome_of,
     status_of,
 )
 

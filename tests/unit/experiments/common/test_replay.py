@@ -12,7 +12,7 @@ from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.replay.model import ReplayDraft, ReplayTarget
 from experiments.common.replay.record import record_models
 from experiments.common.replay.trace import Decoding, Trace
-from specwhisper.audio.scan import log_mel_max
+from specwhisper.audio.recording import log_mel_max
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.translated import open_draft

@@ -9,8 +9,14 @@ from transformers import GenerationConfig, WhisperForConditionalGeneration
 
 from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
-from specwhisper.model.checkpoints.generation import CALLER_OPTIONS, FROM_CONFIG, Generation, read_generation
-from specwhisper.model.checkpoints.refused import REFUSED, refuse
+from specwhisper.model.checkpoints.generation import (
+    CALLER_OPTIONS,
+    FROM_CONFIG,
+    REFUSED,
+    Generation,
+    read_generation,
+    refuse,
+)
 from specwhisper.transcription.windows import MaxLength
 from specwhisper_text.model import REFUSED_IN_TEXT
 from tests.unit.model.checkpoints.folders import change_json

@@ -25,7 +25,7 @@ from specwhisper.model.checkpoints.weights import (
     weight_shapes,
     weights_in_files,
 )
-from specwhisper.model.pytorch.checkpoint import load_encoder, read_tensor
+from specwhisper.model.pytorch.placement import load_encoder, read_tensor
 from tests.unit.model.checkpoints.folders import SHAPE, WEIGHTS, rewrite_weights
 
 MODEL, CHECKPOINT = build_checkpoint(SHAPE)

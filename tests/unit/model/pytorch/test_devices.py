@@ -13,7 +13,7 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.model.backends import load_encoder
 from specwhisper.model.faults import is_out_of_memory
 from specwhisper.model.pytorch.backend import TorchBackend
-from specwhisper.model.pytorch.transfer import logits_device
+from specwhisper.model.pytorch.operations import logits_device
 
 SHAPE = Shape(d_model=16, heads=1, decoder_layers=2, seed=4)
 

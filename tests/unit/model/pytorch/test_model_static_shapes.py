@@ -13,8 +13,7 @@ from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.models.scripted import recording
 from specwhisper.errors import UnsupportedOption
 from specwhisper.model.choosing import Row
-from specwhisper.model.micro_batcher import MicroBatcher
-from specwhisper.model.model import WhisperModel
+from specwhisper.model.model import MicroBatcher, WhisperModel
 from specwhisper.model.pytorch.backend import TorchEncoder
 from specwhisper.model.pytorch.packed import buckets_up_to
 from specwhisper.options import DecodingOptions

@@ -13,8 +13,8 @@ from experiments.common.models.checkpoints import Shape, build_checkpoint
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.choosing import Row
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.pytorch.checkpoint import DecoderWeights
 from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights
+from specwhisper.model.pytorch.placement import DecoderWeights
 from specwhisper.model.translated import draft_ids
 from tests.encoding import recorded
 from tests.nightly import examples
