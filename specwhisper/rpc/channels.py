@@ -87,8 +87,8 @@ def credentials_part(peer: str, prefix: str, variable: str, **about: Any) -> Any
 def keepalive(after_s: float = PING_AFTER_S, timeout_s: float = PING_TIMEOUT_S) -> list[tuple[str, int]]:
     """Return gRPC's options, of a channel or a server, that end a dead connection.
 
-    After ``after_s`` seconds without a byte the peer is pinged; a ping without an answer for ``timeout_s`` seconds
-    ends the connection.
+    After ``after_s`` seconds without a byte the peer is pinged. A ping without an answer within
+    ``timeout_s`` seconds ends the connection.
     """
     return [
         ("grpc.keepalive_time_ms", round(after_s * 1_000)),
