@@ -72,13 +72,19 @@ def options_for(audio: bytes, **options: object) -> DecodingOptions:
     return DecodingOptions.greedy(log_mel_max=maximum, **options)
 
 
+_transcribed: dict[tuple[object, ...], Transcription] = {}
+
+
 def transcribed(
     mode: Mode, audio: bytes, options: DecodingOptions, *, dtype: str = "float32"
 ) -> Transcription:
-    """Transcribe a recording in a mode."""
-    drafts = None if mode is Mode.TARGET_ONLY else draft()
-    pair = InlinePair(target(dtype), drafts, mode=mode, max_new_tokens=checkpoint(TARGET).max_new_tokens)
-    return pair.transcribe([audio], options)[0]
+    """Transcribe a recording in a mode, once for all tests."""
+    key = mode, audio, repr(options), dtype
+    if key not in _transcribed:
+        drafts = None if mode is Mode.TARGET_ONLY else draft()
+        pair = InlinePair(target(dtype), drafts, mode=mode, max_new_tokens=checkpoint(TARGET).max_new_tokens)
+        _transcribed[key] = pair.transcribe([audio], options)[0]
+    return _transcribed[key]
 
 
 def reference(audio: bytes, options: DecodingOptions) -> OracleText:
