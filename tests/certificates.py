@@ -1,7 +1,5 @@
 """Certificates of a test's own authority, as files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import trustme

@@ -1,7 +1,5 @@
 """A clock for tests of time limits."""
 
-from __future__ import annotations
-
 
 class Clock:
     """A clock that only the test advances, in seconds."""

@@ -1,7 +1,5 @@
 """Audio that is encoded, and what is encoded of it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Calls in forked processes."""
 
-from __future__ import annotations
-
 import multiprocessing
 from collections.abc import Callable
 

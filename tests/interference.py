@@ -1,7 +1,5 @@
 """Blocks as a bad network or a hostile draft delivers them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """For tests of live decoding: tokens as letters, and windows that a test drives."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from experiments.common.models.scripted import END as END_OF_TEXT

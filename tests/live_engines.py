@@ -1,7 +1,5 @@
 """Draft and target of live audio, connected in one process, run step by step."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace

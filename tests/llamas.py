@@ -1,7 +1,5 @@
 """Llama models with random weights, in memory."""
 
-from __future__ import annotations
-
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast

@@ -1,7 +1,5 @@
 """Long tests run only with SPECWHISPER_NIGHTLY=1."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """Thirty sounds without speech for which recognisers are known to write text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A terminal that follows the control sequences which our display writes."""
 
-from __future__ import annotations
-
 import re
 
 from rich.cells import cell_len

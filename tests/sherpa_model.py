@@ -4,8 +4,6 @@ An LSTM transducer as sherpa-onnx expects it, without an LSTM: the encoder is th
 joiner is loud or silent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

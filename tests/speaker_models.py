@@ -5,8 +5,6 @@ segmentation compares the mean of the samples with that of their differences, wh
 its local speakers are "low" and "high". The embedding is the mean of sherpa-onnx's mel features.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The writers of openai/whisper."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.metadata import files
 from importlib.util import module_from_spec, spec_from_file_location

@@ -3,8 +3,6 @@
 ``python -m tests.without torch,transformers specwhisper_draft_server --mode target-only``
 """
 
-from __future__ import annotations
-
 import runpy
 import sys
 from importlib.abc import MetaPathFinder

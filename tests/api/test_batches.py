@@ -1,7 +1,5 @@
 """Several recordings in one call: what is read when, results as they finish, and recordings that fail."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The Python API and the target server by device map: the same text, from the CPU and from disk."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Recordings with texts, transcribed by both methods: which are compared, and which are left out."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from io import BytesIO

@@ -1,7 +1,5 @@
 """Recordings in several languages: human speech, real VAD, and a model for which odd samples are German."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

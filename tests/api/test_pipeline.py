@@ -1,7 +1,5 @@
 """A pair is called as transformers' pipeline is, and returns the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

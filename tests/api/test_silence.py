@@ -1,7 +1,5 @@
 """Where nothing is said, nothing is written."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Text pairs go through the same engines: the target's own text, by its own rules."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The Python API in one process: what users of openai/whisper and faster-whisper expect of it."""
 
-from __future__ import annotations
-
 import subprocess
 from dataclasses import replace
 from io import BytesIO, StringIO

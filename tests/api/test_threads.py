@@ -1,7 +1,5 @@
 """Threads that share one ``SpeculativeWhisper``: their texts, forward passes and failures."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor

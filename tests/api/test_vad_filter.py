@@ -1,7 +1,5 @@
 """The VAD filter in one process: the text of the speech alone, with the times of the recording."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

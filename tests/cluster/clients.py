@@ -1,7 +1,5 @@
 """Clients of targets under Ray, and the text that each of them must get."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

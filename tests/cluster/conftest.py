@@ -1,7 +1,5 @@
 """Ray on this machine, shared by the tests, with targets of random weights."""
 
-from __future__ import annotations
-
 import os
 
 # Ray reads these when it is imported. By default replicas report their sessions every ten seconds only.

@@ -1,7 +1,5 @@
 """Draft servers and their locator: sessions spread over draft servers, and resume where one is killed."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

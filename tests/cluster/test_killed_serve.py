@@ -1,7 +1,5 @@
 """``kill -9`` of ``specwhisper serve``: the next start names the processes left and how to end them."""
 
-from __future__ import annotations
-
 import shlex
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """``specwhisper serve``: all servers on one machine, from one command."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

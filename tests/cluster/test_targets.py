@@ -1,7 +1,5 @@
 """Targets under Ray: sessions spread over them, survive a kill, and migrate during updates and scaling."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import psutil

@@ -1,7 +1,5 @@
 """Targets of two checkpoints on one cluster, each with a locator of its own, encryption and tokens."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A cluster of two nodes with an address each: replicas listen where other nodes reach them, or refuse."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Secrets made by deploy/make-secrets."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

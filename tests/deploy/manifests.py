@@ -1,7 +1,5 @@
 """Readers of deploy/: the servers that its files start, with their flags, files and ports."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

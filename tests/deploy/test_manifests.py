@@ -1,7 +1,5 @@
 """Images, compose files and manifests agree with the servers and with each other."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The RayService: its Serve configuration follows serve.yaml, and its pods fit that configuration."""
 
-from __future__ import annotations
-
 import subprocess
 import warnings
 from typing import Any

@@ -1,7 +1,5 @@
 """The runbook explains every error and every log line of the servers, and its flags exist."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """deploy/make-secrets keeps what exists, supports rotation, and serves Prometheus."""
 
-from __future__ import annotations
-
 import os
 import re
 import ssl

@@ -1,7 +1,5 @@
 """Workflows of the forge and the images' lock files: valid, pinned and complete."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -4,8 +4,6 @@ Another pair is tried with SPECWHISPER_DOORS_PAIR="DRAFT,TARGET" and SPECWHISPER
 channel, text models with SPECWHISPER_DOORS_TEXT_PAIR.
 """
 
-from __future__ import annotations
-
 import os
 import runpy
 import shutil

@@ -1,7 +1,5 @@
 """The programs of docs/migrating.md are those that are tested."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Programs written for other Whispers run whole, and print what the target alone writes."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Fixtures: recordings, and a shared pair of server processes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Run servers as operators start them: processes with a log and an exit status."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Help, versions and errors on the command lines."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

@@ -1,7 +1,5 @@
 """The bundled pair, started without naming a model, transcribes real speech."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """The compose file's servers run with TLS and tokens of make-secrets."""
 
-from __future__ import annotations
-
 import json
 import ssl
 import subprocess

@@ -1,7 +1,5 @@
 """Every example runs unchanged on the bundled pair."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A gateway's process for the bundled pair returns the text of target-only."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """A gateway's process with TLS, keys in a file and metrics on another port."""
 
-from __future__ import annotations
-
 import signal
 import ssl
 import urllib.error

@@ -1,7 +1,5 @@
 """Library and client return the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

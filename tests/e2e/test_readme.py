@@ -1,7 +1,5 @@
 """Python programs of the README and of the pages on using it run when pasted."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

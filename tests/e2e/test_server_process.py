@@ -1,7 +1,5 @@
 """ServerProcess starts, reads and stops processes; here they only write a log."""
 
-from __future__ import annotations
-
 import socket
 import sys
 

@@ -1,7 +1,5 @@
 """Client, draft server and target server run as three processes."""
 
-from __future__ import annotations
-
 import signal
 import time
 

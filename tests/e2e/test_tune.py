@@ -1,7 +1,5 @@
 """``specwhisper tune`` measures a link and advises a mode."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

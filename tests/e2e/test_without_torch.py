@@ -1,7 +1,5 @@
 """Servers of the image for CPUs run where torch is not installed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

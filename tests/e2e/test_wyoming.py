@@ -1,7 +1,5 @@
 """A Wyoming server's process for the bundled pair, and wyoming-openai on a gateway of the pair."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

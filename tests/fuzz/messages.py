@@ -1,7 +1,5 @@
 """Draw messages of any protobuf type, and their bytes, valid and broken."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

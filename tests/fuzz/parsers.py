@@ -1,7 +1,5 @@
 """Parsers of untrusted bytes: each returns, or raises one of its declared errors."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

@@ -1,7 +1,5 @@
 """Resume points as an attacker may forge them: mostly valid tokens."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from experiments.common.models.scripted import END, TIME, VOCABULARY

@@ -1,7 +1,5 @@
 """Any bytes to any method are refused with a reason, and harm no session."""
 
-from __future__ import annotations
-
 import grpc
 import grpc.aio
 import pytest

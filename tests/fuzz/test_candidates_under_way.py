@@ -4,8 +4,6 @@ The draft knows the target's text, and drafts some wrong tokens. Its session mig
 and blocks sent to one may reach the other.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """Valid sessions get their text whatever hostile sessions beside them send."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """A covering array: few rows in which every two values of any two factors meet."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import partial

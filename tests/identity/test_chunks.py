@@ -1,7 +1,5 @@
 """Chunks are cut and joined as transformers' pipeline does it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from transformers import WhisperFeatureExtractor, pipeline

@@ -1,7 +1,5 @@
 """The bundled pair: on every sample, every mode writes what plain transformers writes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from itertools import product

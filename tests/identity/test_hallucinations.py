@@ -1,7 +1,5 @@
 """With ``hallucination_silence_threshold`` every mode leaves out what the target alone leaves out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

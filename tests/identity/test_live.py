@@ -1,7 +1,5 @@
 """Each window of live audio has the text of plain transformers, after the same beginning."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache

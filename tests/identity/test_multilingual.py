@@ -1,7 +1,5 @@
 """With ``multilingual`` each window is what transformers writes of it, in the language it detects."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

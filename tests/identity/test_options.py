@@ -1,7 +1,5 @@
 """Every option of Whisper's decoding, where it binds, with speculation on: the text is transformers' own."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from itertools import product

@@ -1,7 +1,5 @@
 """Checkpoints with random configs and options: equal to transformers, or refused by our own error."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

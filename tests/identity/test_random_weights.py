@@ -1,7 +1,5 @@
 """Whatever the draft, the mode and the network do, the text is the one plain transformers writes."""
 
-from __future__ import annotations
-
 import statistics
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ The weights are random and the models narrow; vocabulary, mel bins, special toke
 those of the checkpoints they are named after.
 """
 
-from __future__ import annotations
-
 import base64
 
 import pytest

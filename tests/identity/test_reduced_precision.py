@@ -1,7 +1,5 @@
 """In reduced precision, too, the text is what the target alone writes in it, to the last bit."""
 
-from __future__ import annotations
-
 import pytest
 
 from experiments.common.models.checkpoints import Shape

@@ -5,8 +5,6 @@ Run it as a script, with an interpreter that has ``pipecat-ai`` or ``livekit-age
 line of its kind (interim, final or error) and the text.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,7 +1,5 @@
 """The bundled pair with a draft server and a gateway, and recordings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Pipecat and LiveKit transcribe with their defaults, but for the address."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """OpenAI's client for Node transcribes with its defaults, but for the address."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The real pair, whisper-tiny.en drafting for whisper-base, and the bundled human recordings."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 

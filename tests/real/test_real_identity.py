@@ -3,8 +3,6 @@
 The draft has another tokenizer. It is often right, and silent in languages that it lacks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

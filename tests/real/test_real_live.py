@@ -1,7 +1,5 @@
 """On human speech, final live text depends on the audio alone, and is what was said."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

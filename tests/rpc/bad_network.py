@@ -1,7 +1,5 @@
 """A faulty network between draft server and target: a server that forwards, edits and delays."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence

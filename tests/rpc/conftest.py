@@ -1,7 +1,5 @@
 """Fixtures for tests of the services."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import pytest

@@ -1,7 +1,5 @@
 """A scripted model that blocks until a test opens its gate."""
 
-from __future__ import annotations
-
 import threading
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Run a gateway for a scripted pair in a thread, and check it after any input."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """Draw a hostile client's input to a gateway, mostly almost valid."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """Run a gateway for a test's draft server on a free port, and its clients."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

@@ -1,7 +1,5 @@
 """Wait until servers report a health status."""
 
-from __future__ import annotations
-
 import asyncio
 
 from grpc_health.v1 import health_pb2, health_pb2_grpc

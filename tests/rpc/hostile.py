@@ -1,7 +1,5 @@
 """A draft server's end of a session, message by message."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 from collections import deque

@@ -1,7 +1,5 @@
 """List every method of every service, from the protobuf descriptors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch

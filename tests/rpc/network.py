@@ -1,7 +1,5 @@
 """Networks that cut connections, before the target or before the draft server."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress

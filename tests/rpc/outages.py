@@ -1,7 +1,5 @@
 """Targets that come and go, for tests of outages."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 

@@ -1,7 +1,5 @@
 """Call our servers with Riva's published client, in threads because it blocks."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager

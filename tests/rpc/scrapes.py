@@ -1,7 +1,5 @@
 """Read servers' metrics as Prometheus does."""
 
-from __future__ import annotations
-
 import asyncio
 import urllib.request
 

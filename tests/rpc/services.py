@@ -1,7 +1,5 @@
 """Run real servers on free ports, with scripted models or a test's own."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence

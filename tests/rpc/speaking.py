@@ -1,7 +1,5 @@
 """Run servers with models that recognise synthetic words, and live clients."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager

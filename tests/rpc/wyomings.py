@@ -1,7 +1,5 @@
 """Run Wyoming servers for tests, and call them with the package's own client."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

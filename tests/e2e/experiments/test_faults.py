@@ -1,7 +1,5 @@
 """Short runs of experiments.faults, one of them a negative control."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Commands of ``experiments.latency``."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """A page in front of a scripted draft server."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import Any
 

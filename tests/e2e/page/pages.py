@@ -1,7 +1,5 @@
 """Open the gateway's page in a browser whose microphone plays a recording."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """``make demo-web`` as a process."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The gateway's page in a browser: display, saving, keyboard."""
 
-from __future__ import annotations
-
 import json
 import re
 from difflib import SequenceMatcher

@@ -1,7 +1,5 @@
 """A page that loses its connection shows the text of an undisturbed page."""
 
-from __future__ import annotations
-
 from contextlib import AsyncExitStack
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The page says when words are shown, and when they are final."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.e2e.page.pages import run

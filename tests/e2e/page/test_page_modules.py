@@ -1,7 +1,5 @@
 """The page's JavaScript modules in a browser, with a scripted draft server."""
 
-from __future__ import annotations
-
 import base64
 import io
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """On SIGTERM open sessions finish, new ones are refused; exit status 0."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 

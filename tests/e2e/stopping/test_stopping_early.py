@@ -1,7 +1,5 @@
 """SIGTERM and SIGINT end a server that is not yet ready, also as PID 1."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """A live stream's counts continue over lost calls and changed settings."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

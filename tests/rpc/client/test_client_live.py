@@ -1,7 +1,5 @@
 """Live transcription by blocking and asynchronous clients."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator

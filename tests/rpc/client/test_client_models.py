@@ -1,7 +1,5 @@
 """The command line lists models of this machine."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

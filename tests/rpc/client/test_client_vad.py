@@ -1,7 +1,5 @@
 """Recordings of which only the speech is sent, with the times of the whole recording."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 

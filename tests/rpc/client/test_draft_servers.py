@@ -1,7 +1,5 @@
 """Sessions are spread over a name's draft servers, except full and lost ones."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections import Counter

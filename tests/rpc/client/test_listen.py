@@ -1,7 +1,5 @@
 """``specwhisper listen``: a recording, a microphone, and what is printed."""
 
-from __future__ import annotations
-
 import io
 import signal
 import sys

@@ -1,7 +1,5 @@
 """A live client reconnects after the server's retry time, not before."""
 
-from __future__ import annotations
-
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from time import monotonic

@@ -1,7 +1,5 @@
 """A recording whose draft server is lost continues with the same text."""
 
-from __future__ import annotations
-
 from contextlib import aclosing
 
 import pytest

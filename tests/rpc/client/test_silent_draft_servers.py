@@ -1,7 +1,5 @@
 """Clients of a silent draft server with an open connection continue at another."""
 
-from __future__ import annotations
-
 import pytest
 from riva.client.proto import riva_asr_pb2 as riva_pb
 from riva.client.proto.riva_asr_pb2_grpc import RivaSpeechRecognitionStub

@@ -1,7 +1,5 @@
 """A link that carries less than audio in real time: the text is complete, and nothing is sent twice."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import AsyncExitStack
 

@@ -1,7 +1,5 @@
 """The command ``specwhisper top`` shows a running cluster."""
 
-from __future__ import annotations
-
 import json
 
 from specwhisper.errors import TargetUnavailable

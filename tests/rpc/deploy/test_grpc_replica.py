@@ -1,7 +1,5 @@
 """A replica waits for a port on which another drains, and raises other errors."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

@@ -1,7 +1,5 @@
 """A locator may hang, and the targets that it names may change."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """A replica is as healthy as its server, whatever its TLS; a target replica as its engine."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

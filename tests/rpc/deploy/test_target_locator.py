@@ -1,7 +1,5 @@
 """The locator of targets on a real socket, with a fake of Ray's handle."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager

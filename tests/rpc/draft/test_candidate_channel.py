@@ -1,7 +1,5 @@
 """The sessions of a draft server at one target share a call, and have their texts."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """A full draft server refuses whole recordings before it reads them."""
 
-from __future__ import annotations
-
 from contextlib import asynccontextmanager
 
 import pytest

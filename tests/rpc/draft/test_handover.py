@@ -1,7 +1,5 @@
 """Sessions of a stopping or slow target migrate once another target has taken them."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import asynccontextmanager
 from functools import partial

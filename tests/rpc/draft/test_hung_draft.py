@@ -1,7 +1,5 @@
 """While a draft engine hangs, sessions continue and begin without drafts."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

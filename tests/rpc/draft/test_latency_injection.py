@@ -1,7 +1,5 @@
 """Latency injection delays messages and changes no text; it must be allowed."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 

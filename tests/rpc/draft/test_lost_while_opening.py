@@ -1,7 +1,5 @@
 """A session outlives targets that are lost while they open it."""
 
-from __future__ import annotations
-
 from contextlib import asynccontextmanager
 
 import grpc

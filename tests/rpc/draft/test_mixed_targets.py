@@ -1,7 +1,5 @@
 """Sessions open on a matching target while others differ or are full."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections import Counter

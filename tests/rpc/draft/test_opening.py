@@ -1,7 +1,5 @@
 """Opening a session on a described target takes one round trip."""
 
-from __future__ import annotations
-
 from collections import Counter
 from contextlib import aclosing
 

@@ -1,7 +1,5 @@
 """Every option has the same effect over both servers as in one process."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """The parity check reports a text that differs from that of target-only."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

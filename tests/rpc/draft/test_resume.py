@@ -1,7 +1,5 @@
 """A recording whose target is lost continues elsewhere, with the same text."""
 
-from __future__ import annotations
-
 import pytest
 
 from experiments.common.inline_pair import InlinePair

@@ -1,7 +1,5 @@
 """Clients of a draft server receive the target's text in every mode and format."""
 
-from __future__ import annotations
-
 import asyncio
 from io import BytesIO
 from itertools import product

@@ -1,7 +1,5 @@
 """A draft server refuses invalid requests in one sentence, and serves the next."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -4,8 +4,6 @@ Clients and draft servers: :mod:`tests.rpc.gateway.test_gateway_versions`. Pairs
 :mod:`tests.rpc.draft.test_transcription_refusals`, :mod:`tests.rpc.target.test_verification_refusals`.
 """
 
-from __future__ import annotations
-
 import pytest
 
 import specwhisper_draft_server.link.link

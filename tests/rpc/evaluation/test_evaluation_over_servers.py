@@ -1,7 +1,5 @@
 """``specwhisper evaluate --server`` compares a mode with ``target-only`` through the same servers."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from io import BytesIO

@@ -1,7 +1,5 @@
 """A gateway before a scripted draft server."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest

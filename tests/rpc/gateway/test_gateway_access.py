@@ -1,7 +1,5 @@
 """Every path of a gateway needs a key, with a few named exceptions."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from typing import Any

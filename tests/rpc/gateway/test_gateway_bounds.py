@@ -1,7 +1,5 @@
 """A gateway's limits: connections, heads, unread answers, transcriptions."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

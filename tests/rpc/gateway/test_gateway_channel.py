@@ -1,7 +1,5 @@
 """All sessions of a gateway share a few connections to its draft servers."""
 
-from __future__ import annotations
-
 import base64
 import gc
 import json

@@ -1,7 +1,5 @@
 """The session timeout ends any transcription, reports it and frees its slot."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

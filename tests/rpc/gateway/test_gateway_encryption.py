@@ -1,7 +1,5 @@
 """The gateway's connections to clients and draft servers are encrypted or fail."""
 
-from __future__ import annotations
-
 import json
 import ssl
 from collections.abc import AsyncIterator

@@ -3,8 +3,6 @@
 ``SPECWHISPER_FUZZ=20`` runs twenty times as many examples.
 """
 
-from __future__ import annotations
-
 import json
 import socket as sockets
 import tempfile

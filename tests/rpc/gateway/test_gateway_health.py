@@ -1,7 +1,5 @@
 """``/health`` caches its answer for seconds, and shows details only with a key."""
 
-from __future__ import annotations
-
 import asyncio
 
 import grpc

@@ -1,7 +1,5 @@
 """Requests may name the target as they like, unless names are strict."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

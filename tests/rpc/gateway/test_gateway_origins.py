@@ -1,7 +1,5 @@
 """Only pages of allowed sites may use a gateway over HTTP and WebSockets."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

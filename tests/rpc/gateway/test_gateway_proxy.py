@@ -1,7 +1,5 @@
 """``deploy/nginx.conf`` holds what it promises, before a real gateway."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

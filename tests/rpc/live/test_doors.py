@@ -1,7 +1,5 @@
 """The same audio has the same final text through gRPC, realtime, Riva and Wyoming."""
 
-from __future__ import annotations
-
 import pytest
 from wyoming.asr import Transcribe
 

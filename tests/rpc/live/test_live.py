@@ -1,7 +1,5 @@
 """Live audio over real connections: text during speech, and no word lost."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

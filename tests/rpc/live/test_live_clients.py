@@ -1,7 +1,5 @@
 """Clients of live audio: other servers, other modes, and no word lost."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Text that a client sends beside live audio saves forward passes and changes no text."""
 
-from __future__ import annotations
-
 import pytest
 
 from experiments.common.models.scripted import END

@@ -1,7 +1,5 @@
 """Audio without speech becomes no text at almost no cost, quiet or loud."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterable
 from itertools import islice
 

@@ -1,7 +1,5 @@
 """A live session in one process: any audio, any pieces, any losses, and one text."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager

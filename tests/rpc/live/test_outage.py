@@ -1,7 +1,5 @@
 """In an outage the draft shows its text, unverified, and no word is lost."""
 
-from __future__ import annotations
-
 import pytest
 
 from experiments.common.models.speech import SpeechModel, spoken_utterances, talk

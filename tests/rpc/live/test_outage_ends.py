@@ -1,7 +1,5 @@
 """Each outage ends: a right target continues, or the session fails with a reason."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Final live text depends on audio and options alone: not on pace, load, drafts or lost servers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager

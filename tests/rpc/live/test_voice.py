@@ -1,7 +1,5 @@
 """The VAD model is loaded at the start; without it endpointing is refused."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import threading

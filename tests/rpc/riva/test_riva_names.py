@@ -1,7 +1,5 @@
 """Riva's clients may name the target as they like, unless names are strict."""
 
-from __future__ import annotations
-
 import logging
 
 import grpc

@@ -1,7 +1,5 @@
 """Every call needs a valid token, and TLS where it is configured."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A bad network between draft and target changes no text."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """When clients cancel in any state, slots, limits and tasks are freed at once."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Dashboard and alerts query only metrics that servers export."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Sessions reach every failpoint; one that raises ends only its session."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest

@@ -1,7 +1,5 @@
 """Sessions continue after connections that send a part of a frame, or no HTTP/2."""
 
-from __future__ import annotations
-
 import asyncio
 
 import grpc

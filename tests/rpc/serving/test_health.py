@@ -1,7 +1,5 @@
 """`specwhisper health`, as container probes call it: its output and exit status."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import trustme

@@ -1,7 +1,5 @@
 """Calls whose client sends or reads nothing end with an error."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

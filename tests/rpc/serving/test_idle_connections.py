@@ -1,7 +1,5 @@
 """Silent connections are closed, with or without a token."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 

@@ -3,8 +3,6 @@
 A session is its call: no call can name another session. It resumes elsewhere from a resume point.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace

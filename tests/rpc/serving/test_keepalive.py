@@ -1,7 +1,5 @@
 """Keepalive pings end a connection whose peer has vanished without closing it."""
 
-from __future__ import annotations
-
 import asyncio
 
 import grpc

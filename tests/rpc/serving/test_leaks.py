@@ -1,7 +1,5 @@
 """Servers hold no more objects after many sessions than after a few."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import threading

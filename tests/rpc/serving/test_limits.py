@@ -1,7 +1,5 @@
 """Limits of sessions: number, duration, audio ahead."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace

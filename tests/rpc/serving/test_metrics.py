@@ -1,7 +1,5 @@
 """Servers export metrics; events that never happened are 0."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import urllib.error

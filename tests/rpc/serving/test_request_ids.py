@@ -1,7 +1,5 @@
 """One request id follows a session through every log."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

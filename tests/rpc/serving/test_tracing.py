@@ -1,7 +1,5 @@
 """With tracing on, a session is one trace from client to target."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Sessions of one draft server have one call for candidates, windows and commits."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """A target reports NOT_SERVING while its engine hangs, and SERVING after it."""
 
-from __future__ import annotations
-
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from specwhisper.engine import target_engine

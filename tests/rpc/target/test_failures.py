@@ -1,7 +1,5 @@
 """When servers or clients fail, the others continue and every slot is freed."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from contextlib import AsyncExitStack

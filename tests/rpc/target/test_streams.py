@@ -1,7 +1,5 @@
 """A server's status arrives although the caller is writing."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """A unary response that its client does not read ends the call."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

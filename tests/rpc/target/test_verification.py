@@ -1,7 +1,5 @@
 """The target's answers to single messages of a draft server."""
 
-from __future__ import annotations
-
 import asyncio
 from functools import partial
 

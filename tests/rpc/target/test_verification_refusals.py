@@ -1,7 +1,5 @@
 """A target refuses invalid messages in one sentence; other sessions continue."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from dataclasses import replace

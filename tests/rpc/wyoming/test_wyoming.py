@@ -1,7 +1,5 @@
 """Wyoming's own client gets the text of a live stream, in chunks and as a whole."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Home Assistant finds a server that announces itself."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """The law of capacity, the sizing guide's arithmetic, and what the programs count."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The judge of random configs: refusals must be ours, and expected."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The checks of experiments.faults find what they look for, and each bar fails for its own reason."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """The GPU's script goes through everything on a CPU, and judges what it finds."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

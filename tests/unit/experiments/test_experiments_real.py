@@ -1,7 +1,5 @@
 """The bars of the real pair's comparison, from runs that are given."""
 
-from __future__ import annotations
-
 from experiments.peers.arms import Run
 from experiments.real.__main__ import (
     ALONE,

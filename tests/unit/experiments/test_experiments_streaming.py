@@ -1,7 +1,5 @@
 """Live transcription: what a reader sees is measured from a sequence of texts."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Allocated memory is counted, and a system that cannot count reports it."""
 
-from __future__ import annotations
-
 import pytest
 
 from experiments.common.servers.forked import LIBRARY, heap_bytes

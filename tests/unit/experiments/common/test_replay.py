@@ -1,7 +1,5 @@
 """Replay models have another shape's cost, and the demo pair's text."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

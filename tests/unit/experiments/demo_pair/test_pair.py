@@ -1,7 +1,5 @@
 """How like real pairs a pair errs: counts, bars, and one run on short samples."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Hints in simulated time: what a correction costs on a slow link."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

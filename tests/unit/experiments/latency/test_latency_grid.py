@@ -1,7 +1,5 @@
 """Cells, a grid's file, what it shows, and the tables of the page."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """The service's engines in simulated time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import accumulate
 from random import Random
