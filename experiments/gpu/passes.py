@@ -32,7 +32,7 @@ class Check:
     found: str
 
 
-@torch.inference_mode()
+@torch.no_grad()  # not in inference mode, in which the weights that it makes would remain
 def check_logits(weights: Weights, dtype: str, *, quick: bool) -> Iterator[Check]:
     """Append a text in pieces with wrong tokens that are rolled back; compare choices with transformers'."""
     model, place = weights.model_of(dtype), weights.place
