@@ -107,7 +107,7 @@ class EvaluateOptions:
 
 @takes(EvaluateOptions)
 def evaluate(context: typer.Context, options: EvaluateOptions) -> None:
-    """Compare a target alone with a pair. Compared are word error rate, time and acceptance.
+    """Compare a target alone with a pair. The table has word error rates, times and acceptance.
 
     Both models run in this process, or on servers with --server. Encryption and token of servers are set
     before the command: specwhisper --use-ssl evaluate --server HOST:PORT. Recordings that cannot be decoded
