@@ -135,9 +135,9 @@ class ScriptedModel(SlotModel):
         self._audio = [""] * num_slots
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        self._hear(slot, recording.window_samples(start_frame))
+        self._encode_samples(slot, recording.window_samples(start_frame))
 
-    def _hear(self, slot: int, samples: NDArray[np.float32]) -> None:
+    def _encode_samples(self, slot: int, samples: NDArray[np.float32]) -> None:
         self._audio[slot] = hashlib.blake2b(samples).hexdigest()
         self._fed[slot] = []
 

@@ -79,7 +79,7 @@ class SpeechModel(ScriptedModel):
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
         assert start_frame == 0 and recording.is_complete, "live audio is encoded as clips"
         samples = recording.window_samples(0)
-        self._hear(slot, samples)
+        self._encode_samples(slot, samples)
         self._texts = {audio: text for audio, text in self._texts.items() if audio in self._audio}
         self._texts[self._audio[slot]] = words_of(samples[CONTEXT_SAMPLES:][: recording.received_samples])
 
