@@ -175,7 +175,7 @@ class Session:
     resume_timeout_s : time in seconds in which it looks for a target after a loss.
     resume_point : where to continue another session's transcription; ``None`` begins a new one.
     continue_unverified : whether live audio waits much longer for a target.
-    lost : why there is no target yet.
+    lost : the error for which no target was found yet.
     same_weights : whether only targets with the weights of ``target`` may run it, because text of theirs
         exists.
 

@@ -63,7 +63,7 @@ class Settings:
     Attributes
     ----------
     model : name of its model; by default it is scripted.
-    seed, error_rate : of a scripted model's text; the digest does not depend on them.
+    seed, error_rate : choose a scripted model's text and how often it errs. The digest stays the same.
     weights : name of its weights, on which the digest depends.
     failpoints : as in the environment variable.
     chooses_emptiest : whether sessions of a draft server start at the target with the most free slots.
@@ -201,7 +201,7 @@ async def serve_gateway(config: GatewayConfig, probes: Probes) -> None:
 class Servers:
     """Starts servers and proxies, each ready when it is returned, and kills them at the end."""
 
-    models = "", ""  # of targets and draft servers; by default scripted
+    models = "", ""  # what targets and draft servers load; scripted models if empty
 
     def __init__(self, logs: Path | None = None) -> None:
         self.all: list[ForkedServer] = []

@@ -78,7 +78,7 @@ class Soak(Servers):
 class Soaked:
     done: Counter[str] = field(default_factory=Counter)  # sessions of each kind
     errors: list[str] = field(default_factory=list)
-    samples: dict[str, list[Sample]] = field(default_factory=dict)  # of each server, once all was warm
+    samples: dict[str, list[Sample]] = field(default_factory=dict)  # by server, after warm-up
 
     def num_at(self, server: str) -> int:
         """Count the sessions that a server had: few of them come over the gateway."""

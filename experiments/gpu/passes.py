@@ -22,7 +22,7 @@ GAMMA = 4
 NOISE = 0.1  # on the draft's weights: often right, often wrong
 NUM_TOKENS, QUICK_TOKENS = 120, 24
 CLOSE = {"float32": 1e-3, "float16": 3e-2, "bfloat16": 2e-1}  # error over the largest logit
-LOST_MARGIN = {"float32": 1e-3, "float16": 5e-2, "bfloat16": 4e-1}  # of a lost choice, over the same
+LOST_MARGIN = {"float32": 1e-3, "float16": 5e-2, "bfloat16": 4e-1}  # a lost choice may have, over the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Check:
     found: str
 
 
-@torch.no_grad()  # not in inference mode, in which the weights that it makes would remain
+@torch.no_grad()  # tensors made in inference mode could not be used in later stages
 def check_logits(weights: Weights, dtype: str, *, quick: bool) -> Iterator[Check]:
     """Append a text in pieces with wrong tokens that are rolled back; compare choices with transformers'."""
     model, place = weights.model_of(dtype), weights.place

@@ -28,7 +28,7 @@ OF_ALL: dict[str, Any] = {  # arguments of openai-whisper and faster-whisper
     "compression_ratio_threshold": None,
     "no_speech_threshold": None,
 }
-GREEDY = OF_ALL | {"beam_size": 1, "log_prob_threshold": None}  # of faster-whisper
+GREEDY = OF_ALL | {"beam_size": 1, "log_prob_threshold": None}  # faster-whisper's names
 
 
 class Transformers:

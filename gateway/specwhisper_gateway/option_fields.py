@@ -53,7 +53,7 @@ def with_options(
     ----------
     note : put before the descriptions.
     defaults : defaults that are not the option's own, by name.
-    renamed : the options of other names, by the field's.
+    renamed : an option's own name, by the name of its field.
     """
     declared = {each.name: each for each in fields(kind)}
 

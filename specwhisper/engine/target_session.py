@@ -100,8 +100,8 @@ class TargetSession:
         them.
     encoding : the slot's, while it is queued or running; ``encoded`` is the audio in the slot.
     encode_ns : time of the last encoding, until it is reported.
-    language_probs : a detected language's, until its window is opened.
-    detect_ns : time of its forward passes, until the window's first commit.
+    language_probs : what the last detection found, until its window is opened.
+    detect_ns : time of those forward passes, until the window's first commit.
     aligning : the last commit of a window, which waits for an alignment on the executor.
     ready_ns : since when the session is runnable, or waits for candidates.
     num_missed : forward passes in which it was runnable and took no part, since its last one.

@@ -114,8 +114,6 @@ async def wait_connected(channel: grpc.aio.Channel, address: str, refused_s: flo
     A host without a target refuses every attempt at once, so this fails after ``refused_s`` seconds. An
     attempt in progress gets the time that gRPC allows, since the target may just be far away.
 
-    ``refused_s``: time in seconds in which attempts may fail.
-
     Raise :class:`TargetUnavailable` if it is not connected in time.
     """
     clock = asyncio.get_running_loop().time

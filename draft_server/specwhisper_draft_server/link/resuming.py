@@ -43,8 +43,8 @@ from specwhisper.types import (
     WindowOpened,
 )
 from specwhisper_draft_server.link.hints import SessionHints
+from specwhisper_draft_server.link.pace import Pace
 from specwhisper_draft_server.link.progress import KeptMarks, Progress
-from specwhisper_draft_server.link.targets import Pace
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.transcriber import TargetDescription, TargetStream
 
@@ -83,7 +83,7 @@ class ResumingTargetStream:
         only when a target has committed something.
     waits_long : whether it looks for up to :data:`MAX_OUTAGE_S` while audio may come, and keeps as much
         audio.
-    lost : why there is no target yet; the search for one starts when the events are first read.
+    lost : the error for which no target was found yet. Reading the events starts another search.
     same_weights : whether the first target, too, must have the weights of ``target``.
     on_change : called when a target is lost, or has taken the session again.
     """

@@ -14,7 +14,7 @@ from specwhisper.types import SAMPLE_RATE, Limits, Mode
 from specwhisper.wire import status
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
-from specwhisper_draft_server.link import link, resuming, targets
+from specwhisper_draft_server.link import link, pace, resuming
 from specwhisper_draft_server.link.link import TargetLink
 from tests.nightly import mostly_nightly
 from tests.rpc.services import (
@@ -282,8 +282,8 @@ STEP_S = 0.08
 @pytest.fixture
 def soon(monkeypatch):
     """Let sessions ask for a faster target soon, and expect one of those that have not answered yet."""
-    monkeypatch.setattr(targets, "FIRST_S", 0.1)
-    monkeypatch.setattr(targets, "MAX_STAY_S", 0.1)
+    monkeypatch.setattr(pace, "FIRST_S", 0.1)
+    monkeypatch.setattr(pace, "MAX_STAY_S", 0.1)
     monkeypatch.setattr(resuming, "CHECK_S", 0.1)
     monkeypatch.setattr(link, "UNKNOWN_S", 0.01)
 
@@ -293,7 +293,7 @@ def soon(monkeypatch):
 async def test_sessions_leave_a_slow_target_and_their_text_stays(
     kind, mode, unused_tcp_port, soon, caplog, monkeypatch
 ):
-    monkeypatch.setattr(targets, "SLOW_S", STEP_S / 4)
+    monkeypatch.setattr(pace, "SLOW_S", STEP_S / 4)
     model = slowed(ScriptedModel(MAX_SESSIONS) if kind == "recordings" else SpeechModel(MAX_SESSIONS), STEP_S)
     async with sessions(kind, mode, unused_tcp_port, 2, model) as (slow, open_other, _, clients):
         async with open_other():
@@ -305,7 +305,7 @@ async def test_sessions_leave_a_slow_target_and_their_text_stays(
 
 
 async def test_sessions_stay_where_all_targets_are_slow(soon, caplog, monkeypatch):
-    step_s = 2 * targets.SLOW_S
+    step_s = 2 * pace.SLOW_S
     monkeypatch.setattr(link, "UNKNOWN_S", step_s)
     models = [slowed(ScriptedModel(MAX_SESSIONS), step_s) for _ in range(2)]
     async with target_server(models[0]) as one, target_server(models[1]) as other:
