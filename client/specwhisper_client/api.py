@@ -29,7 +29,6 @@ from specwhisper.wire.codec import statistics_from_proto
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
-from specwhisper_client.attempts import Attempts
 from specwhisper_client.codec import (
     config_to_proto,
     model_from_proto,
@@ -38,7 +37,7 @@ from specwhisper_client.codec import (
     server_from_proto,
 )
 from specwhisper_client.file_transcription import RESUME_TIMEOUT_S, FileTranscription
-from specwhisper_client.servers import DEFAULT_SERVER, Servers
+from specwhisper_client.servers import DEFAULT_SERVER, Attempts, Servers
 from specwhisper_client.updates import PathLike, ServerInfo
 
 GET_MODEL_DEADLINE_S = 10.0

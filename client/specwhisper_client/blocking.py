@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from queue import SimpleQueue
 from threading import Thread
@@ -78,37 +79,24 @@ def listen(
 
 async def _in_thread(audio: Iterator[bytes | Samples]) -> AsyncGenerator[bytes | Samples]:
     """Read the pieces in a daemon thread, since the iterator may block forever."""
-    loop = asyncio.get_running_loop()
-    wanted: SimpleQueue[asyncio.Future[bytes | Samples | None] | None] = SimpleQueue()
+    wanted: SimpleQueue[Future[bytes | Samples | None] | None] = SimpleQueue()
 
     def take() -> None:
         while (future := wanted.get()) is not None:
-            piece, error = None, None
+            if not future.set_running_or_notify_cancel():
+                continue
             try:
-                piece = next(audio, None)
-            except BaseException as raised:
-                error = raised
-            with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(_set, future, piece, error)
+                future.set_result(next(audio, None))
+            except BaseException as error:
+                future.set_exception(error)
 
     Thread(target=take, name="live audio", daemon=True).start()
     try:
         while True:
-            future = loop.create_future()
+            future: Future[bytes | Samples | None] = Future()
             wanted.put(future)
-            if (piece := await future) is None:
+            if (piece := await asyncio.wrap_future(future)) is None:
                 return
             yield piece
     finally:
         wanted.put(None)
-
-
-def _set(
-    future: asyncio.Future[bytes | Samples | None], piece: bytes | Samples | None, error: BaseException | None
-) -> None:
-    if future.done():
-        return
-    if error is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(piece)

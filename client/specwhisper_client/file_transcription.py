@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -18,28 +17,22 @@ from specwhisper.audio.source import AudioSource
 from specwhisper.audio.speech import placed
 from specwhisper.audio.stated import check_stated_length
 from specwhisper.audio.turns import Turn, in_turn
-from specwhisper.errors import ServerFull, SpecWhisperError, TargetUnavailable
-from specwhisper.observe import request_id
+from specwhisper.errors import RETRY_ELSEWHERE, ServerDraining, ServerFull, SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.segments import Borders
 from specwhisper.transcription.transcription import Transcription, losses
 from specwhisper.types import Mode, Segment, TimeOrder
-from specwhisper.wire.status import ended_by_server, error_from_rpc, has_broken
+from specwhisper.wire.status import ended_by_server, has_broken
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
-from specwhisper_client.attempts import Attempts
+from specwhisper_client.calls import Calls
 from specwhisper_client.codec import config_to_proto
-from specwhisper_client.exchange import exchange
-from specwhisper_client.received import Received, only_names_models
-from specwhisper_client.servers import Connection, Servers
+from specwhisper_client.servers import Servers
 from specwhisper_client.updates import PathLike, Update
-
-logger = logging.getLogger(__name__)
 
 RESUME_TIMEOUT_S = 60.0
 
 
-class FileTranscription:
+class FileTranscription(Calls):
     """A file being transcribed: iterate over it once, then read ``result``.
 
     Parameters
@@ -65,6 +58,7 @@ class FileTranscription:
         servers: Servers,
         resume_timeout_s: float = RESUME_TIMEOUT_S,
     ) -> None:
+        super().__init__(servers)
         self._path = path
         self._options = options
         self._mode = mode
@@ -72,12 +66,8 @@ class FileTranscription:
         self._interim_results = interim_results
         self._with_statistics = with_statistics
         self._max_duration_s = max_duration_s
-        self._servers = servers
-        self._attempts = Attempts(servers, resume_timeout_s)
-        self._request_id = request_id.current_request_id()  # the same for all calls
-        self._received = Received()
+        self._resume_timeout_s = resume_timeout_s
         self._segments: list[Segment] = []
-        self._resume_point: pb.ResumePoint | None = None
         self._warnings = Warnings(is_strict=options.strict)
         self._result: Transcription | None = None
         self.num_resumes = 0
@@ -121,75 +111,48 @@ class FileTranscription:
                 segments = order(placed(borders(update.segments), speech))
                 self._segments += segments
                 yield replace(update, segments=segments, duration_s=source.duration_s)
-        received = self._received
-        if received.model is None:
+        if self.model is None:
             raise SpecWhisperError(
                 f"The server at {self._servers.address} ended the call without naming its model."
             )
-        self._result = Transcription(
-            segments=tuple(self._segments),
-            language=received.language,
-            language_name=received.language_name,
-            language_probs=received.language_probs,
-            duration_s=received.received_s if speech is None else speech.duration_s,
+        self._result = self.transcription(
+            self._segments,
+            duration_s=self.received_s if speech is None else speech.duration_s,
             duration_after_vad_s=None if speech is None else speech.speech_s,
-            stats=received.statistics,
-            model=received.model,
             options=self._options,
             elapsed_s=time.perf_counter() - started_s,
-            warnings=(*self._warnings.sentences, *losses(self._options, received.received_s)),
+            warnings=(*self._warnings.sentences, *losses(self._options, self.received_s)),
         )
 
     async def _updates(
         self, config: pb.StreamingRecognitionConfig, source: AudioSource
     ) -> AsyncGenerator[Update]:
         """Run calls until the whole recording is final."""
-        attempts = self._attempts
+
+        def request() -> tuple[pb.StreamingRecognitionConfig, AsyncGenerator[bytes]]:
+            return config, source.pieces(config.resume_point.start_sample)
+
         while True:
             try:
-                async with (
-                    attempts.connection() as connection,
-                    aclosing(self._call(connection, config, source)) as updates,
-                ):
-                    async for update in updates:
+                async with aclosing(self._run_call(request)) as responses:
+                    async for response, update in responses:
+                        has_point = response.HasField("resume_point")
+                        if has_point:
+                            config.resume_point.CopyFrom(response.resume_point)
+                        if update.segments or has_point:
+                            self._attempts.progressed()
                         yield update
                 return
-            except grpc.aio.AioRpcError as rpc_error:
-                error = error_from_rpc(rpc_error, attempts.address)
-                await attempts.retry(error, may_wait=self._may_resume(error, rpc_error))
-                self.num_resumes += self._received.model is not None
-                log = {"request": self._request_id, "server": attempts.address, "error": str(error)}
-                logger.info("server lost", extra=log)
+            except RETRY_ELSEWHERE as error:
+                await self._retry(error, self._resume_timeout_s if self._may_resume(error) else 0.0)
+                self.num_resumes += self.model is not None
 
-    async def _call(
-        self, connection: Connection, config: pb.StreamingRecognitionConfig, source: AudioSource
-    ) -> AsyncGenerator[Update]:
-        """Run one call, from the last resume point on."""
-        self._received.begin_call()
-        if self._resume_point is not None:
-            config.resume_point.CopyFrom(self._resume_point)
-        metadata = ((request_id.KEY, self._request_id),)
-        call = TranscriptionStub(connection.channel).StreamingRecognize(metadata=metadata)
-        audio = source.pieces(config.resume_point.start_sample)
-        async with aclosing(exchange(call, config, audio, connection.window)) as responses:
-            async for response in responses:
-                update = self._received.add(response)
-                if only_names_models(response):
-                    continue  # it has no text, and must not make the caller remove any
-                if response.HasField("resume_point"):
-                    self._resume_point = response.resume_point
-                if update.segments or response.HasField("resume_point"):
-                    self._attempts.progressed()
-                yield update
-
-    def _may_resume(self, error: SpecWhisperError, rpc_error: grpc.aio.AioRpcError) -> bool:
+    def _may_resume(self, error: SpecWhisperError) -> bool:
         """Return whether the known servers may soon resume the recording."""
-        if isinstance(error, ServerFull):  # it may still count the lost call
-            return self._received.model is not None
-        # If no server ever answered, the address is probably wrong.
-        was_there = self._received.model is not None or has_broken(rpc_error)
-        return was_there and not self._has_given_up(error, rpc_error)
-
-    def _has_given_up(self, error: SpecWhisperError, rpc_error: grpc.aio.AioRpcError) -> bool:
-        """Return whether the only server has searched for a target and found none."""
-        return self._servers.is_one and isinstance(error, TargetUnavailable) and ended_by_server(rpc_error)
+        cause = error.__cause__
+        if not isinstance(cause, grpc.aio.AioRpcError):
+            return False
+        if self.model is None:  # if no server ever answered, the address is probably wrong
+            return has_broken(cause)
+        # A full server may still count the lost call. Others have searched for a target and found none.
+        return isinstance(error, ServerFull | ServerDraining) or not ended_by_server(cause)

@@ -46,16 +46,8 @@ class LiveTranscription:
         stream = self._stream
         if stream.model is None:
             raise SpecWhisperError("The stream has not ended: take its updates first.")
-        return Transcription(
-            segments=tuple(self._segments),
-            language=stream.language,
-            language_name=stream.language_name,
-            language_probs=stream.language_probs,
-            duration_s=stream.received_s,
-            stats=stream.statistics,
-            model=stream.model,
-            options=stream.options,
-            elapsed_s=self._elapsed_s,
+        return stream.transcription(
+            self._segments, duration_s=stream.received_s, options=stream.options, elapsed_s=self._elapsed_s
         )
 
     def stop(self) -> None:

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -57,7 +58,7 @@ def read_names(text: str) -> list[Name]:
     for word in (part.strip() for part in text.split(",")):
         is_locator = word.startswith(LOCATOR)
         address = word.removeprefix(LOCATOR if is_locator else DNS)
-        _check_host(split_address(address)[0])
+        split_address(address)
         names.append(Name(address, is_locator))
     return list(dict.fromkeys(names))
 
@@ -73,10 +74,10 @@ def resolver(name: Name, credentials: Credentials) -> Resolve | None:
     """
     host, port = split_address(name.address)
     if name.is_locator:
-        return lambda: list_draft_servers(name.address, credentials)
+        return partial(list_draft_servers, name.address, credentials)
     if is_address(host) or is_loopback(host) or _has_proxy(host):
         return None
-    return lambda: look_up(host, port)
+    return partial(look_up, host, port)
 
 
 async def look_up(host: str, port: int) -> list[str]:
@@ -104,27 +105,23 @@ async def list_draft_servers(address: str, credentials: Credentials) -> list[str
 class Resolution:
     """The addresses of one name, looked up again when they are old.
 
-    Parameters
-    ----------
-    resolve : looks the addresses up; ``None`` if the name is the only address.
-
     Attributes
     ----------
     addresses : the known ones.
     error : why the last look-up failed; ``None`` if it succeeded.
     """
 
-    def __init__(self, name: Name, resolve: Resolve | None) -> None:
-        self._address = name.address
-        self._resolve = resolve
-        self.addresses: Sequence[str] = () if resolve else (name.address,)
-        self._fresh_until_s = monotonic()
-        self._task: asyncio.Task[None] | None = None
+    def __init__(self, name: Name, credentials: Credentials) -> None:
+        self.name = name
+        self._resolve = resolver(name, credentials)
+        self.addresses: Sequence[str] = () if self._resolve else (name.address,)
         self.error: SpecWhisperError | None = None
+        self._fresh_until_s = 0.0
+        self._task: asyncio.Task[None] | None = None
 
     def expire(self) -> None:
         """Look the addresses up again before the next session."""
-        self._fresh_until_s = monotonic()
+        self._fresh_until_s = 0.0
 
     async def update(self) -> None:
         """Look old addresses up again; wait for the result, but only briefly if some are known."""
@@ -139,9 +136,10 @@ class Resolution:
             self.addresses, self.error = await resolve(), None
         except SpecWhisperError as error:
             self.error = error
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter: a name that DNS cannot encode
+            reason = getattr(error, "strerror", None) or error
             self.error = TargetUnavailable(
-                f"The name in {self._address} cannot be resolved ({error.strerror}); check it."
+                f"The name in {self.name.address} cannot be resolved ({reason}); check it."
             )
         self._fresh_until_s = monotonic() + REFRESH_S
 
@@ -150,16 +148,6 @@ class Resolution:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-
-
-def _check_host(host: str) -> None:
-    """Refuse a name that DNS cannot encode."""
-    try:
-        host.encode("idna")
-    except UnicodeError as error:
-        raise InvalidRequest(
-            f"'{host}' is not a host's name: each part between dots has 1 to 63 characters."
-        ) from error
 
 
 def _has_proxy(host: str) -> bool:

@@ -1,8 +1,8 @@
-"""Connections to draft servers, over which sessions are spread."""
+"""Connections to draft servers, over which sessions are spread, and a session's attempts to use them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import random
 from time import monotonic
@@ -10,10 +10,11 @@ from time import monotonic
 import grpc
 import grpc.aio
 
-from specwhisper.errors import ServerFull, SpecWhisperError, TargetUnavailable
+from specwhisper.errors import RETRY_ELSEWHERE, ServerFull, SpecWhisperError, TargetUnavailable
 from specwhisper.rpc.channels import OPEN, Credentials, check_credentials, open_channel
+from specwhisper.rpc.failover import Failover
 from specwhisper.wire.pacing import SendWindow
-from specwhisper_client.resolving import Name, Resolution, Resolve, read_names, resolver
+from specwhisper_client.resolving import Name, Resolution, read_names
 
 DEFAULT_SERVER = "127.0.0.1:50051"
 CONNECTIONS = 4  # to a name's only address: a load balancer may spread them over servers
@@ -28,42 +29,36 @@ class Connection:
 
     Parameters
     ----------
-    name : the name that its address was resolved from.
-    address : the address to connect to.
-    index : its number among the connections to the same address.
+    key : the name that its address was resolved from, the address, and the connection's number among those
+        to the same address. A connection that replaces another one has the same key.
 
     Attributes
     ----------
-    key : name, address and index: equal for a connection and the one that replaces it.
+    address : address of the server, for messages.
     num_calls : calls that use it now.
     last_picked : number of the last session that it was picked for.
     window : limits the audio in flight.
     """
 
-    def __init__(self, name: Name, address: str, index: int, credentials: Credentials) -> None:
-        self.key: Key = name, address, index
-        self.name = name
+    def __init__(self, key: Key, credentials: Credentials, last_picked: int = 0) -> None:
+        self.key = key
+        name, resolved, _ = key
+        self._peer = resolved if name.is_locator else name.address  # the name in its certificate
+        self._resolved = None if resolved == self._peer else resolved
+        self.address = self._peer if self._resolved is None else f"{self._peer} ({resolved})"
         self.num_calls = 0
-        self.last_picked = 0
+        self.last_picked = last_picked
         self.window = SendWindow()
-        self._peer = address if name.is_locator else name.address  # the name in its certificate
-        self._address = address
         self._credentials = credentials
         self._channel: grpc.aio.Channel | None = None
         self._avoided_until_s = 0.0
         self._is_gone = False
 
     @property
-    def address(self) -> str:
-        """Address of the server, for messages."""
-        return self._peer if self._address == self._peer else f"{self._peer} ({self._address})"
-
-    @property
     def channel(self) -> grpc.aio.Channel:
         """The gRPC channel; the first use opens it."""
         if self._channel is None:
-            resolved = self._address if self._address != self._peer else None
-            self._channel = open_channel(self._peer, self._credentials, resolved=resolved)
+            self._channel = open_channel(self._peer, self._credentials, resolved=self._resolved)
         return self._channel
 
     @property
@@ -76,20 +71,15 @@ class Connection:
         """Whether it is connected to a server."""
         return self._channel is not None and self._channel.get_state() is grpc.ChannelConnectivity.READY
 
-    def replacement(self) -> Connection:
-        """Return another connection to the same address, not opened yet."""
-        _, address, index = self.key
-        made = Connection(self.name, address, index, self._credentials)
-        made.last_picked = self.last_picked
-        return made
+    def avoid(self, error: SpecWhisperError) -> None:
+        """Prefer other connections while its server is full, or until it is connected again."""
+        self._is_gone = not isinstance(error, ServerFull)
+        for_s = GONE_S if self._is_gone else error.retry_after_s or FULL_S
+        self._avoided_until_s = monotonic() + for_s
 
-    def avoid(self, until_s: float, *, is_gone: bool) -> None:
-        """Prefer other connections until a time, or until it is connected again."""
-        self._avoided_until_s, self._is_gone = until_s, is_gone
-
-    def is_avoided(self, now_s: float) -> bool:
+    def is_avoided(self) -> bool:
         """Return whether to prefer other connections; reconnect once the time is over."""
-        if now_s < self._avoided_until_s:
+        if monotonic() < self._avoided_until_s:
             return True
         if self._is_gone:
             self.channel.get_state(try_to_connect=True)
@@ -112,67 +102,36 @@ class Servers:
 
     Parameters
     ----------
-    addresses : ``HOST:PORT``, or several with commas between. ``locator:///HOST:PORT`` lists
-        draft servers; ``dns:///`` before a name changes nothing.
+    address : ``HOST:PORT``, or several with commas between. ``locator:///HOST:PORT`` lists draft servers;
+        ``dns:///`` before a name changes nothing.
     credentials : encryption, and the token that identifies the caller.
-    resolve : returns the function that looks up a name's addresses.
     """
 
-    def __init__(
-        self,
-        addresses: str,
-        credentials: Credentials = OPEN,
-        *,
-        resolve: Callable[[Name, Credentials], Resolve | None] = resolver,
-    ) -> None:
-        self._addresses = addresses
+    def __init__(self, address: str, credentials: Credentials = OPEN) -> None:
+        self.address = address
         self._credentials = credentials
-        self._resolutions = {
-            name: Resolution(name, resolve(name, credentials)) for name in read_names(addresses)
-        }
+        self._resolutions = {name: Resolution(name, credentials) for name in read_names(address)}
         for name in self._resolutions:
             check_credentials(name.address, credentials)
         self._connections: dict[Key, Connection] = {}
         self._replaced: set[Connection] = set()  # closed after their last call
         self._num_picked = 0
 
-    @property
-    def address(self) -> str:
-        """All addresses, as the caller wrote them."""
-        return self._addresses
-
-    @property
-    def is_one(self) -> bool:
-        """Whether all connections lead to one address."""
-        return len({address for _, address, _ in self._connections}) == 1
-
     async def update(self) -> None:
         """Look up names whose addresses are old, and keep a connection to each address."""
         for resolution in self._resolutions.values():
             await resolution.update()
-        wanted: dict[Key, Connection] = {}
-        for name, resolution in self._resolutions.items():
-            addresses = resolution.addresses
-            for address in addresses:
-                num_alike = sum(_is_ipv6(each) == _is_ipv6(address) for each in addresses)
-                may_be_balancer = num_alike == 1 and not name.is_locator
-                for index in range(CONNECTIONS if may_be_balancer else 1):
-                    made = Connection(name, address, index, self._credentials)
-                    wanted[made.key] = self._connections.get(made.key, made)
-        if not wanted:
-            errors = [
-                resolution.error for resolution in self._resolutions.values() if resolution.error is not None
-            ]
-            raise (
-                errors[0] if errors else TargetUnavailable(f"There is no draft server at {self._addresses}.")
-            )
-        self._replaced |= {each for key, each in self._connections.items() if key not in wanted}
-        self._connections = wanted
+        keys = [key for resolution in self._resolutions.values() for key in _keys(resolution)]
+        if not keys:
+            errors = [each.error for each in self._resolutions.values() if each.error is not None]
+            raise errors[0] if errors else TargetUnavailable(f"There is no draft server at {self.address}.")
+        known = self._connections
+        self._connections = {key: known.get(key) or Connection(key, self._credentials) for key in keys}
+        self._replaced |= {each for key, each in known.items() if key not in self._connections}
         await self._close_replaced()
 
     def pick(self, tried: set[Key]) -> Connection:
         """Return the best connection: untried, not avoided, preferred family, least used."""
-        now_s = monotonic()
         preferred = {key[0]: _is_ipv6(key[1]) for key in reversed(self._connections)}  # its first address's
         # A locator lists draft servers in the order in which to try them.
         order = {key: index if key[0].is_locator else 0 for index, key in enumerate(self._connections)}
@@ -181,7 +140,7 @@ class Servers:
             name, address, _ = connection.key
             return (
                 connection.key in tried,
-                connection.is_avoided(now_s),
+                connection.is_avoided(),
                 _is_ipv6(address) != preferred[name],
                 connection.num_calls,
                 connection.last_picked,
@@ -205,27 +164,29 @@ class Servers:
             connection.num_calls -= 1
             await self._close_replaced()
 
-    def avoid(self, connection: Connection, error: SpecWhisperError) -> None:
-        """Prefer other connections to one whose server is full or lost."""
-        if self._connections.get(connection.key) is not connection:
-            return  # it was replaced, or the name no longer has its address
-        is_full, now_s = isinstance(error, ServerFull), monotonic()
-        if not is_full:
-            self._resolutions[connection.name].expire()
-        is_shared = (*connection.key[:2], 1) in self._connections
-        if is_shared and connection.is_connected and not connection.is_avoided(now_s):
-            self._replaced.add(connection)
-            connection = self._connections[connection.key] = connection.replacement()
-        for_s = (error.retry_after_s or FULL_S) if is_full else GONE_S
-        connection.avoid(now_s + for_s, is_gone=not is_full)
+    async def avoid(self, connection: Connection, error: SpecWhisperError) -> set[Key]:
+        """Prefer other connections to one whose server is full or lost; look its name up again if it is lost.
 
-    def untried(self, tried: set[Key]) -> list[Connection]:
-        """Return the connections that are not among those tried."""
-        return [each for key, each in self._connections.items() if key not in tried]
+        Return the keys of all connections that are not worth a try: to the same address, those that are
+        connected and not avoided may lead to another server.
+        """
+        name, address, _ = key = connection.key
+        if self._connections.get(key) is connection:  # else replaced, or the name lacks its address by now
+            is_shared = (name, address, 1) in self._connections
+            if is_shared and connection.is_connected and not connection.is_avoided():
+                self._replaced.add(connection)
+                connection = Connection(key, self._credentials, connection.last_picked)
+                self._connections[key] = connection
+            connection.avoid(error)
+        if not isinstance(error, ServerFull):
+            self._resolutions[name].expire()
+            await self.update()
+        alike = [each for other, each in self._connections.items() if other[:2] == key[:2]]
+        return {key, *(each.key for each in alike if not each.is_connected or each.is_avoided())}
 
-    def is_ready(self, connection: Connection) -> bool:
-        """Return whether the connection has a server that is not avoided."""
-        return connection.is_connected and not connection.is_avoided(monotonic())
+    def has_others(self, tried: set[Key]) -> bool:
+        """Return whether a connection is not among those tried."""
+        return not self._connections.keys() <= tried
 
     async def _close_replaced(self) -> None:
         unused = {connection for connection in self._replaced if not connection.num_calls}
@@ -239,6 +200,75 @@ class Servers:
             await resolution.close()
         for connection in (*self._connections.values(), *self._replaced):
             await connection.close()
+
+
+class Attempts:
+    """The attempts of one session: each uses the best untried connection."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+        self._last: Connection | None = None
+        self.progressed()
+
+    def progressed(self) -> None:
+        """Let the next loss have all connections, and the whole time limit."""
+        self._tried: set[Key] = set()
+        self._failover: Failover | None = None
+
+    @property
+    def address(self) -> str:
+        """Address of the last connection, for messages."""
+        return self._servers.address if self._last is None else self._last.address
+
+    @property
+    def is_retrying(self) -> bool:
+        """Whether an attempt has failed since the last progress."""
+        return bool(self._tried) or self._failover is not None
+
+    @asynccontextmanager
+    async def connection(self, *, is_session: bool = True) -> AsyncIterator[Connection]:
+        """Use the best untried connection.
+
+        Raises :class:`TargetUnavailable` if no address is known.
+        """
+        await self._servers.update()
+        self._last = self._servers.pick(self._tried)
+        async with self._servers.using(self._last, is_session=is_session) as connection:
+            yield connection
+
+    async def retry(self, error: SpecWhisperError, timeout_s: float = 0.0) -> None:
+        """Prepare the next attempt after an error; raise the error if there is none.
+
+        While a connection is untried, the next attempt follows at once. Then it follows after a delay, and
+        all connections may be tried again.
+
+        Parameters
+        ----------
+        timeout_s : seconds in which connections that were tried are tried again, since the first of these
+            delays after the last progress.
+        """
+        if not isinstance(error, RETRY_ELSEWHERE):
+            raise error
+        if self._last is not None:
+            self._tried |= await self._servers.avoid(self._last, error)
+        if self._servers.has_others(self._tried):
+            return
+        self._tried = set()
+        if not timeout_s:
+            raise error
+        self._failover = self._failover or Failover(timeout_s)
+        await self._failover.wait(error)
+
+
+def _keys(resolution: Resolution) -> list[Key]:
+    """Return the keys of the connections to a name's addresses."""
+    name, addresses = resolution.name, resolution.addresses
+    keys = []
+    for address in addresses:
+        num_alike = sum(_is_ipv6(each) == _is_ipv6(address) for each in addresses)
+        may_be_balancer = num_alike == 1 and not name.is_locator
+        keys += [(name, address, index) for index in range(CONNECTIONS if may_be_balancer else 1)]
+    return keys
 
 
 def _is_ipv6(address: str) -> bool:

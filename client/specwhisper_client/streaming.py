@@ -9,52 +9,34 @@ async with StreamingClient("127.0.0.1:50051") as stream:
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Self
 
-import grpc.aio
-
 from specwhisper.audio.canonical import CanonicalStream, Samples
 from specwhisper.audio.channels import Mixer
 from specwhisper.audio.kept import KeptAudio
-from specwhisper.errors import (
-    RETRY_ELSEWHERE,
-    IdleClient,
-    InvalidRequest,
-    PairMismatch,
-    ServerFull,
-    SpecWhisperError,
-)
+from specwhisper.errors import RETRY_ELSEWHERE, IdleClient, InvalidRequest, ServerFull, SpecWhisperError
 from specwhisper.live import EndpointingOptions, LiveOptions
-from specwhisper.observe import request_id
 from specwhisper.options import DecodingOptions, options_from
 from specwhisper.rpc.channels import OPEN, Credentials
-from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.hints import HintFeed, hint_at
 from specwhisper.transcription.segments import Borders
 from specwhisper.transcription.speakers import UtteranceSpeakers
-from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import LIVE_MODES, SAMPLE_RATE, EndUtterance, Mode
 from specwhisper.wire import codec
-from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
-from specwhisper_client.attempts import Attempts
+from specwhisper_client.calls import Calls
 from specwhisper_client.codec import config_to_proto, resume_point_from_proto, resume_point_to_proto
-from specwhisper_client.exchange import Piece, exchange
-from specwhisper_client.received import Received, only_names_models
+from specwhisper_client.exchange import Piece
 from specwhisper_client.servers import DEFAULT_SERVER, Servers
 from specwhisper_client.updates import ResumePoint, Update
-
-logger = logging.getLogger(__name__)
 
 FIRST_CONNECT_S = 5.0  # time limit until a server has answered once: the address may be wrong
 
 
-class StreamingClient:
+class StreamingClient(Calls):
     """One live transcription on a draft server, as a context manager.
 
     It keeps the audio whose text isn't final. If the connection is lost, it opens another one and continues
@@ -82,6 +64,7 @@ class StreamingClient:
 
     Attributes
     ----------
+    model, language, language_name, language_probs, statistics, received_s : those of :class:`Calls`.
     options : decoding options.
     resume_point : where another stream would continue; ``None`` at the beginning.
     num_reconnects : how often the connection was lost.
@@ -118,55 +101,18 @@ class StreamingClient:
             "endpointing": codec.endpointing_to_proto(endpointing),
         }
         self._reconnect_s = reconnect_s
-        self._servers = servers or Servers(server, credentials)
         self._owns_servers = servers is None
-        self._attempts = Attempts(self._servers, min(FIRST_CONNECT_S, reconnect_s))
-        self._canonical = CanonicalStream(sample_rate, num_channels, Mixer(self.options.channel))
         self.resume_point = resume_point
+        super().__init__(servers or Servers(server, credentials), self._start_sample / SAMPLE_RATE)
+        self._canonical = CanonicalStream(sample_rate, num_channels, Mixer(self.options.channel))
         self._audio = KeptAudio(self._start_sample)
         self._audio.forget_ends(resume_point.num_ends if resume_point is not None else 0)
         self._speakers = speakers
         self._hints = HintFeed()
-        self._request_id = request_id.current_request_id()  # the same for all calls
         self._is_read = False
-        self._call: Any = None  # the last one
-        self._is_changed = False  # whether it was cancelled so that a call with other settings continues
-        self._received = Received(received_s=self._start_sample / SAMPLE_RATE)
-        self._borders = Borders(self._received.received_s)
+        self._is_changed = False  # whether a call was cancelled so that one with other settings continues
+        self._borders = Borders(self.received_s)
         self.num_reconnects = 0
-
-    @property
-    def model(self) -> ModelInfo | None:
-        """The pair of models that writes the text, once the server has named it."""
-        return self._received.model
-
-    @property
-    def language(self) -> str:
-        """Code of the last utterance's language, once all text is final."""
-        return self._received.language
-
-    @property
-    def language_name(self) -> str:
-        """English name of the last utterance's language, once all text is final."""
-        return self._received.language_name
-
-    @property
-    def language_probs(self) -> Mapping[str, float]:
-        """Probability of each language, once all text is final."""
-        return self._received.language_probs
-
-    @property
-    def statistics(self) -> SpeculationStatistics:
-        """The draft's figures, over all calls.
-
-        Without ``with_statistics``, they lack the part of a lost or changed call after its last resume point.
-        """
-        return self._received.statistics
-
-    @property
-    def received_s(self) -> float:
-        """Seconds of audio that servers have received, over all calls."""
-        return self._received.received_s
 
     async def __aenter__(self) -> Self:
         return self
@@ -245,10 +191,12 @@ class StreamingClient:
             while True:
                 self._is_changed = False
                 try:
-                    async with aclosing(self._run_call()) as updates:
-                        async for update in updates:
+                    async with aclosing(self._run_call(self._request)) as responses:
+                        async for response, update in responses:
+                            if response.HasField("resume_point"):
+                                self._resume_at(resume_point_from_proto(response.resume_point))
                             self._attempts.progressed()
-                            yield update
+                            yield replace(update, segments=self._borders(update.segments))
                 except IdleClient:  # no audio came, so the server has freed its slot for another session
                     if not await self._has_more_audio():
                         return
@@ -264,27 +212,6 @@ class StreamingClient:
         finally:
             self._audio.finish()  # audio from here on is dropped
 
-    async def _run_call(self) -> AsyncGenerator[Update]:
-        """Run one call, from the last resume point on."""
-        self._received.begin_call()
-        async with self._attempts.connection() as connection:
-            stub = TranscriptionStub(connection.channel)
-            self._call = stub.StreamingRecognize(metadata=((request_id.KEY, self._request_id),))
-            audio = self._with_hints(self._audio.pieces(self._start_sample))
-            exchanged = exchange(self._call, self._config(), audio, connection.window)
-            try:
-                async with aclosing(exchanged) as responses:
-                    async for response in responses:
-                        if response.HasField("model"):
-                            self._check_model(response.model)
-                        update = self._received.add(response)
-                        if response.HasField("resume_point"):
-                            self._resume_at(resume_point_from_proto(response.resume_point))
-                        if not only_names_models(response):
-                            yield replace(update, segments=self._borders(update.segments))
-            except grpc.aio.AioRpcError as error:
-                raise error_from_rpc(error, connection.address) from error
-
     async def _with_hints(self, audio: AsyncGenerator[bytes | EndUtterance]) -> AsyncGenerator[Piece]:
         """Yield audio, and before each piece the hints that arrived since the one before."""
         self._hints.restart(self._start_sample)
@@ -294,7 +221,8 @@ class StreamingClient:
                     yield hint
                 yield piece
 
-    def _config(self) -> pb.StreamingRecognitionConfig:
+    def _request(self) -> tuple[pb.StreamingRecognitionConfig, AsyncGenerator[Piece]]:
+        """Return what a call sends, from the last resume point on."""
         config = pb.StreamingRecognitionConfig(
             config=config_to_proto(self.options.for_pcm(), self._mode, None, is_container=False),
             with_resume_points=True,
@@ -302,18 +230,7 @@ class StreamingClient:
         )
         if self.resume_point is not None:
             config.resume_point.CopyFrom(resume_point_to_proto(self.resume_point))
-        return config
-
-    def _check_model(self, model: pb.ModelInfo) -> None:
-        """Refuse another target's weights; allow more time once a server has answered."""
-        if self.model is None:
-            self._attempts.extend(self._reconnect_s)
-        elif self.model.target_weights_digest != model.target_weights_digest:
-            raise PairMismatch(
-                f"The server at {self._attempts.address} now has a target '{model.target}' whose "
-                f"weights are not those of the '{self.model.target}' that the stream began on: open another "
-                "stream."
-            )
+        return config, self._with_hints(self._audio.pieces(self._start_sample))
 
     def _resume_at(self, point: ResumePoint) -> None:
         """Note where another call would continue."""
@@ -324,17 +241,17 @@ class StreamingClient:
     async def _has_more_audio(self) -> bool:
         """Wait until more audio has come or it has ended; return whether text is missing."""
         received_to = round(self.received_s * SAMPLE_RATE)
-        return not self._received.is_complete or await self._audio.continues_after(received_to)
+        return not self._is_complete or await self._audio.continues_after(received_to)
 
     async def _reconnect(self, error: SpecWhisperError) -> None:
         """Prepare another call; raise the error if the time is over."""
         is_first = not self._attempts.is_retrying
-        # A full server that had taken the stream may still count the lost call.
-        may_wait = self.model is not None or not isinstance(error, ServerFull)
-        await self._attempts.retry(error, may_wait=may_wait)
+        if self.model is not None:
+            timeout_s = self._reconnect_s
+        else:  # a full server that had taken the stream may still count the lost call; this one had not
+            timeout_s = 0.0 if isinstance(error, ServerFull) else min(FIRST_CONNECT_S, self._reconnect_s)
+        await self._retry(error, timeout_s)
         self.num_reconnects += is_first
-        log = {"request": self._request_id, "server": self._attempts.address, "error": str(error)}
-        logger.info("connection lost", extra=log)
 
 
 def _checked(mode: Mode | None) -> Mode | None:

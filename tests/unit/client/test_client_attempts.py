@@ -4,8 +4,7 @@ import pytest
 
 from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable
 from specwhisper.rpc import failover as failover_module
-from specwhisper_client.attempts import Attempts
-from specwhisper_client.servers import Servers
+from specwhisper_client.servers import Attempts, Servers
 
 GONE = TargetUnavailable("It is gone.")
 NAMES = ("127.0.0.1:1", "127.0.0.1:2")
@@ -23,16 +22,16 @@ def delays(monkeypatch) -> list[float]:
     return slept
 
 
-async def try_once(attempts: Attempts, error: Exception = GONE, **how) -> str:
+async def try_once(attempts: Attempts, error: Exception = GONE, timeout_s: float = 60.0) -> str:
     """Make one attempt that fails; return its address."""
     async with attempts.connection() as connection:
         assert attempts.address == connection.address
-    await attempts.retry(error, **how)
+    await attempts.retry(error, timeout_s)
     return connection.address
 
 
 async def test_untried_servers_follow_at_once_and_known_ones_after_a_delay(delays):
-    attempts = Attempts(Servers(",".join(NAMES)), 60.0)
+    attempts = Attempts(Servers(",".join(NAMES)))
     first = await try_once(attempts)
     assert (delays, attempts.is_retrying) == ([], True)
     assert {first, await try_once(attempts)} == set(NAMES)
@@ -45,21 +44,15 @@ async def test_untried_servers_follow_at_once_and_known_ones_after_a_delay(delay
 
 
 async def test_an_error_is_raised_if_no_attempt_is_left(delays):
-    for attempts, how in (
-        (Attempts(Servers(NAMES[0])), {}),
-        (Attempts(Servers(NAMES[0]), 60.0), {"may_wait": False}),
-    ):
-        with pytest.raises(TargetUnavailable, match="It is gone"):
-            await try_once(attempts, **how)
+    with pytest.raises(TargetUnavailable, match="It is gone"):
+        await try_once(Attempts(Servers(NAMES[0])), timeout_s=0.0)
     with pytest.raises(InvalidRequest):
-        await try_once(Attempts(Servers(",".join(NAMES)), 60.0), InvalidRequest("Not like that."))
+        await try_once(Attempts(Servers(",".join(NAMES))), InvalidRequest("Not like that."))
     assert delays == []
 
 
-async def test_a_time_limit_can_be_extended(delays):
-    attempts = Attempts(Servers(NAMES[0]))
-    attempts.extend(60.0)
+async def test_a_servers_retry_time_is_waited_for(delays):
     full = ServerFull("No slot is free.")
     full.retry_after_s = 2.0
-    await try_once(attempts, full)
+    await try_once(Attempts(Servers(NAMES[0])), full)
     assert 2.0 <= delays[0] <= 3.0
