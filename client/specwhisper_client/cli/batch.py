@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -22,16 +23,16 @@ from specwhisper.errors import (
     TargetUnavailable,
     Unauthenticated,
 )
-from specwhisper.printable import escaped
+from specwhisper.printable import escaped, print_table
 from specwhisper.rpc.failover import Failover
 from specwhisper.transcription.transcription import Transcription
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_client.cli.display import BatchBar, clock, speed
-from specwhisper_client.cli.jobs import Job, report, transcribe_one, transcribe_with_display, warn
+from specwhisper_client.cli.display import Bar, LiveDisplay, clock, show_speakers, speed
+from specwhisper_client.cli.jobs import Job, choose_display, report, transcribe_one, warn
 from specwhisper_client.cli.output import OutputFormat, prepare_outputs, write
 from specwhisper_client.cli.recordings import RecordingFile, find_recordings
+from specwhisper_client.cli.tables import transcript_table
 from specwhisper_client.file_transcription import RESUME_TIMEOUT_S
-from specwhisper_client.updates import Update
 
 Outputs = Mapping[OutputFormat, Path]
 
@@ -71,10 +72,7 @@ async def transcribe_files(arguments: Sequence[Path], job: Job, console: Console
             num_hints = sum(job.hint_of(recording) is not None for recording, _ in work)
             errors.print(f"{num_hints} of {len(work)} recordings have a hint.", highlight=False)
         async with TranscriptionClient(job.wanted.server, job.credentials) as client:
-            if job.wanted.batch_size == 1 and (num_all == 1 or job.wanted.output_dir is None):
-                failed += await _one_by_one(client, work, job, console, errors, has_others=num_all > 1)
-            else:
-                failed += await _Batch(client, work, job, console, errors).run()
+            failed += await _Batch(client, work, job, console, errors, has_others=num_all > 1).run()
     except SpecWhisperError as error:
         report(error, errors)
         return False
@@ -88,16 +86,6 @@ def _is_of_server(error: SpecWhisperError) -> bool:
     return type(error) in (TargetUnavailable, Unauthenticated)  # not OutOfMemory: others may be shorter
 
 
-def _report_not_begun(num_recordings: int, job: Job, errors: Console) -> None:
-    if num_recordings and not job.wanted.quiet:
-        remedy = (
-            ""
-            if job.wanted.output_dir is None
-            else "; the same command with --skip-existing transcribes the rest"
-        )
-        errors.print(f"{num_recordings} more not begun{remedy}.", highlight=False, soft_wrap=True)
-
-
 def _errors_about(arguments: Sequence[Path]) -> list[InvalidAudio]:
     errors = [InvalidAudio(f"The folder '{each}' has no recordings.") for each in arguments if each.is_dir()]
     missing = [each for each in arguments if not each.is_dir()]
@@ -109,39 +97,15 @@ def _errors_about(arguments: Sequence[Path]) -> list[InvalidAudio]:
     return errors
 
 
-async def _one_by_one(
-    client: TranscriptionClient,
-    work: Sequence[tuple[RecordingFile, Outputs]],
-    job: Job,
-    console: Console,
-    errors: Console,
-    *,
-    has_others: bool,
-) -> list[Path]:
-    """Transcribe one after the other while showing the text; return those that failed."""
-    failed = []
-    for number, (recording, outputs) in enumerate(work, start=1):
-        if has_others and not job.wanted.quiet:
-            errors.print(Text(escaped(str(recording.path)), "bold"))
-        try:
-            await transcribe_with_display(client, recording, outputs, job, console, errors)
-        except SpecWhisperError as error:
-            report(error, errors, recording.path if has_others else None)
-            failed.append(recording.path)
-            if _is_of_server(error):
-                _report_not_begun(len(work) - number, job, errors)
-                break
-    return failed
-
-
 class _Batch:
     """Transcribes recordings, ``--batch-size`` at a time.
 
     With an output folder, each transcript is written as soon as it is complete. Without one, transcripts are
-    printed in the order of the recordings.
+    printed in the order of the recordings. One recording after the other shows its text while it is written,
+    unless there is a folder for several.
 
-    If a server that has transcribed a recording is lost, the others wait for it for :data:`RESUME_TIMEOUT_S`.
-    If it stays down, no other recording is begun.
+    If a server that has transcribed a recording is lost, the others wait for it for :data:`RESUME_TIMEOUT_S`,
+    where no text is shown. If it stays down, no other recording is begun.
     """
 
     def __init__(
@@ -151,18 +115,24 @@ class _Batch:
         job: Job,
         console: Console,
         errors: Console,
+        *,
+        has_others: bool,
     ) -> None:
         self._client = client
         self._work = work
         self._job = job
+        self._wanted = job.wanted
         self._console = console
         self._errors = errors
-        self._bar = BatchBar(errors, is_shown=errors.is_terminal and not job.wanted.quiet)
+        self._has_others = has_others
+        self._shows_text = job.wanted.batch_size == 1 and not (has_others and job.wanted.output_dir)
+        is_shown = errors.is_terminal and not (job.wanted.quiet or self._shows_text)
+        self._bar = Bar(errors, is_shown=is_shown)
+        self._bar.durations = [None for _ in work]
         self._failed: list[Path] = []
-        self._num_begun = self._num_done = 0
+        self._num_begun = self._num_done = self._num_running = 0
         self._failover = Failover(RESUME_TIMEOUT_S)
         self._ended_by: SpecWhisperError | None = None
-        self._num_running = 0
         self._one_ended = asyncio.Event()  # replaced whenever it is set
         self._texts: dict[int, str] = {}  # complete, in the order of the recordings from _num_printed on
         self._num_printed = 0
@@ -177,26 +147,33 @@ class _Batch:
                 self._num_begun += 1
                 await self._transcribe(number)
 
-        if self._bar.is_shown:
-            self._bar.begin(await asyncio.to_thread(_durations, self._work))
+        if not self._bar.disable:
+            self._bar.durations = await asyncio.to_thread(_durations, self._work)
+            self._bar.draw()
         try:
             with self._bar:
                 async with asyncio.TaskGroup() as group:
-                    for _ in range(min(self._job.wanted.batch_size, len(self._work))):
+                    for _ in range(min(self._wanted.batch_size, len(self._work))):
                         group.create_task(transcribe_some())
         finally:  # after Ctrl-C, an earlier text may be missing
             for number in sorted(self._texts):
                 self._print(number)
-        _report_not_begun(len(self._work) - self._num_begun, self._job, self._errors)
-        if self._num_done and not self._job.wanted.quiet:
-            elapsed_s = time.perf_counter() - started_s
+        if not self._wanted.quiet:
+            self._sum_up(time.perf_counter() - started_s)
+        return self._failed
+
+    def _sum_up(self, elapsed_s: float) -> None:
+        if num_left := len(self._work) - self._num_begun:
+            to_folder = self._wanted.output_dir is not None
+            remedy = "; the same command with --skip-existing transcribes the rest" if to_folder else ""
+            self._errors.print(f"{num_left} more not begun{remedy}.", highlight=False, soft_wrap=True)
+        if self._num_done and not self._shows_text:
             recordings = "1 recording" if self._num_done == 1 else f"{self._num_done} recordings"
             self._errors.print(
                 f"{recordings}, {clock(self._bar.finished_s)} in {clock(elapsed_s)}: "
                 f"{speed(self._bar.finished_s, elapsed_s):.1f} times as fast as speech",
                 highlight=False,
             )
-        return self._failed
 
     async def _transcribe(self, number: int) -> None:
         """Transcribe a recording and write its transcript, or report its error."""
@@ -207,8 +184,12 @@ class _Batch:
             warn(transcript, self._errors)
             for form in self._job.formats:
                 text = self._job.rendered(transcript, recording, form)
-                if self._job.wanted.output_dir is not None:
+                if outputs:
                     write(outputs[form], text)
+            if self._shows_text and not outputs:
+                self._print_unshown(transcript, text)
+            if self._shows_text and not self._wanted.quiet:
+                print_table(self._errors, transcript_table(transcript))
             if no_speakers is not None:
                 raise no_speakers
             self._bar.finish(number, transcript.duration_s)
@@ -216,12 +197,14 @@ class _Batch:
             self._failover.progressed()
         except SpecWhisperError as error:
             if str(error) != str(self._ended_by):  # several may fail with it: one message is enough
-                report(error, self._errors, recording.path)
+                report(error, self._errors, recording.path if self._has_others else None)
             if _is_of_server(error):
                 self._ended_by = error
             self._failed.append(recording.path)
             self._bar.finish(number)
-        if self._job.wanted.output_dir is None:
+        self._one_ended.set()
+        self._one_ended = asyncio.Event()
+        if not (outputs or self._shows_text):
             self._texts[number] = text
             self._print_complete()
 
@@ -232,19 +215,23 @@ class _Batch:
 
         If the server was reached before and is lost, wait until it is back.
         """
-
-        def show(update: Update) -> None:
-            self._bar.advance(number, update)
-
+        if self._shows_text:
+            if self._has_others:
+                self._name(number)
+            with choose_display(self._job, self._console, self._errors) as display:
+                is_live = isinstance(display, LiveDisplay)
+                return await transcribe_one(
+                    self._client, recording, self._job, display.show, interim_results=is_live
+                )
         while True:
-            must_wait = False
             self._num_running += 1
             try:
+                show = partial(self._bar.follow, number)
                 return await transcribe_one(self._client, recording, self._job, show)
             except ServerFull:
-                must_wait = self._num_running > 1
-                if not must_wait:
+                if self._num_running == 1:
                     raise  # other clients hold all its sessions
+                one_ended = self._one_ended
             except TargetUnavailable as error:
                 if not (self._num_done and _is_of_server(error)):
                     raise
@@ -252,10 +239,14 @@ class _Batch:
                 continue
             finally:
                 self._num_running -= 1
-                if not must_wait:
-                    self._one_ended.set()
-                    self._one_ended = asyncio.Event()
-            await self._one_ended.wait()
+            await one_ended.wait()
+
+    def _print_unshown(self, transcript: Transcription, text: str) -> None:
+        """Print a text that was not shown while it was written."""
+        if self._job.formats[0] is not OutputFormat.TXT:
+            self._console.file.write(text)
+        elif self._wanted.diarizer is not None:
+            show_speakers(transcript, self._console)
 
     def _print_complete(self) -> None:
         for number in count(self._num_printed):
@@ -267,11 +258,14 @@ class _Batch:
 
     def _print(self, number: int) -> None:
         """Print a text to standard output, and its recording's name to standard error."""
-        text = self._texts.pop(number)
-        if text and not self._job.wanted.quiet:
-            self._errors.print(Text(escaped(str(self._work[number][0].path)), "bold"), soft_wrap=True)
+        if text := self._texts.pop(number):
+            self._name(number)
         self._console.file.write(text)
         self._console.file.flush()
+
+    def _name(self, number: int) -> None:
+        if not self._wanted.quiet:
+            self._errors.print(Text(escaped(str(self._work[number][0].path)), "bold"), soft_wrap=True)
 
 
 def _durations(work: Sequence[tuple[RecordingFile, Outputs]]) -> list[float | None]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Self
 
 from rich.console import Console, Group
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from specwhisper.printable import blanked
@@ -23,17 +23,92 @@ SPEAKER_COLORS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 COLORS = ((0.8, "green"), (0.5, "yellow"), (0.0, "red"))  # lowest probability of a word that has this colour
 
 
+class Bar(Progress):
+    """Progress of recordings: transcribed audio, speed and remaining time.
+
+    Parameters
+    ----------
+    is_shown : whether it is drawn; it always counts.
+
+    Attributes
+    ----------
+    durations : length of each recording, as far as known.
+    finished_s : length of the recordings that are complete.
+    """
+
+    def __init__(self, console: Console, *, is_shown: bool = True) -> None:
+        columns = BarColumn(), TextColumn("{task.fields[progress]}"), TimeRemainingColumn()
+        super().__init__(
+            *columns, console=console, transient=True, disable=not is_shown, speed_estimate_period=300.0
+        )
+        self.durations: list[float | None] = [None]
+        self.finished_s = 0.0
+        self._at_s: dict[int, float] = {}  # recordings in progress, by number
+        self._num_done = 0
+        self._all = self.add_task("", total=None, progress="")
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        self.stop()
+        yield
+        self.start()
+
+    def follow(self, number: int, update: Update) -> None:
+        """Advance a recording to its last final segment."""
+        if update.segments:
+            self._at_s[number] = update.segments[-1].end_s
+        if update.duration_s is not None:
+            self.durations[number] = update.duration_s
+        self.draw()
+
+    def finish(self, number: int, duration_s: float = 0.0) -> None:
+        """Count a recording as complete, or without a length as failed."""
+        self._at_s.pop(number, None)
+        self._num_done += 1
+        self.finished_s += duration_s
+        self.durations[number] = duration_s
+        self.draw()
+
+    def draw(self) -> None:
+        at_s = self.finished_s + sum(self._at_s.values())
+        total_s = sum(length_s or 0.0 for length_s in self.durations)
+        num_all = len(self.durations)
+        parts = (
+            f"{clock(at_s)} of {clock(total_s)}",
+            *([f"{self._num_done} of {num_all} recordings"] if num_all > 1 else []),
+            f"{speed(at_s, self.tasks[0].elapsed):.1f} times as fast as speech",
+        )
+        total = max(total_s, at_s) or None
+        self.update(self._all, completed=at_s, total=total, progress=", ".join(parts))
+
+
 class Display:
-    """Shows nothing."""
+    """Prints final text as lines; the bar shows how far a long recording is.
+
+    Parameters
+    ----------
+    file : where text is printed; ``None`` for nowhere.
+    bar : ``None`` for no bar.
+    """
+
+    def __init__(self, file: IO[str] | None = None, bar: Bar | None = None) -> None:
+        self._file = file
+        self._bar = bar
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
+        if self._bar is not None:
+            self._bar.stop()
 
     def show(self, update: Update) -> None:
-        pass
+        for segment in update.segments:
+            if self._file is not None and (text := one_line(segment.text)):
+                print(text, file=self._file, flush=True)
+        if self._bar is not None and is_long(update):
+            self._bar.follow(0, update)
+            self._bar.start()
 
 
 class LiveDisplay(Display):
@@ -47,7 +122,7 @@ class LiveDisplay(Display):
     def __init__(self, console: Console, *, timestamps: bool, colors: bool = False) -> None:
         self._timestamps = timestamps
         self._colors = colors
-        self._bar = _Bar(console)
+        self._below = Bar(console)
         self._open = OpenText(console)
 
     def __enter__(self) -> Self:
@@ -66,144 +141,14 @@ class LiveDisplay(Display):
                 lines.append(Text.assemble((times, "cyan"), shown))
         known = update.verified_text + update.stable_text
         shown = Text.assemble(blanked(known), (blanked(update.tentative_text), "dim"))
-        below = [self._bar.progress] if self._bar.advance(update) else []
+        self._below.follow(0, update)
+        below = [self._below] if is_long(update) else []
         self._open.draw(lines, Group(shown[len(shown) - len(shown.plain.lstrip()) :], *below))
 
 
-class WithProgress(Display):
-    def __init__(self, display: Display, console: Console) -> None:
-        self._display = display
-        self._bar = _Bar(console)
-
-    def __enter__(self) -> Self:
-        self._display.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.progress.stop()
-        self._display.__exit__(*error)
-
-    def show(self, update: Update) -> None:
-        self._display.show(update)
-        if self._bar.advance(update):
-            self._bar.progress.start()
-
-
-class _Bar:
-    def __init__(self, console: Console) -> None:
-        self.progress = Progress(
-            BarColumn(),
-            TextColumn("{task.fields[at]} of {task.fields[length]}, {task.fields[speed]}"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-        )
-        self._task: TaskID | None = None
-
-    def advance(self, update: Update) -> bool:
-        """Advance to the last final segment; return whether there is progress to show."""
-        if update.duration_s is None or update.duration_s < LONG_S:
-            return False
-        if self._task is None:
-            length = clock(update.duration_s)
-            self._task = self.progress.add_task(
-                "", total=update.duration_s, at=clock(0), length=length, speed=""
-            )
-        if update.segments:
-            at_s = update.segments[-1].end_s
-            its_speed = f"{speed(at_s, self.progress.tasks[0].elapsed):.1f} times as fast as speech"
-            self.progress.update(self._task, completed=at_s, at=clock(at_s), speed=its_speed)
-        return True
-
-
-class BatchBar:
-    """Progress of several recordings: transcribed audio, speed and remaining time.
-
-    Parameters
-    ----------
-    is_shown : whether it is drawn; it always counts.
-
-    Attributes
-    ----------
-    finished_s : length of the recordings that are complete.
-    """
-
-    def __init__(self, console: Console, *, is_shown: bool) -> None:
-        self.is_shown = is_shown
-        self.finished_s = 0.0
-        self._durations: list[float | None] = []
-        self._at_s: dict[int, float] = {}  # recordings in progress, by number
-        self._num_done = 0
-        self._progress = Progress(
-            BarColumn(),
-            TextColumn("{task.fields[progress]}"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not is_shown,
-            speed_estimate_period=300.0,
-        )
-        self._task = self._progress.add_task("", total=None, progress="")
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    @contextmanager
-    def hidden(self) -> Iterator[None]:
-        self._progress.stop()
-        yield
-        self._progress.start()
-
-    def begin(self, durations: Sequence[float | None]) -> None:
-        """Set the known lengths of all recordings."""
-        self._durations = list(durations)
-        self._draw()
-
-    def advance(self, number: int, update: Update) -> None:
-        """Advance a recording to its last final segment."""
-        if update.segments:
-            self._at_s[number] = update.segments[-1].end_s
-        if self._durations and update.duration_s is not None:
-            self._durations[number] = update.duration_s
-        self._draw()
-
-    def finish(self, number: int, duration_s: float = 0.0) -> None:
-        """Count a recording as complete, or without a length as failed."""
-        self._at_s.pop(number, None)
-        self._num_done += 1
-        self.finished_s += duration_s
-        if self._durations:
-            self._durations[number] = duration_s
-        self._draw()
-
-    def _draw(self) -> None:
-        at_s = self.finished_s + sum(self._at_s.values())
-        total_s = sum(length_s or 0.0 for length_s in self._durations)
-        parts = (
-            f"{clock(at_s)} of {clock(total_s)}",
-            f"{self._num_done} of {len(self._durations)} recordings",
-            f"{speed(at_s, self._progress.tasks[0].elapsed):.1f} times as fast as speech",
-        )
-        self._progress.update(
-            self._task,
-            completed=at_s,
-            total=max(total_s, at_s) or None,
-            progress=", ".join(parts),
-        )
-
-
-class PlainDisplay(Display):
-    def __init__(self, file: IO[str]) -> None:
-        self._file = file
-
-    def show(self, update: Update) -> None:
-        for segment in update.segments:
-            if text := one_line(segment.text):
-                print(text, file=self._file, flush=True)
+def is_long(update: Update) -> bool:
+    """Return whether a recording is long enough for a bar."""
+    return (update.duration_s or 0.0) >= LONG_S
 
 
 def show_speakers(transcript: Transcription, console: Console) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -18,7 +18,7 @@ from specwhisper.audio.decode import decode_file
 from specwhisper.errors import DiarizationFailed, SpecWhisperError, Unauthenticated
 from specwhisper.extras import needs_extra
 from specwhisper.options import DecodingOptions
-from specwhisper.printable import escaped, print_table
+from specwhisper.printable import escaped
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.tasks import beside
 from specwhisper.transcription.hint_files import find_hint, read_hint
@@ -26,16 +26,9 @@ from specwhisper.transcription.speakers import Turn, TurnFinder
 from specwhisper.transcription.transcription import Transcription
 from specwhisper_client import sources
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_client.cli.display import (
-    Display,
-    LiveDisplay,
-    PlainDisplay,
-    WithProgress,
-    show_speakers,
-)
-from specwhisper_client.cli.output import OutputFormat, render, write
+from specwhisper_client.cli.display import Bar, Display, LiveDisplay
+from specwhisper_client.cli.output import OutputFormat, render
 from specwhisper_client.cli.recordings import RecordingFile
-from specwhisper_client.cli.tables import transcript_table
 from specwhisper_client.live_transcription import LiveTranscription, whole_utterances
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import Update
@@ -152,56 +145,19 @@ async def _transcribe(
     return transcription.result
 
 
-async def transcribe_with_display(
-    client: TranscriptionClient,
-    recording: RecordingFile,
-    outputs: Mapping[OutputFormat, Path],
-    job: Job,
-    console: Console,
-    errors: Console,
-) -> None:
-    """Transcribe a recording while showing its text, and write it.
-
-    Raises
-    ------
-    DiarizationFailed : after the text was written, without speakers.
-    """
-    display = _choose_display(job, console, errors)
-    with display:
-        is_live = isinstance(display, LiveDisplay)
-        transcript, no_speakers = await transcribe_one(
-            client, recording, job, display.show, interim_results=is_live
-        )
-    warn(transcript, errors)
-    for form in job.formats:
-        if job.wanted.output_dir is not None:
-            write(outputs[form], job.rendered(transcript, recording, form))
-        elif form is OutputFormat.TXT and job.wanted.diarizer is not None:
-            show_speakers(transcript, console)
-        elif form is not OutputFormat.TXT:  # txt was printed during the transcription
-            console.file.write(job.rendered(transcript, recording, form))
-    if not job.wanted.quiet:
-        print_table(errors, transcript_table(transcript))
-    if no_speakers is not None:
-        raise no_speakers
-
-
-def _choose_display(job: Job, console: Console, errors: Console) -> Display:
+def choose_display(job: Job, console: Console, errors: Console) -> Display:
     """Choose how text is shown while it is written: live, as lines, or not.
 
     Text with speakers is shown once they are known.
     """
+    wanted = job.wanted
     text_goes_to_stdout = (
-        job.wanted.output_dir is None and job.formats[0] is OutputFormat.TXT and job.wanted.diarizer is None
+        wanted.output_dir is None and job.formats[0] is OutputFormat.TXT and wanted.diarizer is None
     )
-    if (
-        console.is_terminal
-        and not job.wanted.quiet
-        and (text_goes_to_stdout or job.wanted.output_dir is not None)
-    ):
-        return LiveDisplay(console, timestamps=job.options.timestamps, colors=job.wanted.print_colors)
-    display = PlainDisplay(console.file) if text_goes_to_stdout else Display()
-    return WithProgress(display, errors) if errors.is_interactive and not job.wanted.quiet else display
+    if console.is_terminal and not wanted.quiet and (text_goes_to_stdout or wanted.output_dir is not None):
+        return LiveDisplay(console, timestamps=job.options.timestamps, colors=wanted.print_colors)
+    bar = Bar(errors) if errors.is_interactive and not wanted.quiet else None
+    return Display(console.file if text_goes_to_stdout else None, bar)
 
 
 def report(error: SpecWhisperError | str, errors: Console, file: Path | None = None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import typer
 from rich.console import Console
@@ -118,7 +118,7 @@ async def listen(
     ):
         transcription = LiveTranscription(stream, audio, keeps_segments=False)
         updates = with_speakers(transcription, speakers) if speakers else transcription
-        display = LiveUtterances(console) if console.is_terminal else UtteranceLines(console)
+        display = LiveUtterances(console) if console.is_terminal else UtteranceLines(console.file)
         with display, StopsAtInterrupt(transcription):
             async for update in updates:
                 if wanted.simulate is None and not is_noted and stream.model is not None:
@@ -206,8 +206,8 @@ def open_line(final: str, update: Update, begin_s: float | None, *, is_speech: b
 class UtteranceLines(Display):
     """One line per complete utterance, without text that may still change."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, file: IO[str]) -> None:
+        super().__init__(file)
         self._utterances = Utterances()
 
     def __exit__(self, *_: object) -> None:
@@ -219,7 +219,7 @@ class UtteranceLines(Display):
     def _print(self, utterances: list[Segment]) -> None:
         for utterance in utterances:
             name = f"{utterance.speaker}: " if utterance.speaker else ""
-            print(f"{name}{one_line(utterance.text)}", file=self._console.file, flush=True)
+            print(f"{name}{one_line(utterance.text)}", file=self._file, flush=True)
 
 
 @asynccontextmanager

@@ -26,7 +26,7 @@ from specwhisper.transcription.hint_files import read_hint
 from specwhisper.transcription.speakers import TurnFinder
 from specwhisper.transcription.transcription import UNSURE_BELOW
 from specwhisper.types import SERVER_MODES, Mode
-from specwhisper.validated import called, choice, number, option, spelled, switch, text, whole
+from specwhisper.validated import called, choice, number, option, spelled, switch, whole
 from specwhisper_client.cli.arguments import (
     FALLBACK,
     FORMATS_OF_HINTS,
@@ -41,7 +41,7 @@ from specwhisper_client.cli.batch import transcribe_files
 from specwhisper_client.cli.jobs import Job
 from specwhisper_client.cli.output import OutputFormat
 
-MAX_POSITIONS = 448  # positions in Whisper's decoder, in every size
+ALL = "all"  # formats
 INTERRUPTED_STATUS = 130  # a shell's status of a command that Ctrl-C ended
 
 
@@ -86,10 +86,11 @@ class TranscribeOptions:
         "options set where, as for listen.",
     )
     endpointing: EndpointingOptions = endpointing_part("as_live")
-    output_format: str = text(
+    output_format: str = choice(
         OutputFormat.TXT,
         f"{', '.join(OutputFormat)}, or all, which needs --output-dir.",
         "FORMAT",
+        (*OutputFormat, ALL),
         flags=("output-format", "f"),
     )
     output_dir: Path | None = option(
@@ -109,9 +110,19 @@ class TranscribeOptions:
         False,
         "Colour words on a terminal by probability: green at 0.8 and above, yellow at 0.5 and above, red "
         "below.",
+        needs=("word_timestamps",),
+        not_with=("as_live", "diarize"),
     )
     unsure_below: float = number(UNSURE_BELOW, 0, 1, "Probability below which unsure lists a word.", "P")
     quiet: bool = quiet_option()
+
+    @property
+    def formats(self) -> tuple[OutputFormat, ...]:
+        if self.output_format != ALL:
+            return (OutputFormat(self.output_format),)
+        # One kind of JSON, since all share a file name; unsure needs word times.
+        apart = (OutputFormat.VERBOSE_JSON, OutputFormat.DIARIZED_JSON, OutputFormat.UNSURE)
+        return tuple(each for each in OutputFormat if each not in apart)
 
     def options(self) -> DecodingOptions:
         """Return the decoding options.
@@ -143,25 +154,19 @@ class TranscribeOptions:
         ------
         InvalidRequest : for options that have no effect, or contradict each other.
         """
-        options, formats = self.options(), parse_formats(self.output_format)
+        options, formats = self.options(), self.formats
         if self.diarizer is None and OutputFormat.DIARIZED_JSON in formats:
             raise InvalidRequest("diarized_json needs speakers: add --diarize FOLDER.")
-        needs_words = {"--print-colors": self.print_colors, "unsure": OutputFormat.UNSURE in formats}
-        for name in (name for name, is_wanted in needs_words.items() if is_wanted):
-            if not options.word_timestamps or self.as_live:
-                raise InvalidRequest(f"{name} needs words of a whole recording: add --word-timestamps.")
-        is_text = self.output_dir is not None or formats[0] is OutputFormat.TXT
-        if self.print_colors and (self.diarizer is not None or self.batch_size > 1 or not is_text):
-            raise InvalidRequest(
-                "--print-colors is for the text of one recording after the other: leave --diarize, "
-                "--batch-size and other formats out."
-            )
-        if (options.max_new_tokens or 0) > MAX_POSITIONS:
-            raise InvalidRequest(
-                f"--max-new-tokens is {options.max_new_tokens}: no window has more than {MAX_POSITIONS}."
-            )
-        if self.unsure_below != UNSURE_BELOW and OutputFormat.UNSURE not in formats:
+        if OutputFormat.UNSURE in formats and (not options.word_timestamps or self.as_live):
+            raise InvalidRequest("unsure needs words of a whole recording: add --word-timestamps.")
+        if OutputFormat.UNSURE not in formats and self.unsure_below != UNSURE_BELOW:
             raise InvalidRequest("--unsure-below has no effect without the format unsure: add -f unsure.")
+        is_text = self.output_dir is not None or formats[0] is OutputFormat.TXT
+        if self.print_colors and (self.batch_size > 1 or not is_text):
+            raise InvalidRequest(
+                "--print-colors is for the text of one recording after the other: leave --batch-size and "
+                "other formats out."
+            )
         if options.vad_filter:
             check_extra()  # once, not for each recording
         if len(formats) > 1 and self.output_dir is None:
@@ -188,12 +193,3 @@ def transcribe(context: typer.Context, wanted: TranscribeOptions) -> None:
         raise typer.Exit(INTERRUPTED_STATUS) from None
     if not has_all:
         raise typer.Exit(1)
-
-
-def parse_formats(name: str) -> tuple[OutputFormat, ...]:
-    if name == "all":  # one kind of JSON, since all share a file name; unsure needs word times
-        apart = (OutputFormat.VERBOSE_JSON, OutputFormat.DIARIZED_JSON, OutputFormat.UNSURE)
-        return tuple(each for each in OutputFormat if each not in apart)
-    if name in list(OutputFormat):
-        return (OutputFormat(name),)
-    raise InvalidRequest(f"--output-format is '{name}': choose from {', '.join(OutputFormat)}, all.")

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from specwhisper.types import Segment, Word
-from specwhisper_client.cli.display import Display, LiveDisplay, WithProgress, clock
+from specwhisper_client.cli.display import Bar, Display, LiveDisplay, clock
 from specwhisper_client.cli.listening import open_line
 from specwhisper_client.cli.redrawing import OpenText
 from specwhisper_client.updates import Update
@@ -60,7 +60,7 @@ def test_a_long_recording_shows_its_progress():
     update = Update((Segment(30, 60, (), "One."),), duration_s=120.0)
     assert "01:00.00 of 02:00.00" in drawn(update)
     file = io.StringIO()
-    with WithProgress(Display(), Console(file=file, force_terminal=True, width=100)) as display:
+    with Display(bar=Bar(Console(file=file, force_terminal=True, width=100))) as display:
         display.show(update)
     assert "01:00.00 of 02:00.00" in file.getvalue()
 
@@ -68,7 +68,7 @@ def test_a_long_recording_shows_its_progress():
 @pytest.mark.parametrize("duration_s", [None, 5.0])
 def test_a_short_recording_or_one_of_unknown_length_shows_no_progress(duration_s):
     file = io.StringIO()
-    with WithProgress(Display(), Console(file=file, force_terminal=True, width=100)) as display:
+    with Display(bar=Bar(Console(file=file, force_terminal=True, width=100))) as display:
         display.show(Update((), duration_s=duration_s))
     assert file.getvalue() == ""
 

@@ -140,7 +140,8 @@ def test_booleans_and_none_are_read_as_openais():
         ("--clip_timestamps 0,10", "clip_timestamps is not offered"),
         ("--greedy --temperature_increment_on_fallback 0.2", "no window fails without a threshold"),
         ("--max_line_width 20", "--max-line-width has no effect without --word-timestamps or --diarize"),
-        ("--print_colors True", "add --word-timestamps"),
+        ("--print_colors True", "--print-colors has no effect without --word-timestamps: set both."),
+        ("--word-timestamps --print-colors -f json", "leave --batch-size and other formats out"),
         ("-f unsure", "add --word-timestamps"),
         ("-f docx", "--output-format is 'docx': choose from txt, json"),
         ("--mode one-process", "--mode is 'one-process': choose from target-only"),  # no server has it
@@ -260,10 +261,6 @@ NO_FILE = "nofile cannot be read: No such file or directory."
         (
             "specwhisper transcribe a.wav --word_timestamps maybe",
             "--word-timestamps is 'maybe': write True or False, or the name of a file.",
-        ),
-        (
-            "specwhisper transcribe a.wav --max-new-tokens 5000",
-            "--max-new-tokens is 5000: no window has more than 448.",
         ),
         (
             "specwhisper transcribe a.wav --unsure-below 0.3",
