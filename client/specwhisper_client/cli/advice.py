@@ -9,6 +9,7 @@ from statistics import fmean, median_low, stdev
 
 from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import NS_PER_S, Mode
 
 COMPARED = (Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL)
@@ -17,25 +18,7 @@ MIN_ROUNDS = 2  # with a single round the spread is unknown
 STUDENT_T = (12.71, 4.31, 3.19, 2.78, 2.58, 2.45, 2.37, 2.31, 2.27, 2.23)
 
 
-@dataclass(frozen=True, slots=True)
-class TimedTranscription:
-    """The time and statistics of one recording, transcribed in one mode.
-
-    Attributes
-    ----------
-    elapsed_s : the time that its client waited, including opening, audio and encoder.
-    """
-
-    elapsed_s: float
-    statistics: SpeculationStatistics
-
-    @property
-    def time_per_token_s(self) -> float:
-        """Seconds per committed token; without a token, all seconds."""
-        return self.elapsed_s / max(1, self.statistics.num_committed)
-
-
-Round = Mapping[Mode, TimedTranscription]  # one recording in every mode, one right after the other
+Round = Mapping[Mode, Transcription]  # one recording in every mode, one right after the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,28 +71,34 @@ class Measured:
     gamma: int | None
 
 
+def time_per_token_s(transcription: Transcription) -> float:
+    """Return seconds per committed token of all that the client waited; without a token, all seconds."""
+    return transcription.elapsed_s / max(1, _counts(transcription).num_committed)
+
+
+def _counts(transcription: Transcription) -> SpeculationStatistics:
+    return transcription.stats or SpeculationStatistics()
+
+
 def compare(rounds: Sequence[Round]) -> dict[Mode, Measured]:
     """Compare the modes.
 
-    Raises
-    ------
-    InvalidRequest
-        for fewer than :data:`MIN_ROUNDS` rounds.
+    Raises :class:`InvalidRequest` for fewer than :data:`MIN_ROUNDS` rounds.
     """
     if len(rounds) < MIN_ROUNDS:
         raise InvalidRequest(f"{len(rounds)} rounds have no spread: measure at least {MIN_ROUNDS} rounds.")
-    times = {mode: [each[mode].time_per_token_s for each in rounds] for mode in COMPARED}
+    times = {mode: [time_per_token_s(each[mode]) for each in rounds] for mode in COMPARED}
     compared = {}
     for mode in COMPARED:
-        statistics = [each[mode].statistics for each in rounds]
-        gammas = [each.gamma for each in statistics if each.gamma]
+        counts = [_counts(each[mode]) for each in rounds]
+        gammas = [each.gamma for each in counts if each.gamma]
+        num_verified = sum(each.num_verified for each in counts)
         compared[mode] = Measured(
             mode=mode,
             time_per_token_s=exp(fmean(map(log, times[mode]))),
             over_target_only=Ratio.paired(times[mode], times[Mode.TARGET_ONLY]),
             over_full=Ratio.paired(times[mode], times[Mode.FULL]),
-            acceptance_rate=sum(s.num_accepted for s in statistics)
-            / max(1, sum(s.num_verified for s in statistics)),
+            acceptance_rate=sum(each.num_accepted for each in counts) / max(1, num_verified),
             gamma=median_low(gammas) if gammas else None,
         )
     return compared
@@ -152,12 +141,8 @@ class Advice:
 def advise(rounds: Sequence[Round]) -> Advice:
     """Advise on a link and a pair of models.
 
-    Raises
-    ------
-    InvalidRequest
-        for fewer than two rounds.
-    SpecWhisperError
-        if nothing was drafted.
+    Raises :class:`InvalidRequest` for fewer than two rounds, or :class:`SpecWhisperError` if nothing was
+    drafted.
     """
     measured = compare(rounds)
     best, reason = _decide(measured)
@@ -166,14 +151,14 @@ def advise(rounds: Sequence[Round]) -> Advice:
 
 def _decide(measured: Mapping[Mode, Measured]) -> tuple[Measured, str]:
     """Choose ``full``, or a mode that is clearly faster; target-only unless the gain exceeds the spread."""
+    full = measured[Mode.FULL]
     gaining = [one for one in measured.values() if one.over_target_only.high < 1]
+    surely_faster = [one for one in gaining if one.over_full.high < 1]
     if not gaining:
         reason = "no mode with a draft gains more than the spread"
         if any(one.over_target_only.low < 1 for one in measured.values()):
             reason += "; one of them may gain, so measure for longer"
         return measured[Mode.TARGET_ONLY], reason
-    surely_faster = [one for one in gaining if one.over_full.high < 1]
-    full = measured[Mode.FULL]
     if full not in gaining:
         return min(gaining, key=_time_s), "the fastest, where full gained no more than the spread"
     if surely_faster:
@@ -188,7 +173,7 @@ def _time_s(measured: Measured) -> float:
 def _parts(rounds: Sequence[Round]) -> Parts:
     total = SpeculationStatistics()
     for each in rounds:
-        total.add(each[Mode.SYNC].statistics)
+        total.add(_counts(each[Mode.SYNC]))
     if not total.num_answers or not total.num_draft_steps:
         raise SpecWhisperError("Nothing was drafted: name recordings with more speech.")
     forward_ns = total.forward_ns / total.num_forwards

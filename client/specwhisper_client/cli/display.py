@@ -159,16 +159,15 @@ def show_speakers(transcript: Transcription, console: Console) -> None:
     if not console.is_terminal:
         console.file.write(transcript.to_txt())
         return
-    colors: dict[str, str] = {}
     for segment in by_speaker(transcript.segments):
         if text := one_line(segment.text):
-            color = colors.setdefault(segment.speaker, SPEAKER_COLORS[len(colors) % len(SPEAKER_COLORS)])
+            color = color_of(segment.speaker)
             name = f"{blanked(segment.speaker)}: " if segment.speaker else ""
             console.print(Text.assemble((name, f"bold {color}"), (blanked(text), color)))
 
 
 def color_of(speaker: str) -> str:
-    return SPEAKER_COLORS[(ord(speaker[-1]) - ord("A")) % len(SPEAKER_COLORS)]
+    return SPEAKER_COLORS[(ord(speaker[-1:] or "A") - ord("A")) % len(SPEAKER_COLORS)]
 
 
 def colored(segment: Segment) -> Text:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Self
@@ -119,7 +119,7 @@ async def listen(
         transcription = LiveTranscription(stream, audio, keeps_segments=False)
         updates = with_speakers(transcription, speakers) if speakers else transcription
         display = LiveUtterances(console) if console.is_terminal else UtteranceLines(console.file)
-        with display, StopsAtInterrupt(transcription):
+        with display, _stopped_by_ctrl_c(transcription):
             async for update in updates:
                 if wanted.simulate is None and not is_noted and stream.model is not None:
                     _note_limits(stream.model.target, console if console.is_terminal else errors)
@@ -153,22 +153,16 @@ class LiveUtterances(Display):
         self._open.__exit__()
 
     def show(self, update: Update) -> None:
-        self._open.draw(*self.lines(update))
-
-    def lines(self, update: Update) -> tuple[list[Text], Text]:
         if update.speech is not None:
             self._is_speech = update.speech is VoiceEvent.BEGIN
             self._begins_s += [update.speech_at_s] if self._is_speech else []
         complete = self._utterances.add(update.segments)
         for utterance in complete:
             self._begins_s = [begin_s for begin_s in self._begins_s if begin_s >= utterance.end_s]
-        line = open_line(
-            "".join(piece.text for piece in self._utterances.pieces),
-            update,
-            self._begins_s[0] if self._begins_s else None,
-            is_speech=self._is_speech,
-        )
-        return [complete_line(each) for each in complete], line
+        final = "".join(piece.text for piece in self._utterances.pieces)
+        begin_s = self._begins_s[0] if self._begins_s else None
+        line = open_line(final, update, begin_s, is_speech=self._is_speech)
+        self._open.draw([complete_line(each) for each in complete], line)
 
 
 def complete_line(utterance: Segment) -> Text:
@@ -231,21 +225,19 @@ async def _audio(wanted: ListenOptions) -> AsyncIterator[AsyncIterator[bytes]]:
         yield audio
 
 
-class StopsAtInterrupt:
-    """Ends the audio at the first Ctrl-C, so that the last words become final."""
+@contextmanager
+def _stopped_by_ctrl_c(transcription: LiveTranscription) -> Iterator[None]:
+    """End the audio at the first Ctrl-C, so that the last words become final."""
+    loop = asyncio.get_running_loop()
 
-    def __init__(self, transcription: LiveTranscription) -> None:
-        self._transcription = transcription
-        self._loop = asyncio.get_running_loop()
+    def stop() -> None:
+        transcription.stop()
+        loop.remove_signal_handler(signal.SIGINT)
 
-    def __enter__(self) -> None:
-        with suppress(NotImplementedError):  # unsupported on this system: Ctrl-C ends the program
-            self._loop.add_signal_handler(signal.SIGINT, self._stop)
-
-    def __exit__(self, *_: object) -> None:
+    with suppress(NotImplementedError):  # unsupported on this system: Ctrl-C ends the program
+        loop.add_signal_handler(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
         with suppress(NotImplementedError):  # no handler was added
-            self._loop.remove_signal_handler(signal.SIGINT)
-
-    def _stop(self) -> None:
-        self._transcription.stop()
-        self._loop.remove_signal_handler(signal.SIGINT)
+            loop.remove_signal_handler(signal.SIGINT)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import assert_never
+from typing import Any
 from uuid import uuid4
 
 from specwhisper.errors import InvalidRequest
@@ -26,12 +26,9 @@ class OutputFormat(StrEnum):
 
     @property
     def suffix(self) -> str:
-        match self:
-            case OutputFormat.VERBOSE_JSON | OutputFormat.DIARIZED_JSON:
-                return "json"
-            case OutputFormat.UNSURE:
-                return "unsure.tsv"
-        return str(self)
+        if self is OutputFormat.UNSURE:
+            return "unsure.tsv"
+        return "json" if self.endswith("json") else str(self)
 
 
 def render(
@@ -48,24 +45,14 @@ def render(
     layout : lines of subtitles.
     unsure_below : probability of the words that are listed as unsure.
     """
-    match output_format:
-        case OutputFormat.TXT:
-            return transcription.to_txt()
-        case OutputFormat.JSON:
-            return transcription.to_json(str(audio))
-        case OutputFormat.VERBOSE_JSON:
-            return transcription.to_verbose_json()
-        case OutputFormat.DIARIZED_JSON:
-            return transcription.to_diarized_json()
-        case OutputFormat.SRT:
-            return transcription.to_srt(layout)
-        case OutputFormat.VTT:
-            return transcription.to_vtt(layout)
-        case OutputFormat.TSV:
-            return transcription.to_tsv()
-        case OutputFormat.UNSURE:
-            return transcription.to_unsure(unsure_below)
-    assert_never(output_format)
+    arguments: Mapping[OutputFormat, Any] = {
+        OutputFormat.JSON: str(audio),
+        OutputFormat.SRT: layout,
+        OutputFormat.VTT: layout,
+        OutputFormat.UNSURE: unsure_below,
+    }
+    given = [arguments[output_format]] if output_format in arguments else []
+    return str(getattr(transcription, f"to_{output_format}")(*given))
 
 
 def prepare_outputs(

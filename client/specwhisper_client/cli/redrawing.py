@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Self
+from typing import Self
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
@@ -68,22 +68,15 @@ class OpenText:
     def _rewrite(self, row: int, before: Line, after: Line) -> None:
         if before == after:
             return
-        start, end = _num_equal(before, after), len(after)
+        pairs = enumerate(zip(before, after, strict=False))
+        start = next((i for i, (old, new) in pairs if old != new), len(before))
         self._go_to(row, _width(after[:start]))
-        if _width(before) == _width(after):  # the text after the part stays in place
-            end -= _num_equal(before[:start:-1], after[:start:-1])
-        else:
-            self._console.control(ERASE_REST)
-        self._console.print(Text.assemble(*_parts(after[start:end])), end="", soft_wrap=True)
+        self._console.control(ERASE_REST)
+        self._console.print(Text.assemble(*_parts(after[start:])), end="", soft_wrap=True)
 
     def _go_to(self, row: int, column: int) -> None:
         self._console.control(Control.move_to_column(column, row - self._row))
         self._row = row
-
-
-def _num_equal(before: Sequence[Any], after: Sequence[Any]) -> int:
-    pairs = enumerate(zip(before, after, strict=False))
-    return next((i for i, (old, new) in pairs if old != new), min(len(before), len(after)))
 
 
 def _width(line: Line) -> int:

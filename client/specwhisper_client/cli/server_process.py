@@ -36,8 +36,8 @@ def following(
 ) -> Iterator[str]:
     """Yield a server's address once it is ready; stop the server at the end.
 
-    A thread reads its log to the end. The process is started by :func:`start_server`, so that it can be
-    pinned to cores without that thread.
+    A thread reads its log, so that writing never blocks. The process is started by :func:`start_server`, so
+    that it can be pinned to cores without that thread.
 
     Parameters
     ----------
@@ -48,9 +48,26 @@ def following(
     ------
     TargetUnavailable : if it did not start; the message ends with the last lines of its log.
     """
-    log = _Log(process)
+    tail: deque[str] = deque(maxlen=TAIL_LINES)
+    found: SimpleQueue[str | None] = SimpleQueue()
+
+    def follow() -> None:
+        for line in process.stderr or ():
+            tail.append(line)
+            if (address := _address_in(line)) is not None:
+                found.put(address)
+        found.put(None)
+
+    follower = threading.Thread(target=follow, daemon=True)
+    follower.start()
     try:
-        yield log.ready_address(name, start_timeout_s)
+        try:
+            address = found.get(timeout=start_timeout_s)
+        except Empty:
+            address = None
+        if address is None:
+            raise TargetUnavailable(f"{name} did not start: {''.join(tail).strip()}")
+        yield address
     finally:
         process.terminate()
         try:
@@ -58,39 +75,9 @@ def following(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        log.close()
-
-
-class _Log:
-    """Standard error of a process, read by a thread so that writing never blocks."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
-        self._address: SimpleQueue[str | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._follow, daemon=True)
-        self._thread.start()
-
-    def _follow(self) -> None:
-        for line in self._process.stderr or ():
-            self._tail.append(line)
-            if (address := _address_in(line)) is not None:
-                self._address.put(address)
-        self._address.put(None)
-
-    def ready_address(self, name: str, timeout_s: float | None) -> str:
-        try:
-            address = self._address.get(timeout=timeout_s)
-        except Empty:
-            address = None
-        if address is None:
-            raise TargetUnavailable(f"{name} did not start: {''.join(self._tail).strip()}")
-        return address
-
-    def close(self) -> None:
-        self._thread.join()
-        if self._process.stderr is not None:
-            self._process.stderr.close()
+        follower.join()
+        if process.stderr is not None:
+            process.stderr.close()
 
 
 def _address_in(line: str) -> str | None:

@@ -27,19 +27,11 @@ from specwhisper.rpc.tokens import TARGET_TOKEN
 from specwhisper.settings.command_line import takes
 from specwhisper.settings.setting import part
 from specwhisper.settings.shared import device_option, dtype_option
-from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import Mode
 from specwhisper.validated import number, option, text, whole
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_client.cli.advice import (
-    COMPARED,
-    MIN_ROUNDS,
-    Advice,
-    Round,
-    TimedTranscription,
-    advise,
-)
+from specwhisper_client.cli.advice import COMPARED, MIN_ROUNDS, Advice, Round, advise, time_per_token_s
 from specwhisper_client.cli.server_process import following, start_server
 
 SAMPLES = Path(specwhisper.__file__).parent / "demo" / "samples"
@@ -64,13 +56,9 @@ class Pair:
         arguments += ["--dtype", self.dtype, "--port", "0", "--log-format", "json"]
         arguments += ["--threads", str(self.threads)] if self.threads else []
         if (tls := self.credentials.tls) is not None:
+            files = {"root-cert": tls.roots, "client-cert": tls.certificate, "client-key": tls.key}
             arguments += ["--target-use-ssl"]
-            for flag, value in (
-                ("root-cert", tls.roots),
-                ("client-cert", tls.certificate),
-                ("client-key", tls.key),
-                ("server-name", tls.server_name),
-            ):
+            for flag, value in {**files, "server-name": tls.server_name}.items():
                 arguments += [f"--target-{flag}", str(value)] if value is not None else []
         return [sys.executable, "-m", "specwhisper_draft_server", *arguments]
 
@@ -109,12 +97,6 @@ async def measured(pair: Pair, files: Sequence[Path], seconds: float, console: C
     ----------
     files : recordings of speech; without any, the bundled English ones.
     seconds : length of the measurement, at least two rounds.
-
-    Raises
-    ------
-    MissingExtra : if the packages of a draft server are not installed.
-    TargetUnavailable : if the draft server did not start, or the target does not answer.
-    SpecWhisperError : if the recordings have too little speech.
     """
     with needs_extra("tune, which runs a draft server here,", "draft"):
         import onnxruntime  # noqa: F401
@@ -127,7 +109,7 @@ async def measured(pair: Pair, files: Sequence[Path], seconds: float, console: C
     _print(title, advice, f"{len(rounds)} rounds of {min(len(rounds), len(files))} recordings", console)
     return {
         "model": title,
-        "rounds": [{mode: each[mode].time_per_token_s for mode in COMPARED} for each in rounds],
+        "rounds": [{mode: time_per_token_s(each[mode]) for mode in COMPARED} for each in rounds],
         "mode": advice.best.mode,
         "reason": advice.reason,
         "gamma": _gamma(advice),
@@ -154,10 +136,7 @@ async def _rounds(
         sessions = {}
         for mode in (*COMPARED[first:], *COMPARED[:first]):
             with console.status(f"{mode}, {file.name}, {max(0.0, ends_s - time.monotonic()):.0f} s left"):
-                transcript = await client.transcribe_file(file, options, mode=mode)
-            sessions[mode] = TimedTranscription(
-                transcript.elapsed_s, transcript.stats or SpeculationStatistics()
-            )
+                sessions[mode] = await client.transcribe_file(file, options, mode=mode)
         rounds.append(sessions)
     return model, rounds
 

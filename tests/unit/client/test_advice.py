@@ -13,7 +13,8 @@ from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.rpc.channels import Credentials
 from specwhisper.rpc.tls import ClientTls
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper_client.cli.advice import COMPARED, Ratio, TimedTranscription, advise, compare
+from specwhisper.transcription.transcription import Transcription
+from specwhisper_client.cli.advice import COMPARED, Ratio, advise, compare
 from specwhisper_client.cli.tune_command import Pair
 
 MS = 1_000_000
@@ -44,8 +45,8 @@ def rounds(*times_ms, known=KNOWN):
     """Return rounds from the times per token of the four modes in each."""
     return [
         {
-            mode: TimedTranscription(
-                0.1 * ms, SpeculationStatistics(num_committed=100, **known.get(mode, {}))
+            mode: Transcription(
+                elapsed_s=0.1 * ms, stats=SpeculationStatistics(num_committed=100, **known.get(mode, {}))
             )
             for mode, ms in zip(COMPARED, each, strict=True)
         }
@@ -129,8 +130,8 @@ class TestComparison:
     def test_gamma_is_the_median_and_acceptance_that_of_all_tokens(self):
         session = rounds((1, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 1))
         for each, gamma, counts in zip(session, (2, 9, 3), ((10, 9), (90, 1), (0, 0)), strict=True):
-            each[SYNC].statistics.gamma = gamma
-            each[SYNC].statistics.num_verified, each[SYNC].statistics.num_accepted = counts
+            each[SYNC].stats.gamma = gamma
+            each[SYNC].stats.num_verified, each[SYNC].stats.num_accepted = counts
         compared = compare(session)
         assert (compared[SYNC].gamma, compared[SYNC].acceptance_rate) == (3, 0.1)
         assert (compared[FULL].gamma, compared[FULL].acceptance_rate) == (2, 0)
@@ -147,7 +148,7 @@ class TestParts:
         noise = measured(0.1, 500, 50, 500)
         known = {SYNC: measured(0.5, 4, 3, 19), PIPELINED: noise, FULL: noise}
         session = rounds(*[(20, 15, 15, 10)] * 2, known=known)
-        session[1][SYNC].statistics.add(SpeculationStatistics(**measured(0.8, 8, 6, 25)))
+        session[1][SYNC].stats.add(SpeculationStatistics(**measured(0.8, 8, 6, 25)))
         parts = advise(session).parts
         found_ms = [1e3 * getattr(parts, part.name) for part in fields(parts)]
         assert found_ms == pytest.approx([4, 21, 0.1, 16 / 3])
