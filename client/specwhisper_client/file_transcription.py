@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -129,7 +129,7 @@ class FileTranscription(Calls):
     ) -> AsyncGenerator[Update]:
         """Run calls until the whole recording is final."""
 
-        def request() -> tuple[pb.StreamingRecognitionConfig, AsyncGenerator[bytes]]:
+        def request() -> tuple[pb.StreamingRecognitionConfig, AsyncIterator[bytes]]:
             return config, source.pieces(config.resume_point.start_sample)
 
         while True:

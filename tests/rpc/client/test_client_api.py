@@ -25,7 +25,7 @@ from specwhisper.wire.codec import decoding_options_to_proto
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
-from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, final, serving
+from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
 
 SEGMENTS = (
     Segment(0.0, 1.5, (50365, 440, 50440), " Hello there.", 0.75, language="en"),
@@ -88,32 +88,22 @@ async def test_a_long_recording_is_measured_beforehand_and_sent_whole(tmp_path):
 
     server = Asked()
     async with serving(server) as address, TranscriptionClient(address) as client:
-        await client.transcribe_file(path)
-    assert server.config.config.decoding.log_mel_max == log_mel_max(decode_file(path), [80, 128])
-    assert server.audio == b"".join(decode_file(path))
-
-
-async def test_a_long_recording_with_zeros_after_it_is_measured_with_silence_after_it(tmp_path):
-    samples = np.full(31 * 16_000, 100, np.int16)
-    samples[-40:] = 30_000 * (-1) ** np.arange(40)
-    path = tmp_path / "loud_end.wav"
-    soundfile.write(path, samples, 16_000)
-    server = ScriptedTranscription()
-    async with serving(server) as address, TranscriptionClient(address) as client:
         await client.transcribe_file(path, padding="zero")
-    maxima = server.config.config.decoding.log_mel_max
-    assert maxima == log_mel_max(decode_file(path), [80, 128], Padding.ZERO)
-    assert maxima != log_mel_max(decode_file(path), [80, 128])
+    maxima = log_mel_max(decode_file(path), [80, 128], Padding.ZERO)
+    assert server.config.config.decoding.log_mel_max == maxima
+    assert server.audio == b"".join(decode_file(path))
 
 
 async def test_the_request_has_the_callers_options(noise):
     server = ScriptedTranscription()
     options = DecodingOptions.greedy(language="de", task=Task.TRANSLATE, timestamps=False, max_new_tokens=7)
     async with serving(server) as address, TranscriptionClient(address) as client:
-        async for _ in client.stream_file(noise, options, mode=Mode.SYNC, gamma=3):
-            pass
+        transcription = client.stream_file(noise, options, mode=Mode.SYNC, gamma=3, with_statistics=True)
+        statistics = [update.statistics async for update in transcription]
+    assert (statistics[:-1], statistics[-1].num_committed) == ([None, None], 10)
     assert server.config == pb.StreamingRecognitionConfig(
         interim_results=True,
+        with_statistics=True,
         with_resume_points=True,
         with_heartbeats=True,
         config=pb.RecognitionConfig(
@@ -129,17 +119,6 @@ async def test_the_request_has_the_callers_options(noise):
             software_version=__version__,
         ),
     )
-
-
-async def test_statistics_come_with_the_last_update_or_on_request(noise):
-    server = ScriptedTranscription()
-    async with serving(server) as address, TranscriptionClient(address) as client:
-        statistics = [update.statistics async for update in client.stream_file(noise)]
-        assert (statistics[:-1], statistics[-1].num_committed) == ([None, None], 10)
-        assert not server.config.with_statistics
-        async for _ in client.stream_file(noise, with_statistics=True):
-            pass
-        assert server.config.with_statistics
 
 
 async def test_recognize_sends_the_file_as_it_is(noise):
@@ -172,16 +151,13 @@ async def test_get_model():
 
 @pytest.mark.parametrize(
     ("error", "after"),
-    [
-        (ServerFull("All 16 places are taken."), 0),
-        (UnsupportedOption("No 'xx' here."), 0),
-        (UnsupportedOption("No 'xx' here."), 2),
-    ],
+    [(ServerFull("All 16 places are taken."), 0), (UnsupportedOption("No 'xx' here."), 2)],
 )
-async def test_a_servers_error_is_raised_unchanged(noise, error, after):
-    server = ScriptedTranscription(RESPONSES[:after], error=error)
+async def test_a_servers_error_is_raised_unchanged_before_all_audio_is_sent(tmp_path, error, after):
+    path = write_noise(tmp_path / "long.wav", 60)
+    server = ScriptedTranscription(RESPONSES[:after], error=error, reads_everything=False)
     async with serving(server) as address, TranscriptionClient(address) as client:
-        transcription = client.stream_file(noise)
+        transcription = client.stream_file(path)
         updates = []
         with pytest.raises(type(error), match=f"^{error}$"):
             async for update in transcription:
@@ -189,14 +165,6 @@ async def test_a_servers_error_is_raised_unchanged(noise, error, after):
         assert len(updates) == after
         with pytest.raises(SpecWhisperError, match="has not ended"):
             _ = transcription.result
-
-
-async def test_a_refusal_is_raised_before_all_audio_is_sent(tmp_path):
-    path = write_noise(tmp_path / "long.wav", 60)
-    server = ScriptedTranscription([], error=ServerFull("No slot is free."), reads_everything=False)
-    async with serving(server) as address, TranscriptionClient(address) as client:
-        with pytest.raises(ServerFull, match="No slot is free"):
-            await client.transcribe_file(path)
 
 
 async def test_a_refused_whole_recording(noise):
@@ -257,11 +225,3 @@ async def test_leaving_the_loop_ends_the_call(noise):
         with pytest.raises(asyncio.CancelledError):
             await task
         await server.left
-
-
-async def test_a_segment_without_text_is_kept(noise):
-    silence = pb.StreamingRecognizeResponse(results=[final(3.0, 4.0, "", (50365, 50415), 0.25)])
-    async with serving(ScriptedTranscription([*RESPONSES, silence])) as address:
-        async with TranscriptionClient(address) as client:
-            transcript = await client.transcribe_file(noise)
-    assert transcript.segments[-1] == Segment(3.0, 4.0, (50365, 50415), "", 0.25, language="en")

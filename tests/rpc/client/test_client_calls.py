@@ -77,23 +77,18 @@ def check_totals(updates, stream: StreamingClient) -> None:
     assert [each.min_round_trip_ns for each in counted] == [0, 7, 7, 9]
 
 
-async def test_a_connection_that_is_lost_loses_no_count():
-    async with serving(Calls(FIRST, SECOND)) as address, StreamingClient(address) as stream:
-        await stream.finish()
-        updates = [update async for update in stream]
-        assert stream.num_reconnects == 1
-    check_totals(updates, stream)
-
-
-async def test_changed_settings_lose_no_count():
-    async with serving(Calls(FIRST, SECOND, hangs=True)) as address, StreamingClient(address) as stream:
+@pytest.mark.parametrize("is_lost", [True, False], ids=["a lost connection", "changed settings"])
+async def test_another_call_loses_no_count(is_lost):
+    server = Calls(FIRST, SECOND, hangs=not is_lost)
+    async with serving(server) as address, StreamingClient(address, with_statistics=is_lost) as stream:
         await stream.finish()
         updates = []
         async for update in stream:
             updates.append(update)
-            if update.received_s == 3.0 and len(updates) == 2:
+            if not is_lost and len(updates) == 2:
                 stream.change(mode=Mode.TARGET_ONLY)
-        assert stream.num_reconnects == 0
+        assert stream.num_reconnects == is_lost
+    assert server.config.with_statistics == is_lost
     check_totals(updates, stream)
 
 
@@ -157,15 +152,6 @@ async def test_the_next_server_gets_the_ends_that_are_not_answered():
         assert [update.received_s async for update in updates] == [3.0]
     assert len(server.audio) == 64_000
     assert server.ends == [16_000]  # from its resume point on
-
-
-async def test_statistics_are_requested_only_where_they_are_read():
-    for wanted in (False, True):
-        server = Calls([NAMED])
-        async with serving(server) as address, StreamingClient(address, with_statistics=wanted) as stream:
-            await stream.finish()
-            assert [update async for update in stream] == []
-        assert server.config.with_statistics == wanted
 
 
 async def test_a_stream_that_begins_at_a_resume_point_counts_the_audio_before_it_as_received():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from specwhisper_client.cli.tables import local_models_table
-from tests.rpc.terminals import run_process
+from tests.rpc.terminals import run_cli
 
 
 @pytest.fixture(autouse=True)
@@ -17,21 +17,11 @@ def caches(tmp_path: Path, monkeypatch) -> None:
 
 
 async def test_models_are_a_table_or_json():
-    status, out, err = await run_process("models")
+    status, out, err = await run_cli("models")
     assert (status, err) == (0, "")
     [row] = [line for line in out.splitlines() if line.startswith("demo-draft-distil")]
-    assert row.split() == [
-        "demo-draft-distil",
-        "safetensors",
-        "7",
-        "4",
-        "+",
-        "2",
-        "x",
-        "192",
-        "demo-target",
-    ]
-    status, out, err = await run_process("models", "--json")
+    assert row.split() == "demo-draft-distil safetensors 7 4 + 2 x 192 demo-target".split()
+    status, out, err = await run_cli("models", "--json")
     assert (status, err) == (0, "")
     found = {model["name"]: model["drafts_for"] for model in json.loads(out)}
     assert found == {
@@ -55,6 +45,6 @@ def test_an_english_only_model_drafts_for_a_multilingual_one_in_english():
 
 
 async def test_a_model_that_cannot_be_fetched_is_one_sentence_and_status_1():
-    status, out, err = await run_process("models", "get", "small")
+    status, out, err = await run_cli("models", "get", "small")
     assert (status, out) == (1, "")
     assert err.startswith("error: 'small' is none of tiny.en, base: name one of these; ")

@@ -12,7 +12,7 @@ from specwhisper_client.api import TranscriptionClient
 from tests.rpc.services import RATE, draft_server, recording, target_alone, target_server, wav
 
 BYTES_PER_S = 20_000
-LENGTH_S = 3.0
+LENGTH_S = 1.5
 NUM_BYTES = int(2 * RATE * LENGTH_S)
 
 

@@ -65,35 +65,27 @@ def test_a_later_reading_covers_the_time_in_between():
     assert row.failed == 0
 
 
-def test_a_restarted_server_counts_from_zero():
-    (row,) = figures_of(reading(at_s=202.0, committed=30, passes=10), reading())
-    assert row.tokens_per_s == pytest.approx(15.0)
-
-
 def test_servers_of_a_kind_are_summed():
-    before = [reading("a:1"), reading("b:1")]
     now = [
         reading("a:1", 202.0, committed=1100, passes=420, in_use=8),
         reading("b:1", 202.0, committed=1020, passes=420),
     ]
-    total = total_now(now, before)
+    total = total_now(now)
     assert (total.sessions, total.capacity, total.state) == (11, 16, "2 servers")
     assert total.tokens_per_s == pytest.approx(60.0)
     assert total.tokens_per_forward == pytest.approx(3.0), "not the mean of 5 and 1"
 
 
-def total_now(now: list[Reading], before: list[Reading]) -> Figures:
-    readings = list(zip(now, before, strict=True))
+def total_now(now: list[Reading]) -> Figures:
+    """Return the total of servers that all had the same figures before."""
+    readings = [(each, reading(each.address)) for each in now]
     rows = [row for pair in readings for row in figures_of(*pair) if row.kind == TARGET]
     return total_of(TARGET, rows, readings)
 
 
 def test_a_lost_server_does_not_reduce_the_total():
-    now = [
-        reading("a:1", 202.0, committed=1100, passes=420),
-        Reading("b:1", 202.0, error="no server answers"),
-    ]
-    total = total_now(now, [reading("a:1"), reading("b:1")])
+    lost = Reading("b:1", 202.0, error="no server answers")
+    total = total_now([reading("a:1", 202.0, committed=1100, passes=420), lost])
     assert (total.state, total.sessions, total.capacity) == ("1 servers", 3, 8)
     assert total.tokens_per_s == pytest.approx(50.0)
     assert total.tokens_per_forward == pytest.approx(5.0)
@@ -106,7 +98,7 @@ def test_a_restarted_server_adds_its_work_since_the_restart():
         reading("a:1", 202.0, committed=1100, passes=420),
         reading("b:1", 202.0, restarted, committed=1020, passes=20),  # more than before, in one second
     ]
-    total = total_now(now, [reading("a:1"), reading("b:1")])
+    total = total_now(now)
     assert total.tokens_per_s == pytest.approx(50.0 + 1020.0)
     assert total.tokens_per_forward == pytest.approx(1120 / 40)
     assert total.failed == 3
