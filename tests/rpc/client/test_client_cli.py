@@ -14,7 +14,7 @@ from specwhisper_client.cli.models_command import show_server
 from specwhisper_client.cli.output import OutputFormat
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import running_gateway
-from tests.rpc.terminals import Streams, run_cli, run_process
+from tests.rpc.terminals import Streams, run_cli
 
 TEXT = "Hello there.\nBye.\n"
 STATISTICS = [
@@ -54,29 +54,24 @@ async def test_without_a_terminal_only_text_goes_to_standard_output(files, strea
 async def test_a_program_without_grpc_is_named_at_once(files):
     async with serving(ScriptedTranscription()) as draft, running_gateway(draft) as gateway:
         address = gateway.server.address
-        status, out, err = await run_process("transcribe", "--server", address, str(files[0]))
+        status, out, err = await run_cli("transcribe", "--server", address, str(files[0]))
     assert (status, out) == (1, "")
     assert err.startswith(f"error: The program at {address} does not speak gRPC")
 
 
-async def test_on_a_terminal_segments_have_times_and_the_draft_is_dim(files):
-    terminal = Streams(is_terminal=True)
+async def test_on_a_terminal_segments_have_times_unless_the_text_has_none(files):
+    terminal, untimed = Streams(is_terminal=True), Streams(is_terminal=True)
     server = ScriptedTranscription()
     async with serving(server) as address:
         assert await terminal.run(files[:1], address)
+        assert await untimed.run(files[:1], address, options=DecodingOptions.greedy(timestamps=False))
     assert server.config.interim_results
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.out)
     assert "[00:00.00 → 00:01.50] Hello there." in plain
     assert "[00:01.50 → 00:02.25] Bye." in plain
     assert "real-time factor" in terminal.err
-
-
-async def test_without_timestamps_no_times_are_shown(files):
-    terminal = Streams(is_terminal=True)
-    async with serving(ScriptedTranscription()) as address:
-        assert await terminal.run(files[:1], address, options=DecodingOptions.greedy(timestamps=False))
-    assert "Hello there." in terminal.out
-    assert "→" not in terminal.out
+    assert "Hello there." in untimed.out
+    assert "→" not in untimed.out
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
@@ -113,15 +108,19 @@ async def test_files_are_written_to_a_folder(files, streams, tmp_path):
 
 
 async def test_a_bad_file_does_not_stop_the_others(files, streams, tmp_path):
-    corrupt, gone, away = (tmp_path / name for name in ("corrupt.wav", "gone.wav", "away.wav"))
+    corrupt, gone, away, empty = (
+        tmp_path / name for name in ("corrupt.wav", "gone.wav", "away.wav", "empty")
+    )
     corrupt.write_bytes(b"RIFF, or so")
+    empty.mkdir()
     async with serving(ScriptedTranscription()) as address:
-        assert not await streams.run([files[0], corrupt, gone, files[1], away], address, quiet=True)
+        assert not await streams.run([files[0], corrupt, gone, empty, files[1], away], address, quiet=True)
     assert streams.out == TEXT * 2
-    missing, broken, summary = streams.err.splitlines()
+    hollow, missing, broken, summary = streams.err.splitlines()
+    assert hollow == f"error: The folder '{empty}' has no recordings."
     assert re.fullmatch(r"error: 2 audio files do not exist: '.*gone\.wav', '.*away\.wav'\.", missing)
     assert re.fullmatch(r"error: Audio file '.*corrupt\.wav' cannot be decoded: neither .*", broken)
-    assert summary == f"3 of 5 files failed: {gone}, {away}, {corrupt}"
+    assert summary == f"4 of 6 files failed: {gone}, {empty}, {away}, {corrupt}"
 
 
 async def test_a_file_that_the_server_refuses_is_named(files, streams):
@@ -143,11 +142,11 @@ async def test_models(streams):
         assert fact in streams.out
 
 
-async def test_the_command_line_as_a_process(files):
+async def test_the_command_line_sends_its_options(files):
     server = ScriptedTranscription()
     options = "--language de --task translate --no-timestamps --mode pipelined --gamma 4 --quiet".split()
     async with serving(server) as address:
-        assert await run_process("transcribe", files[0], "--server", address, *options) == (0, TEXT, "")
+        assert await run_cli("transcribe", files[0], "--server", address, *options) == (0, TEXT, "")
     config = server.config.config
     decoding = config.decoding
     assert (decoding.languages, decoding.timestamps, config.gamma) == (["de"], False, 4)

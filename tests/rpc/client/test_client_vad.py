@@ -121,6 +121,10 @@ async def test_the_command_line(silent_file):
             {"chunking_strategy": {"type": "server_vad"}},
             {"speech_pad_ms": 300, "min_silence_duration_ms": 200},
         ),
+        (
+            {"chunking_strategy": {"type": "server_vad", "prefix_padding_ms": 0, "silence_duration_ms": 500}},
+            PARAMETERS,
+        ),
         ({"extra_body": {"vad_filter": True, "vad_parameters": PARAMETERS}}, PARAMETERS),
     ],
 )

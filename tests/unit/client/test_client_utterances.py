@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.types import Segment, TimeOrder, Word
+from specwhisper.types import Segment, Word
 from specwhisper_client.deltas import Deltas
 from specwhisper_client.live_transcription import Utterances, joined, whole_utterances
 from specwhisper_client.updates import Update
@@ -80,7 +80,7 @@ async def test_final_text_of_an_open_utterance_is_shown_as_verified():
     updates = [
         Update((piece(" Hello"),), " there", " you", " all"),
         Update((piece(" there", at_s=1.0, is_last=True), piece(" By", 2, at_s=2.0)), "e", received_s=3.0),
-        Update((), "es", "", "."),
+        Update((), "es", "", ".", is_unverified=True),
     ]
     seen = [update async for update in whole_utterances(stream(updates))]
     texts = [("".join(s.text for s in each.segments), each.verified_text, each.text) for each in seen]
@@ -90,25 +90,7 @@ async def test_final_text_of_an_open_utterance_is_shown_as_verified():
         ("", " Byes", " Byes."),
         (" By", "", ""),  # the audio ends within the utterance
     ]
-    assert seen[1].received_s == 3.0
-
-
-async def test_unverified_text_stays_marked():
-    (seen,) = [
-        each async for each in whole_utterances(stream([Update((), stable_text=" x", is_unverified=True)]))
-    ]
-    assert seen.is_unverified
-
-
-def test_final_text_of_a_resumed_stream_does_not_go_back_in_time():
-    """The next server gets final text without its times."""
-    word = Word(0.5, 0.6, " a")
-    end = replace(piece(" a", at_s=0.5, is_last=True), end_s=0.69, words=(word,))
-    (shifted,) = TimeOrder(4.22)([end])
-    assert (shifted.start_s, shifted.end_s) == (4.22, 4.22)
-    assert shifted.words == (replace(word, start_s=4.22, end_s=4.24),)
-    ordered = [replace(piece("a", at_s=5.0), end_s=5.5), replace(piece("b", at_s=5.5), end_s=6.0)]
-    assert TimeOrder(4.22)(ordered) == tuple(ordered)
+    assert (seen[1].received_s, seen[2].is_unverified) == (3.0, True)
 
 
 text_updates = st.lists(st.lists(st.text(alphabet=" \nab.", max_size=6), max_size=3), max_size=6)

@@ -8,6 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from scripts.settings import PROGRAMS
+from specwhisper import __version__
 from specwhisper.errors import InvalidRequest
 from specwhisper.options import DecodingOptions, Padding, WordTimes
 from specwhisper.selection import VadOptions
@@ -262,22 +263,28 @@ def test_a_wrong_command_line_is_one_sentence_and_status_2(line, sentence, monke
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"{kind}: {sentence}\n")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        *PROGRAMS,
-        "specwhisper transcribe",
-        "specwhisper models get",
-        "specwhisper health",
-        "specwhisper serve",
-    ],
-)
-def test_help_has_no_types_of_python(line):
+COMMANDS = [*(f"specwhisper {name}" for name in ("transcribe", "models get", "health", "serve")), *PROGRAMS]
+
+
+def run(line: str, flag: str) -> str:
     program, *words = line.split()
     command = app if program == "specwhisper" else app_of(PROGRAMS[program], lambda _: None, program)
-    result = CliRunner().invoke(command, [*words, "--help"], env={"TERMINAL_WIDTH": "100"})
-    assert result.exit_code == 0 and "--help" in result.stdout
-    assert not re.findall("<.*?>", result.stdout)
+    result = CliRunner().invoke(command, [*words, flag], env={"TERMINAL_WIDTH": "80"})
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_help_fits_a_terminal_and_has_no_types_of_python(line):
+    shown = run(line, "--help")
+    assert "--help" in shown and "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert not re.findall("<.*?>", shown)
+
+
+@pytest.mark.parametrize("program", ["specwhisper", *PROGRAMS])
+def test_every_program_has_a_version_flag(program):
+    assert run(program, "--version") == f"specwhisper {__version__}\n"
 
 
 def test_what_fails_at_run_time_has_status_1(unused_tcp_port):
