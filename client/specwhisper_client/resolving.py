@@ -6,10 +6,9 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc.aio
 
@@ -33,17 +32,10 @@ LOCATOR_DEADLINE_S = 5.0
 Resolve = Callable[[], Awaitable[list[str]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A name of one or several draft servers, as the user wrote it.
+class Name(NamedTuple):
+    """A name of one or several draft servers: of their own, or of a locator that lists their addresses."""
 
-    Attributes
-    ----------
-    address : ``HOST:PORT``.
-    is_locator : whether a locator listens there, which lists the draft servers' addresses.
-    """
-
-    address: str
+    address: str  # HOST:PORT
     is_locator: bool = False
 
 

@@ -40,12 +40,12 @@ Outputs = Mapping[OutputFormat, Path]
 async def transcribe_files(arguments: Sequence[Path], job: Job, console: Console, errors: Console) -> bool:
     """Transcribe all recordings that arguments name; return whether none failed.
 
-    Arguments that name no recording are reported first, all at once. If a recording fails, its error is
+    Arguments that name no recording are reported first. If a recording fails, its error is
     reported in order and the others continue. If the server fails, none is begun: it would fail too.
     """
     recordings, without = find_recordings(arguments)
-    for error in _errors_about(without):
-        report(error, errors)
+    for argument in without:
+        report(_error_about(argument), errors)
     failed = list(without)
     num_all = len(recordings) + len(without)
     outputs: list[Outputs] = [{} for _ in recordings]
@@ -86,15 +86,10 @@ def _is_of_server(error: SpecWhisperError) -> bool:
     return type(error) in (TargetUnavailable, Unauthenticated)  # not OutOfMemory: others may be shorter
 
 
-def _errors_about(arguments: Sequence[Path]) -> list[InvalidAudio]:
-    errors = [InvalidAudio(f"The folder '{each}' has no recordings.") for each in arguments if each.is_dir()]
-    missing = [each for each in arguments if not each.is_dir()]
-    if len(missing) == 1:
-        errors.append(no_such_file(missing[0]))
-    elif missing:
-        names = ", ".join(f"'{each}'" for each in missing)
-        errors.append(InvalidAudio(f"{len(missing)} audio files do not exist: {names}."))
-    return errors
+def _error_about(argument: Path) -> InvalidAudio:
+    if argument.is_dir():
+        return InvalidAudio(f"The folder '{argument}' has no recordings.")
+    return no_such_file(argument)
 
 
 class _Batch:

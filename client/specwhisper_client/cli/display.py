@@ -111,18 +111,11 @@ class Display:
             self._bar.start()
 
 
-class LiveDisplay(Display):
-    """Shows final segments, then verified and stable text, then tentative text dim.
+class OpenDisplay(Display):
+    """A display on a terminal whose last text may still change."""
 
-    Parameters
-    ----------
-    colors : whether the words of final segments have the colour of their probability.
-    """
-
-    def __init__(self, console: Console, *, timestamps: bool, colors: bool = False) -> None:
-        self._timestamps = timestamps
-        self._colors = colors
-        self._below = Bar(console)
+    def __init__(self, console: Console) -> None:
+        super().__init__()
         self._open = OpenText(console)
 
     def __enter__(self) -> Self:
@@ -131,6 +124,21 @@ class LiveDisplay(Display):
 
     def __exit__(self, *_: object) -> None:
         self._open.__exit__()
+
+
+class LiveDisplay(OpenDisplay):
+    """Shows final segments, then verified and stable text, then tentative text dim.
+
+    Parameters
+    ----------
+    colors : whether the words of final segments have the colour of their probability.
+    """
+
+    def __init__(self, console: Console, *, timestamps: bool, colors: bool = False) -> None:
+        super().__init__(console)
+        self._timestamps = timestamps
+        self._colors = colors
+        self._below = Bar(console)
 
     def show(self, update: Update) -> None:
         lines = []

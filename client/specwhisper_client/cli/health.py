@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
-from http.client import HTTPException, HTTPResponse
-from urllib.error import HTTPError
-from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
+from contextlib import closing
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
+from urllib.parse import urlsplit
 
 import grpc.aio
 
@@ -41,27 +41,22 @@ async def is_serving(server: str, credentials: Credentials = OPEN, *, timeout_s:
 
 
 def _gateway_is_serving(url: str, credentials: Credentials, timeout_s: float) -> bool:
-    opener = build_opener(ProxyHandler({}), _Https(credentials.tls or ClientTls()))
     try:
-        with opener.open(url.rstrip("/") + "/health", timeout=timeout_s):
-            return True
-    except HTTPError as error:
-        error.close()
-        return False
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+        connection = (
+            HTTPConnection(host, port, timeout=timeout_s)
+            if parts.scheme == "http"
+            else NamedConnection(host, port, timeout=timeout_s, tls=credentials.tls or ClientTls())
+        )
+        with closing(connection):
+            connection.request("GET", parts.path.rstrip("/") + "/health")
+            return connection.getresponse().status == HTTPStatus.OK
     except OSError as error:
-        reason = getattr(error, "reason", error)  # urllib's error has the system's
-        why = getattr(reason, "strerror", None) or reason
-        raise TargetUnavailable(f"No gateway answers at {url} ({why}); is it running?") from error
+        raise TargetUnavailable(
+            f"No gateway answers at {url} ({error.strerror or error}); is it running?"
+        ) from error
     except (HTTPException, ValueError) as error:
         raise TargetUnavailable(
             f"The server at {url} does not speak HTTP: check that it is the address of a gateway."
         ) from error
-
-
-class _Https(HTTPSHandler):
-    def __init__(self, tls: ClientTls) -> None:
-        super().__init__()
-        self._connect = partial(NamedConnection, tls=tls)
-
-    def https_open(self, request: Request) -> HTTPResponse:
-        return self.do_open(self._connect, request)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any
 
 import typer
 from rich.console import Console
@@ -32,8 +32,7 @@ from specwhisper_client.cli.arguments import (
     quiet_option,
     server_option,
 )
-from specwhisper_client.cli.display import Display, clock, color_of, span
-from specwhisper_client.cli.redrawing import OpenText
+from specwhisper_client.cli.display import Display, OpenDisplay, clock, color_of, span
 from specwhisper_client.cli.tables import transcript_table
 from specwhisper_client.live_transcription import LiveTranscription, Utterances, with_speakers
 from specwhisper_client.streaming import StreamingClient
@@ -135,22 +134,18 @@ def _note_limits(target: str, console: Console) -> None:
         console.print(f"[dim]{target} knows 990 words of slow synthetic English, and few voices.[/]")
 
 
-class LiveUtterances(Display):
+class LiveUtterances(OpenDisplay):
     """Shows complete utterances, then the open one: final bold, tentative dim."""
 
     def __init__(self, console: Console) -> None:
+        super().__init__(console)
         self._utterances = Utterances()
         self._is_speech = False
         self._begins_s: list[float] = []  # open utterances'
-        self._open = OpenText(console)
-
-    def __enter__(self) -> Self:
-        self._open.__enter__()
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._open.draw([complete_line(each) for each in self._utterances.finish()], Text())
-        self._open.__exit__()
+        super().__exit__()
 
     def show(self, update: Update) -> None:
         if update.speech is not None:

@@ -44,11 +44,11 @@ def transcript_table(transcript: Transcription) -> Table:
         )
         if counts.num_answers:
             rows["times"] += f", on the way {counts.network_ns / counts.num_answers / 1e6:.1f} ms"
-    return _table(rows)
+    return facts_table(rows)
 
 
 def server_table(info: ServerInfo) -> Table:
-    return _table(
+    return facts_table(
         {
             "model": _pair(info.model),
             "weights": info.model.target_weights_digest,
@@ -90,7 +90,7 @@ def _pair(model: ModelInfo) -> str:
     return f"{model.target}{draft} ({model.mode})"
 
 
-def _table(rows: Mapping[str, str]) -> Table:
+def facts_table(rows: Mapping[str, str]) -> Table:
     table = Table.grid(padding=(0, 2))
     for label, value in rows.items():
         table.add_row(Text(label, "dim"), Text(blanked(value)))

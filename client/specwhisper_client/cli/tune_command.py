@@ -33,6 +33,7 @@ from specwhisper.validated import number, option, text, whole
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.cli.advice import COMPARED, MIN_ROUNDS, Advice, Round, advise, time_per_token_s
 from specwhisper_client.cli.server_process import following, start_server
+from specwhisper_client.cli.tables import facts_table
 
 SAMPLES = Path(specwhisper.__file__).parent / "demo" / "samples"
 
@@ -152,18 +153,16 @@ def _gamma(advice: Advice) -> str:
 
 def _print(title: str, advice: Advice, extent: str, console: Console) -> None:
     best, parts = advice.best, advice.parts
-    facts = Table.grid(padding=(0, 2))
-    for label, value in (
-        ("model", title),
-        ("link", f"{1e3 * parts.round_trip_s:.1f} ms round trip, messages included"),
-        ("draft", f"{1e3 * parts.draft_s:.1f} ms a step"),
-        (
-            "target",
-            f"{1e3 * parts.forward_s:.1f} ms per forward pass, {1e3 * parts.token_s:.2f} ms per token",
-        ),
-        ("measured", f"{extent} in every mode, all of a client's waiting time"),
-    ):
-        facts.add_row(f"[dim]{label}[/dim]", value)
+    forward_ms, token_ms = 1e3 * parts.forward_s, 1e3 * parts.token_s
+    facts = facts_table(
+        {
+            "model": title,
+            "link": f"{1e3 * parts.round_trip_s:.1f} ms round trip, messages included",
+            "draft": f"{1e3 * parts.draft_s:.1f} ms a step",
+            "target": f"{forward_ms:.1f} ms per forward pass, {token_ms:.2f} ms per token",
+            "measured": f"{extent} in every mode, all of a client's waiting time",
+        }
+    )
     columns = ("mode", "ms per token", "over target-only", "accepted", "blocks of")
     measured = Table(*columns, caption="in brackets 95 % intervals")
     for one in advice.measured:

@@ -116,9 +116,9 @@ async def test_a_bad_file_does_not_stop_the_others(files, streams, tmp_path):
     async with serving(ScriptedTranscription()) as address:
         assert not await streams.run([files[0], corrupt, gone, empty, files[1], away], address, quiet=True)
     assert streams.out == TEXT * 2
-    hollow, missing, broken, summary = streams.err.splitlines()
+    first, hollow, second, broken, summary = streams.err.splitlines()
     assert hollow == f"error: The folder '{empty}' has no recordings."
-    assert re.fullmatch(r"error: 2 audio files do not exist: '.*gone\.wav', '.*away\.wav'\.", missing)
+    assert [first, second] == [f"error: Audio file '{path}' does not exist." for path in (gone, away)]
     assert re.fullmatch(r"error: Audio file '.*corrupt\.wav' cannot be decoded: neither .*", broken)
     assert summary == f"4 of 6 files failed: {gone}, {empty}, {away}, {corrupt}"
 

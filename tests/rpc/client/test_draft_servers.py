@@ -21,7 +21,6 @@ from specwhisper_client import resolving
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.resolving import Name, read_names
 from specwhisper_client.servers import CONNECTIONS, Attempts, Servers
-from specwhisper_client.streaming import StreamingClient
 from tests.rpc.client_scripts import SERVICE, ScriptedTranscription
 from tests.rpc.services import eventually
 
@@ -148,7 +147,7 @@ async def test_clients_with_one_session_each_are_spread(fleet):
     assert min(draft.num_calls for draft in fleet.drafts.values()) >= 5, "fails three times in a million"
 
 
-async def test_a_full_server_is_avoided_for_a_while(fleet):
+async def test_a_full_server_is_avoided_and_all_full_ones_are_asked_once(fleet):
     full, free = await fleet.start(HOSTS[0]), await fleet.start(HOSTS[1])
     full.is_full = True
     fleet.release()
@@ -156,35 +155,10 @@ async def test_a_full_server_is_avoided_for_a_while(fleet):
         for _ in range(10):
             await client.recognize(b"audio")
         assert (full.num_calls, free.num_calls) == (1, 10)
-
-
-async def test_if_all_servers_are_full_each_is_asked_once(fleet):
-    for host in HOSTS:
-        (await fleet.start(host)).is_full = True
-    async with TranscriptionClient(fleet.name) as client:
+        free.is_full = True
         with pytest.raises(ServerFull, match="No slot is free"):
             await client.recognize(b"audio")
-    assert [draft.num_calls for draft in fleet.drafts.values()] == [1, 1, 1]
-
-
-async def test_a_live_stream_uses_another_server_if_one_is_full(fleet, choose_first):
-    class Full(Draft):
-        async def StreamingRecognize(self, request_iterator, context):
-            self.num_calls += 1
-            raise ServerFull("No slot is free.")
-            yield
-
-    full, free = Full(), await fleet.start(HOSTS[1])
-    server = await started(full, HOSTS[0], fleet.port)
-    fleet.addresses.insert(0, HOSTS[0])
-    try:
-        async with StreamingClient(fleet.name) as stream:
-            await stream.finish()
-            assert [update async for update in stream]
-        assert full.num_calls == 1
-        assert free.has_read_everything.is_set()
-    finally:
-        await server.stop(drain_timeout_s=1.0)
+        assert (full.num_calls, free.num_calls) == (2, 11)
 
 
 async def test_a_lost_server_is_avoided_and_a_new_one_is_used(fleet):
@@ -209,21 +183,16 @@ async def test_a_lost_server_is_avoided_and_a_new_one_is_used(fleet):
         await client.recognize(b"audio")
 
 
-async def test_a_failed_lookup_changes_nothing(fleet):
-    (await fleet.start(HOSTS[0])).released.set()
+async def test_an_unknown_name_is_in_the_error_unless_an_address_is_known(fleet):
     async with TranscriptionClient(fleet.name) as client:
+        error = rf"name in {fleet.name} cannot be resolved \(Name or service not known"
+        with pytest.raises(TargetUnavailable, match=error):
+            await client.recognize(b"audio")
+        (await fleet.start(HOSTS[0])).released.set()
         await client.recognize(b"audio")
         fleet.addresses.clear()
         await client.recognize(b"audio")
-    assert fleet.num_lookups == 2
-
-
-async def test_an_unknown_name_is_in_the_error(fleet):
-    async with TranscriptionClient(fleet.name) as client:
-        with pytest.raises(
-            TargetUnavailable, match=rf"name in {fleet.name} cannot be resolved \(Name or service not known"
-        ):
-            await client.recognize(b"audio")
+    assert fleet.num_lookups == 3
 
 
 async def test_addresses_are_looked_up_again_only_when_they_expire(fleet, monkeypatch):

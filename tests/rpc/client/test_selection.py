@@ -8,7 +8,6 @@ import pytest
 from riva.client.proto import riva_asr_pb2 as riva_pb
 
 from specwhisper.errors import InvalidAudio
-from specwhisper.options import DecodingOptions
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
@@ -17,7 +16,7 @@ from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import MODEL, running_gateway
 from tests.rpc.riva_clients import in_thread, riva_client
 from tests.rpc.services import running_pair
-from tests.rpc.terminals import Streams, run_cli
+from tests.rpc.terminals import run_cli
 
 FILES = Path(__file__).parents[2] / "data" / "files"
 PAUSED = FILES / "gap10s.webm"  # 11 s with a pause of 10 s
@@ -27,22 +26,14 @@ ERRORS = {  # of what it does not have
 }
 
 
-@pytest.mark.parametrize("name", ERRORS)
-async def test_the_command_line_selects(name):
-    value, error = ERRORS[name]
-    streams = Streams()
-    async with serving(ScriptedTranscription()) as address:
-        assert not await streams.run([PAUSED], address, options=DecodingOptions(**{name: value}))
-        assert error in " ".join(streams.err.split())
-        flag = f"--{name.replace('_', '-')}"
-        status, _, errors = await run_cli("transcribe", "--server", address, flag, value, PAUSED)
-    assert (status, error in " ".join(errors.split())) == (1, True)
-
-
-async def test_the_command_line_leaves_container_times_out():
+async def test_the_command_line_selects():
     server = ScriptedTranscription()
     async with serving(server) as address:
-        status, _, _ = await run_cli("transcribe", "--server", address, "--no-container-times", PAUSED)
+        command = ("transcribe", "--server", address, PAUSED)
+        for name, (value, error) in ERRORS.items():
+            status, _, errors = await run_cli(*command, f"--{name.replace('_', '-')}", value)
+            assert (status, error in " ".join(errors.split())) == (1, True)
+        status, _, _ = await run_cli(*command, "--no-container-times")
     assert status == 0
     assert len(server.audio) / 32_000 == pytest.approx(11, abs=0.1)
 
@@ -74,13 +65,14 @@ async def test_raw_samples_have_channels_too():
 
 async def test_riva_selects():
     async with running_pair() as (_, draft), riva_client(draft) as riva:
+        request = riva_pb.RecognizeRequest(audio=PAUSED.read_bytes())
+        custom = request.config.custom_configuration
         for name, (value, error) in ERRORS.items():
-            request = riva_pb.RecognizeRequest(audio=PAUSED.read_bytes())
-            request.config.custom_configuration[name] = str(value)
+            custom[name] = str(value)
             with pytest.raises(grpc.RpcError, match=error):
-                await in_thread(lambda request=request: riva.service.stub.Recognize(request))
-        request.config.custom_configuration.clear()
-        request.config.custom_configuration["container_times"] = "false"
+                await in_thread(lambda: riva.service.stub.Recognize(request))
+            del custom[name]
+        custom["container_times"] = "false"
         reply = await in_thread(lambda: riva.service.stub.Recognize(request))
         assert reply.results[0].audio_processed < 11.1
 
