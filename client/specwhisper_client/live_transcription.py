@@ -102,12 +102,21 @@ class LiveTranscription:
 
 
 async def whole_utterances(updates: AsyncIterable[Update]) -> AsyncGenerator[Update]:
-    """Yield updates in which each segment is a whole utterance."""
+    """Yield updates in which each segment is a whole utterance.
+
+    The final text of an open one is the settled text. If the updates end with an error, it is yielded before.
+    """
     utterances = Utterances()
-    async for update in updates:
-        segments = utterances.add(update.segments)
-        open_text = "".join(piece.text for piece in utterances.pieces)
-        yield replace(update, segments=tuple(segments), verified_text=open_text + update.verified_text)
+    try:
+        async for update in updates:
+            segments = utterances.add(update.segments)
+            final = "".join(piece.text for piece in utterances.pieces)
+            verified = final + update.verified_text
+            yield replace(update, segments=tuple(segments), verified_text=verified, settled_text=final)
+    except SpecWhisperError:
+        if segments := utterances.finish():
+            yield Update(tuple(segments))
+        raise
     if segments := utterances.finish():
         yield Update(tuple(segments))
 

@@ -62,11 +62,6 @@ class Connection:
         return self._channel
 
     @property
-    def is_open(self) -> bool:
-        """Whether the channel was opened."""
-        return self._channel is not None
-
-    @property
     def is_connected(self) -> bool:
         """Whether it is connected to a server."""
         return self._channel is not None and self._channel.get_state() is grpc.ChannelConnectivity.READY
@@ -136,7 +131,7 @@ class Servers:
         # A locator lists draft servers in the order in which to try them.
         order = {key: index if key[0].is_locator else 0 for index, key in enumerate(self._connections)}
 
-        def rank(connection: Connection) -> tuple[bool, bool, bool, int, int, int, bool, float]:
+        def rank(connection: Connection) -> tuple[bool, bool, bool, int, int, int, float]:
             name, address, _ = connection.key
             return (
                 connection.key in tried,
@@ -145,7 +140,6 @@ class Servers:
                 connection.num_calls,
                 connection.last_picked,
                 order[connection.key],
-                not connection.is_open,
                 random(),
             )
 

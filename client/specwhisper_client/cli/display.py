@@ -105,28 +105,14 @@ class Display:
     def show(self, update: Update) -> None:
         for segment in update.segments:
             if self._file is not None and (text := one_line(segment.text)):
-                print(text, file=self._file, flush=True)
+                name = f"{segment.speaker}: " if segment.speaker else ""
+                print(f"{name}{text}", file=self._file, flush=True)
         if self._bar is not None and is_long(update):
             self._bar.follow(0, update)
             self._bar.start()
 
 
-class OpenDisplay(Display):
-    """A display on a terminal whose last text may still change."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__()
-        self._open = OpenText(console)
-
-    def __enter__(self) -> Self:
-        self._open.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.__exit__()
-
-
-class LiveDisplay(OpenDisplay):
+class LiveDisplay(Display):
     """Shows final segments, then verified and stable text, then tentative text dim.
 
     Parameters
@@ -135,10 +121,17 @@ class LiveDisplay(OpenDisplay):
     """
 
     def __init__(self, console: Console, *, timestamps: bool, colors: bool = False) -> None:
-        super().__init__(console)
+        self._open = OpenText(console)
         self._timestamps = timestamps
         self._colors = colors
         self._below = Bar(console)
+
+    def __enter__(self) -> Self:
+        self._open.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.__exit__()
 
     def show(self, update: Update) -> None:
         lines = []

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, Self
 
 import typer
 from rich.console import Console
@@ -32,9 +32,10 @@ from specwhisper_client.cli.arguments import (
     quiet_option,
     server_option,
 )
-from specwhisper_client.cli.display import Display, OpenDisplay, clock, color_of, span
+from specwhisper_client.cli.display import Display, clock, color_of, span
+from specwhisper_client.cli.redrawing import OpenText
 from specwhisper_client.cli.tables import transcript_table
-from specwhisper_client.live_transcription import LiveTranscription, Utterances, with_speakers
+from specwhisper_client.live_transcription import LiveTranscription, whole_utterances, with_speakers
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import Update
 
@@ -116,8 +117,8 @@ async def listen(
         _audio(wanted) as audio,
     ):
         transcription = LiveTranscription(stream, audio, keeps_segments=False)
-        updates = with_speakers(transcription, speakers) if speakers else transcription
-        display = LiveUtterances(console) if console.is_terminal else UtteranceLines(console.file)
+        updates = with_speakers(transcription, speakers) if speakers else whole_utterances(transcription)
+        display = LiveUtterances(console) if console.is_terminal else Display(console.file)
         with display, _stopped_by_ctrl_c(transcription):
             async for update in updates:
                 if wanted.simulate is None and not is_noted and stream.model is not None:
@@ -134,30 +135,30 @@ def _note_limits(target: str, console: Console) -> None:
         console.print(f"[dim]{target} knows 990 words of slow synthetic English, and few voices.[/]")
 
 
-class LiveUtterances(OpenDisplay):
+class LiveUtterances(Display):
     """Shows complete utterances, then the open one: final bold, tentative dim."""
 
     def __init__(self, console: Console) -> None:
-        super().__init__(console)
-        self._utterances = Utterances()
         self._is_speech = False
         self._begins_s: list[float] = []  # open utterances'
+        self._open = OpenText(console)
+
+    def __enter__(self) -> Self:
+        self._open.__enter__()
+        return self
 
     def __exit__(self, *_: object) -> None:
-        self._open.draw([complete_line(each) for each in self._utterances.finish()], Text())
-        super().__exit__()
+        self._open.__exit__()
 
     def show(self, update: Update) -> None:
         if update.speech is not None:
             self._is_speech = update.speech is VoiceEvent.BEGIN
             self._begins_s += [update.speech_at_s] if self._is_speech else []
-        complete = self._utterances.add(update.segments)
-        for utterance in complete:
+        for utterance in update.segments:
             self._begins_s = [begin_s for begin_s in self._begins_s if begin_s >= utterance.end_s]
-        final = "".join(piece.text for piece in self._utterances.pieces)
         begin_s = self._begins_s[0] if self._begins_s else None
-        line = open_line(final, update, begin_s, is_speech=self._is_speech)
-        self._open.draw([complete_line(each) for each in complete], line)
+        line = open_line(update, begin_s, is_speech=self._is_speech)
+        self._open.draw([complete_line(each) for each in update.segments], line)
 
 
 def complete_line(utterance: Segment) -> Text:
@@ -170,15 +171,15 @@ def complete_line(utterance: Segment) -> Text:
     )
 
 
-def open_line(final: str, update: Update, begin_s: float | None, *, is_speech: bool) -> Text:
+def open_line(update: Update, begin_s: float | None, *, is_speech: bool) -> Text:
     """Format the open utterance.
 
     Its words are where those of the complete utterance will be. Text without a target is in italics.
     """
     style, notice = ("italic", " (no target answers)") if update.is_unverified else ("", "")
     parts = (
-        (final, "bold"),
-        (update.verified_text, ""),
+        (update.settled_text, "bold"),
+        (update.verified_text.removeprefix(update.settled_text), ""),
         (update.stable_text, style),
         (update.tentative_text, f"dim {style}"),
     )
@@ -190,25 +191,6 @@ def open_line(final: str, update: Update, begin_s: float | None, *, is_speech: b
     begin = clock(begin_s)
     times = ((f"[{begin} → ", "cyan"), mark, (f"{']':>{len(begin)}} ", "cyan"))
     return Text.assemble(*times, text[num_spaces:], (notice, "yellow"))
-
-
-class UtteranceLines(Display):
-    """One line per complete utterance, without text that may still change."""
-
-    def __init__(self, file: IO[str]) -> None:
-        super().__init__(file)
-        self._utterances = Utterances()
-
-    def __exit__(self, *_: object) -> None:
-        self._print(self._utterances.finish())
-
-    def show(self, update: Update) -> None:
-        self._print(self._utterances.add(update.segments))
-
-    def _print(self, utterances: list[Segment]) -> None:
-        for utterance in utterances:
-            name = f"{utterance.speaker}: " if utterance.speaker else ""
-            print(f"{name}{one_line(utterance.text)}", file=self._file, flush=True)
 
 
 @asynccontextmanager

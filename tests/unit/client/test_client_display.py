@@ -68,8 +68,8 @@ def test_only_a_recording_that_is_known_to_be_long_shows_its_progress(duration_s
 
 @pytest.mark.parametrize("is_unverified", [False, True])
 def test_an_outage_is_named_beside_the_text_that_no_target_has_seen(is_unverified):
-    update = Update((), stable_text=" my", tentative_text=" fellow", is_unverified=is_unverified)
-    shown = open_line("And so", update, 1.2, is_speech=True).plain
+    update = Update((), "And so", " my", " fellow", is_unverified=is_unverified, settled_text="And")
+    shown = open_line(update, 1.2, is_speech=True).plain
     assert shown == "[00:01.20 → ●       ] And so my fellow" + " (no target answers)" * is_unverified
 
 

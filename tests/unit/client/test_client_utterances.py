@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specwhisper.errors import TargetUnavailable
 from specwhisper.types import Segment, Word
 from specwhisper_client.deltas import Deltas
 from specwhisper_client.live_transcription import Utterances, joined, whole_utterances
@@ -91,6 +92,18 @@ async def test_final_text_of_an_open_utterance_is_shown_as_verified():
         (" By", "", ""),  # the audio ends within the utterance
     ]
     assert (seen[1].received_s, seen[2].is_unverified) == (3.0, True)
+
+
+async def test_final_text_of_an_open_utterance_outlives_an_error():
+    async def failing() -> AsyncIterator[Update]:
+        yield Update((piece(" Hello"),))
+        raise TargetUnavailable("It is gone.")
+
+    seen = whole_utterances(failing())
+    assert (await anext(seen)).settled_text == " Hello"
+    assert [segment.text for segment in (await anext(seen)).segments] == [" Hello"]
+    with pytest.raises(TargetUnavailable):
+        await anext(seen)
 
 
 text_updates = st.lists(st.lists(st.text(alphabet=" \nab.", max_size=6), max_size=3), max_size=6)
