@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import grpc.aio
 
@@ -39,6 +40,7 @@ class FileTranscription(Calls):
     ----------
     servers : connections to the servers; if one is lost, the recording resumes at another.
     resume_timeout_s : seconds for which it looks for another server after a loss.
+    settings : which responses the server sends.
 
     Attributes
     ----------
@@ -52,19 +54,17 @@ class FileTranscription(Calls):
         *,
         mode: Mode | None,
         gamma: int | None,
-        interim_results: bool,
-        with_statistics: bool,
         max_duration_s: float | None,
         servers: Servers,
         resume_timeout_s: float = RESUME_TIMEOUT_S,
+        **settings: Any,
     ) -> None:
         super().__init__(servers)
         self._path = path
         self._options = options
         self._mode = mode
         self._gamma = gamma
-        self._interim_results = interim_results
-        self._with_statistics = with_statistics
+        self._settings = settings
         self._max_duration_s = max_duration_s
         self._resume_timeout_s = resume_timeout_s
         self._segments: list[Segment] = []
@@ -101,9 +101,8 @@ class FileTranscription(Calls):
             options = replace(options, log_mel_max=maxima)
         config = pb.StreamingRecognitionConfig(
             config=config_to_proto(options, self._mode, self._gamma, is_container=False),
-            interim_results=self._interim_results,
             with_resume_points=True,
-            with_statistics=self._with_statistics,
+            **self._settings,
         )
         borders, order = Borders(), TimeOrder()
         async with aclosing(self._updates(config, source)) as updates:

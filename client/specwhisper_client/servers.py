@@ -112,7 +112,7 @@ class Servers:
         self._replaced: set[Connection] = set()  # closed after their last call
         self._num_picked = 0
 
-    async def update(self) -> None:
+    async def _update(self) -> None:
         """Look up names whose addresses are old, and keep a connection to each address."""
         for resolution in self._resolutions.values():
             await resolution.update()
@@ -125,7 +125,7 @@ class Servers:
         self._replaced |= {each for key, each in known.items() if key not in self._connections}
         await self._close_replaced()
 
-    def pick(self, tried: set[Key]) -> Connection:
+    def _pick(self, tried: set[Key]) -> Connection:
         """Return the best connection: untried, not avoided, preferred family, least used."""
         preferred = {key[0]: _is_ipv6(key[1]) for key in reversed(self._connections)}  # its first address's
         # A locator lists draft servers in the order in which to try them.
@@ -146,8 +146,13 @@ class Servers:
         return min(self._connections.values(), key=rank)
 
     @asynccontextmanager
-    async def using(self, connection: Connection, *, is_session: bool) -> AsyncIterator[Connection]:
-        """Count a call on a connection, which stays open meanwhile."""
+    async def connection(self, tried: set[Key], *, is_session: bool) -> AsyncIterator[Connection]:
+        """Use the best connection, which stays open meanwhile.
+
+        Raises :class:`TargetUnavailable` if no address is known.
+        """
+        await self._update()
+        connection = self._pick(tried)
         connection.num_calls += 1
         if is_session:
             self._num_picked += 1
@@ -174,7 +179,7 @@ class Servers:
             connection.avoid(error)
         if not isinstance(error, ServerFull):
             self._resolutions[name].expire()
-            await self.update()
+            await self._update()
         alike = [each for other, each in self._connections.items() if other[:2] == key[:2]]
         return {key, *(each.key for each in alike if not each.is_connected or each.is_avoided())}
 
@@ -221,14 +226,9 @@ class Attempts:
 
     @asynccontextmanager
     async def connection(self, *, is_session: bool = True) -> AsyncIterator[Connection]:
-        """Use the best untried connection.
-
-        Raises :class:`TargetUnavailable` if no address is known.
-        """
-        await self._servers.update()
-        self._last = self._servers.pick(self._tried)
-        async with self._servers.using(self._last, is_session=is_session) as connection:
-            yield connection
+        """Use the best untried connection."""
+        async with self._servers.connection(self._tried, is_session=is_session) as self._last:
+            yield self._last
 
     async def retry(self, error: SpecWhisperError, timeout_s: float = 0.0) -> None:
         """Prepare the next attempt after an error; raise the error if there is none.

@@ -194,7 +194,9 @@ class StreamingClient(Calls):
                     async with aclosing(self._run_call(self._request)) as responses:
                         async for response, update in responses:
                             if response.HasField("resume_point"):
-                                self._resume_at(resume_point_from_proto(response.resume_point))
+                                self.resume_point = resume_point_from_proto(response.resume_point)
+                                self._audio.forget_before(self._start_sample)
+                                self._audio.forget_ends(self.resume_point.num_ends)
                             self._attempts.progressed()
                             yield replace(update, segments=self._borders(update.segments))
                 except IdleClient:  # no audio came, so the server has freed its slot for another session
@@ -231,12 +233,6 @@ class StreamingClient(Calls):
         if self.resume_point is not None:
             config.resume_point.CopyFrom(resume_point_to_proto(self.resume_point))
         return config, self._with_hints(self._audio.pieces(self._start_sample))
-
-    def _resume_at(self, point: ResumePoint) -> None:
-        """Note where another call would continue."""
-        self.resume_point = point
-        self._audio.forget_before(point.start_sample)
-        self._audio.forget_ends(point.num_ends)
 
     async def _has_more_audio(self) -> bool:
         """Wait until more audio has come or it has ended; return whether text is missing."""

@@ -68,7 +68,7 @@ async def transcribe_files(arguments: Sequence[Path], job: Job, console: Console
             if not job.wanted.quiet:
                 num_done = len(recordings) - len(work)
                 errors.print(f"{num_done} of {num_all} recordings have their transcripts already.")
-        if job.hints is not None and work and not job.wanted.quiet:
+        if isinstance(job.wanted.hint, Path) and work and not job.wanted.quiet:
             num_hints = sum(job.hint_of(recording) is not None for recording, _ in work)
             errors.print(f"{num_hints} of {len(work)} recordings have a hint.", highlight=False)
         async with TranscriptionClient(job.wanted.server, job.credentials) as client:

@@ -56,11 +56,6 @@ class Job:
     credentials: Credentials = OPEN
     diarization: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, 1))
 
-    @property
-    def hints(self) -> Path | None:
-        """Folder with a hint for each recording of its name."""
-        return self.wanted.hint if isinstance(self.wanted.hint, Path) else None
-
     def rendered(self, transcript: Transcription, recording: RecordingFile, form: OutputFormat) -> str:
         return render(transcript, recording.path, form, self.wanted.layout, self.wanted.unsure_below)
 
@@ -69,7 +64,9 @@ class Job:
         return self.options if path is None else replace(self.options, hint=read_hint(path))
 
     def hint_of(self, recording: RecordingFile) -> Path | None:
-        return None if self.hints is None else find_hint(self.hints / recording.folder, recording.path)
+        """Return the hint of a recording's name, if the option is a folder of them."""
+        hints = self.wanted.hint
+        return find_hint(hints / recording.folder, recording.path) if isinstance(hints, Path) else None
 
 
 async def transcribe_one(

@@ -250,16 +250,16 @@ async def test_an_interrupted_folder_has_whole_transcripts_and_is_resumed(folder
     assert sorted(whole) == [1, 2, 3, 4]
 
 
-async def test_what_needs_a_folder_of_transcripts_or_one_recording_is_refused(folder, unused_tcp_port):
-    address = f"127.0.0.1:{unused_tcp_port}"
-    status, _, err = await run_cli("transcribe", folder, "--server", address, "--skip-existing")
-    assert (status, err) == (2, "error: --skip-existing has no effect without --output-dir: set both.\n")
-    colors = ("--word-timestamps", "--print-colors", "-o", folder / "out")
-    status, _, err = await run_cli("transcribe", folder, "--server", address, *colors)
-    assert status == 1
-    assert err.startswith("error: --print-colors is for text on the terminal")
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ("--word-timestamps --print-colors -o {}/out", "--print-colors is for text on the terminal"),
+        ("--hint {}/script.txt", "--hint FILE is the text of one recording"),
+    ],
+)
+async def test_what_is_for_one_recording_is_refused_for_several(folder, unused_tcp_port, options, sentence):
     (folder / "script.txt").write_text("a script")
-    hint = ("--hint", folder / "script.txt")
-    status, _, err = await run_cli("transcribe", folder / "a" / "*.wav", "--server", address, *hint)
+    command = ("transcribe", folder / "a" / "*.wav", "--server", f"127.0.0.1:{unused_tcp_port}")
+    status, _, err = await run_cli(*command, *options.format(folder).split())
     assert status == 1
-    assert err.startswith("error: --hint FILE is the text of one recording")
+    assert err.startswith(f"error: {sentence}")
