@@ -96,7 +96,10 @@ async def test_several_recordings_have_their_speakers(recording, folder, tmp_pat
             ("--diarize", "{models}", *("--speaker-sample", "A=a.wav", "--speaker-sample", "A=b.wav")),
             "names 'A' twice",
         ),
-        (("--diarize", "{models}", "--print-colors"), "--print-colors is for the text of one recording"),
+        (
+            ("--diarize", "{models}", "--word-timestamps", "--print-colors"),
+            "--print-colors has no effect with --diarize",
+        ),
     ],
 )
 async def test_what_cannot_have_speakers_is_refused(recording, folder, arguments, sentence):
