@@ -36,7 +36,7 @@ class Pieces:
     """
 
     def __init__(self) -> None:
-        self._pieces: deque[bytes | bytearray] = deque()
+        self._pieces: deque[bytearray] = deque()
         self._num_dropped = 0  # bytes of the first piece
         self._num_bytes = 0
 
@@ -44,13 +44,9 @@ class Pieces:
         return self._num_bytes
 
     def append(self, piece: bytes) -> None:
-        last = self._pieces[-1] if self._pieces else b""
-        if len(piece) >= WHOLE_BYTES:
-            self._pieces.append(piece)
-        elif isinstance(last, bytearray) and len(last) < WHOLE_BYTES:
-            last += piece
-        else:
-            self._pieces.append(bytearray(piece))
+        if not self._pieces or len(self._pieces[-1]) >= WHOLE_BYTES:
+            self._pieces.append(bytearray())
+        self._pieces[-1] += piece
         self._num_bytes += len(piece)
 
     def drop(self, num_bytes: int) -> None:
@@ -62,14 +58,12 @@ class Pieces:
 
     def read(self, begin: int, end: int) -> bytes:
         begin, end = (min(max(0, place), self._num_bytes) + self._num_dropped for place in (begin, end))
-        parts: list[bytes | bytearray] = []
-        place = 0
+        parts = []
         for piece in self._pieces:
-            if place >= end:
+            if end <= 0:
                 break
-            if place + len(piece) > begin:
-                parts.append(piece[max(0, begin - place) : end - place])
-            place += len(piece)
+            parts.append(piece[max(0, begin) : end])
+            begin, end = begin - len(piece), end - len(piece)
         return b"".join(parts)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
@@ -18,15 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE, floats
-from specwhisper.audio.endpointing import FRAME_SAMPLES, HYSTERESIS, SAMPLES_PER_MS, SURE_SILENCE
+from specwhisper.audio.endpointing import (
+    FRAME_BYTES,
+    FRAME_SAMPLES,
+    HYSTERESIS,
+    SAMPLES_PER_MS,
+    SURE_SILENCE,
+)
 from specwhisper.extras import needs_extra
 from specwhisper.selection import VadOptions
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, Segment, Word
 
 SILENCE_TO_CUT_AT_MS = 98  # in speech that is too long
-
-
-FRAME_BYTES = FRAME_SAMPLES * BYTES_PER_SAMPLE
 # People who take turns leave about 200 ms between them. Shorter speech may be the beginning of a hum.
 TURNS = VadOptions(min_silence_duration_ms=200, min_speech_duration_ms=250, speech_pad_ms=0)
 # silero-vad's own files without its requirement of torch. We read one, and import nothing of it.
@@ -95,10 +98,7 @@ class Span(NamedTuple):
 
 
 class SpeechFinder:
-    """Finds the speech of one recording.
-
-    Call :meth:`on_vad_probability` for each frame, then :meth:`finish`.
-    """
+    """Finds the speech of one recording: :meth:`on_vad_probability` for each frame, then :meth:`finish`."""
 
     def __init__(self, options: VadOptions) -> None:
         self._threshold = options.threshold
@@ -130,10 +130,7 @@ class SpeechFinder:
             self._on_silence(self._start, at)
 
     def finish(self, num_samples: int) -> tuple[Span, ...]:
-        """Return the speech of a recording of this length, with its padding.
-
-        The spans are in order and do not overlap.
-        """
+        """Return the spans of a recording of this length, with their padding; none overlap."""
         if self._start is not None and num_samples - self._start > self._min_speech:
             self._spans.append(Span(self._start, num_samples))
         starts = [span.start for span in self._spans]
@@ -230,10 +227,7 @@ class SpeechMap:
 
 
 def placed(segments: Iterable[Segment], speech: SpeechMap | None) -> tuple[Segment, ...]:
-    """Return segments with their times in the recording.
-
-    ``None`` if all of it was transcribed.
-    """
+    """Return segments with their times in the recording; ``None`` if all of it was transcribed."""
     return tuple(segments) if speech is None else tuple(map(speech.segment, segments))
 
 
@@ -260,12 +254,8 @@ def find_speech(blocks: Iterable[bytes], options: VadOptions) -> SpeechMap:
     return SpeechMap(finder.finish(num_samples), num_samples)
 
 
-def only_speech(decode: Callable[[], Iterator[bytes]], speech: SpeechMap) -> Callable[[], Iterator[bytes]]:
-    """Return what decodes the speech of a recording, one span after the other."""
-    return partial(_cut, decode, speech)
-
-
-def _cut(decode: Callable[[], Iterator[bytes]], speech: SpeechMap) -> Iterator[bytes]:
+def only_speech(decode: Callable[[], Iterator[bytes]], speech: SpeechMap) -> Iterator[bytes]:
+    """Decode the speech of a recording, one span after the other."""
     spans = iter(speech.spans)
     span = next(spans, None)
     position = 0  # in samples

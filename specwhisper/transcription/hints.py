@@ -6,7 +6,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption, check_between
 from specwhisper.options import MAX_HINT_BYTES, DecodingOptions
@@ -14,13 +13,6 @@ from specwhisper.speculation.hints import LiveHint, ScriptHint, is_unspaced
 from specwhisper.speculation.ledger import SharedHints
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import MAX_HINT_TEXT_BYTES, SAMPLE_RATE, Mode, TimedHint
-
-
-class Tokenize(Protocol):
-    """See :meth:`specwhisper.model.model.Model.tokenize`."""
-
-    def __call__(self, text: str, *, after_space: bool = True) -> Sequence[int]:
-        """Return the tokens of a text, by default as after a space."""
 
 
 def with_times(
@@ -47,7 +39,7 @@ class HintBuilder:
     """Makes the hints of a model's sessions."""
 
     vocabulary: Vocabulary
-    tokenize: Tokenize
+    tokenize: Callable[..., Sequence[int]]  # :meth:`specwhisper.model.model.Model.tokenize`
 
     def of_session(
         self, mode: Mode, options: DecodingOptions, token_share: Callable[[], float]

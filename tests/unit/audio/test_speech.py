@@ -168,7 +168,7 @@ def test_only_speech_is_the_audio_of_the_spans(pcm, data):
     spans = [Span(*pair) for pair in zip(places[::2], places[1::2], strict=False)]
     cuts = sorted(data.draw(st.sets(st.integers(0, num_samples))))
     blocks = [pcm[2 * one : 2 * other] for one, other in pairwise([0, *cuts, num_samples])]
-    kept = b"".join(only_speech(lambda: iter(blocks), SpeechMap(spans, num_samples))())
+    kept = b"".join(only_speech(lambda: iter(blocks), SpeechMap(spans, num_samples)))
     assert kept == b"".join(pcm[2 * span.start : 2 * span.stop] for span in spans)
 
 
@@ -189,4 +189,4 @@ def test_silence_has_no_speech(monkeypatch):
     monkeypatch.setattr(speech_module, "_model", EnergyVad)
     speech = find_speech([bytes(64_000)], VadOptions())
     assert (speech.spans, speech.duration_s, speech.speech_s) == ((), 2.0, 0.0)
-    assert list(only_speech(lambda: iter([bytes(64_000)]), speech)()) == []
+    assert list(only_speech(lambda: iter([bytes(64_000)]), speech)) == []
