@@ -2,7 +2,6 @@
 
 import io
 
-import av
 import numpy as np
 import pytest
 
@@ -96,34 +95,6 @@ def test_a_time_that_lies_adds_an_hour_at_most():
     with pytest.raises(InvalidAudio, match="longer than the limit of 60 s"):
         for _ in decode_file(io.BytesIO(hour), 60):
             pass
-
-
-def film(audio_from_s: float) -> bytes:
-    """Return MP4 of which the audio begins after the video."""
-    buffer = io.BytesIO()
-    with av.open(buffer, "w", format="mp4") as output:
-        video = output.add_stream("mpeg4", rate=10, width=32, height=32)
-        audio = output.add_stream("aac", rate=RATE, layout="mono")
-        for number in range(20):
-            frame = av.VideoFrame(32, 32, "yuv420p")
-            frame.pts = number
-            output.mux(video.encode(frame))
-        output.mux(video.encode(None))
-        sound = av.AudioFrame.from_ndarray(np.float32(tones(1, 2).T).copy(), format="fltp", layout="mono")
-        sound.sample_rate, sound.pts = RATE, int(audio_from_s * RATE)
-        output.mux(audio.encode(sound))
-        output.mux(audio.encode(None))
-    return buffer.getvalue()
-
-
-@pytest.mark.parametrize("audio_from_s", [0, 0.05, 1.5])
-def test_a_late_start_is_silence(audio_from_s):
-    data = film(audio_from_s)
-    samples, warnings = decoded(data)
-    late_s = len(samples) / 16_000 - len(decoded(data, container_times=False)[0]) / 16_000
-    assert late_s == pytest.approx(audio_from_s if audio_from_s > 0.1 else 0, abs=0.03)
-    assert not np.any(samples[: int((late_s - 0.01) * 16_000)] if late_s else [])
-    assert not warnings
 
 
 def test_clocks_that_drift_or_begin_again_add_nothing():
