@@ -204,10 +204,7 @@ Vad = Callable[[NDArray[np.float32]], float]
 
 
 class VoiceMarker:
-    """Runs a model over one stream, anew from each boundary on.
-
-    ``open_vad``: begins the model anew.
-    """
+    """Runs a model over one stream; ``open_vad`` begins it anew at each boundary."""
 
     def __init__(self, endpointer: Endpointer, open_vad: Callable[[], Vad]) -> None:
         self._endpointer = endpointer

@@ -41,11 +41,7 @@ STATE_SHAPE = (2, 1, 128)
 
 
 class SileroVad:
-    """The model, for any number of streams in any threads.
-
-    ``user``, ``extra``, ``otherwise``: what needs it, the extra that installs it, and what to do without it,
-    for the error.
-    """
+    """The model, for any number of streams in any threads; arguments are for the error without it."""
 
     def __init__(
         self, user: str = "vad_filter", extra: str = "vad", otherwise: str = "or leave it out"
@@ -72,10 +68,7 @@ class SileroStream:
         self._rate = np.array(SAMPLE_RATE, np.int64)
 
     def __call__(self, frame: NDArray[np.float32]) -> float:
-        """Return the probability of speech in the stream's next frame.
-
-        ``frame``: samples in -1..1, shape (512,).
-        """
+        """Return the probability of speech in the stream's next 512 samples, in -1..1."""
         self._samples[0, :CONTEXT_SAMPLES] = self._samples[0, -CONTEXT_SAMPLES:]
         self._samples[0, CONTEXT_SAMPLES:] = frame
         feeds = {"input": self._samples, "state": self._state, "sr": self._rate}
@@ -232,10 +225,7 @@ def placed(segments: Iterable[Segment], speech: SpeechMap | None) -> tuple[Segme
 
 
 def find_speech(blocks: Iterable[bytes], options: VadOptions) -> SpeechMap:
-    """Return where the speech of a recording lies, in constant memory.
-
-    ``blocks``: the recording as canonical PCM.
-    """
+    """Return where the speech lies in blocks of canonical PCM, in constant memory."""
     stream, finder = _model().open(), SpeechFinder(options)
     num_bytes, rest = 0, b""
 

@@ -70,10 +70,7 @@ TURNS = Turns()  # this process's
 
 
 class Turn:
-    """The turns of one recording: a context manager around each, in any thread.
-
-    ``had_s``: processor time so far.
-    """
+    """The turns of one recording: a context manager around each. ``had_s``: processor time so far."""
 
     def __init__(self, turns: Turns = TURNS) -> None:
         self.caller = decoding_for.get()

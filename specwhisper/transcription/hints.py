@@ -72,10 +72,9 @@ MAX_START_S = 1e8  # three years
 
 
 class HintFeed:
-    """Keeps hints until a server takes them, and repeats them for the next one.
+    """Keeps hints, of the latest audio, until a server takes them, and repeats them for the next one.
 
-    It keeps :data:`specwhisper.options.MAX_HINT_BYTES`, of the latest audio. A hint that another one has
-    replaced before it was taken is never sent.
+    A hint that another one has replaced before it was taken is never sent.
     """
 
     def __init__(self) -> None:
@@ -110,21 +109,13 @@ def _size(hint: TimedHint) -> int:
 
 
 def hint_at(start_s: float, text: str) -> TimedHint:
-    """Return a hint for the audio that begins at ``start_s``.
-
-    Raise :class:`InvalidRequest` for a text that is too long for one hint or no Unicode, or a time before
-    the audio.
-    """
+    """Return a hint for the audio that begins at ``start_s``; raise as :func:`check_hint`."""
     check_between("start_s", start_s, 0, MAX_START_S)
     return check_hint(TimedHint(round(start_s * SAMPLE_RATE), text))
 
 
 def check_hint(hint: TimedHint) -> TimedHint:
-    """Return a hint that may be sent.
-
-    Raise :class:`InvalidRequest` for a text that is too long or not Unicode, or a time after the longest
-    audio.
-    """
+    """Return a hint, or raise :class:`InvalidRequest`: its text is too long or no Unicode, or its time."""
     check_between("start_sample", hint.start_sample, 0, MAX_START_S * SAMPLE_RATE)
     try:
         num_bytes = len(hint.text.encode())

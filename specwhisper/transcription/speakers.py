@@ -18,10 +18,7 @@ MAX_DISTANCE_S = 1.0  # from a word to a turn: times of words are less sure than
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A stretch in which one speaker speaks; times in seconds.
-
-    Those of two speakers may overlap.
-    """
+    """A stretch in which one speaker speaks, in seconds; another one's may overlap it."""
 
     start_s: float
     end_s: float

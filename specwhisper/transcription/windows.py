@@ -1,7 +1,4 @@
-"""Decide which audio is decoded next, with which prompt and temperature.
-
-There are two kinds: ``sequential_windows.py`` for recordings and ``live_windows.py`` for live audio.
-"""
+"""Decide which audio is decoded next, with which prompt and temperature."""
 
 from __future__ import annotations
 
