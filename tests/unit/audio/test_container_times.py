@@ -5,6 +5,7 @@ import io
 import numpy as np
 import pytest
 
+from specwhisper.audio import damage
 from specwhisper.audio.damage import Damage, Warnings, ignore
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.ffmpeg import Timeline
@@ -84,16 +85,18 @@ def test_all_that_an_ogg_file_lacks_is_reported():
     assert warning == "The audio is damaged: about 20.00 s are missing, at 17.0 s."
 
 
-def test_a_time_that_lies_adds_an_hour_at_most():
+def test_times_that_lie_add_an_hour_in_all(monkeypatch):
     data = media("mkv", [(2, 3), (3, 10**6), (4, 2)])
     samples, (warning,) = decoded(data)
     assert len(samples) / 16_000 == pytest.approx(LENGTH_S + 5, abs=0.1)
     assert warning.startswith("The audio has a gap of 1000000 s at 6.0 s, which is left out")
-    hour = media("mkv", [(1, 3_500), (3, 3_500)])
-    samples, (warning,) = decoded(hour)
-    assert len(samples) / 16_000 == pytest.approx(LENGTH_S + 3_500, abs=0.1)
-    with pytest.raises(InvalidAudio, match="longer than the limit of 60 s"):
-        for _ in decode_file(io.BytesIO(hour), 60):
+    assert damage.MAX_SILENCE_S == 3_600
+    monkeypatch.setattr(damage, "MAX_SILENCE_S", 36)
+    two_gaps = media("mkv", [(1, 35), (3, 35)])
+    samples, (warning,) = decoded(two_gaps)
+    assert len(samples) / 16_000 == pytest.approx(LENGTH_S + 35, abs=0.1)
+    with pytest.raises(InvalidAudio, match="longer than the limit of 20 s"):
+        for _ in decode_file(io.BytesIO(two_gaps), 20):
             pass
 
 

@@ -14,7 +14,7 @@ from specwhisper.audio.speech import SileroVad
 from specwhisper.types import SAMPLE_RATE
 
 SAMPLES = Path(specwhisper.__file__).parent / "demo" / "samples"
-SPEECH = ("01_phone_call.flac", "03_errands.mp3", "05_at_the_station.ogg")
+SPEECH = ("01_phone_call.flac", "05_at_the_station.ogg")
 
 
 def frames_of(name: str) -> np.ndarray:
