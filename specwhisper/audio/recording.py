@@ -99,14 +99,6 @@ class LogMelMax:
         maxima = self._maxima.get(num_mel_bins, {})
         return max((value for end, value in maxima.items() if end <= end_frame), default=None)
 
-    def merge_windows_before(self, frame: int) -> None:
-        """Merge the windows that end by ``frame``, so that memory stays constant."""
-        for num_mel_bins, maxima in self._maxima.items():
-            past = {end: value for end, value in maxima.items() if end <= frame}
-            if past:
-                later = {end: value for end, value in maxima.items() if end > frame}
-                self._maxima[num_mel_bins] = {max(past): max(past.values())} | later
-
 
 class Recording:
     """Canonical audio from some sample on, in order.
@@ -200,7 +192,6 @@ class Recording:
             if keep_from > self.first_sample:
                 self._pcm.drop((keep_from - self.first_sample) * BYTES_PER_SAMPLE)
                 self.first_sample = keep_from
-            self._log_mel_max.merge_windows_before(sample // HOP_SAMPLES)
 
     def window_is_ready(self, start_frame: int) -> bool:
         """Return whether the features of a window can be computed and are final."""
