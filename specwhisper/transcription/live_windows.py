@@ -233,7 +233,7 @@ class LiveWindows(WhisperWindows):
     def begin_at(self, position: LivePosition) -> None:
         """Begin where another session had final text, before any audio."""
         _check(position, self._vocabulary)
-        self.pieces, self.continues = LivePieces(position), position.next_sample > 0
+        self.pieces = LivePieces(position)
         self._earlier = position.pieces  # final pieces that the next window may hold
         self.final_to, self._is_speech = position.next_sample, position.is_speech
         self._utterance = position.num_utterances  # the last final piece's

@@ -91,7 +91,6 @@ class Windows(ABC):
     is_clip : whether each window is encoded as a recording of its own, of its frames only.
     reviews : whether a window that is kept needs :meth:`review` after :meth:`close`.
     stops : tokens that end a window, besides those of the vocabulary.
-    continues : whether live audio began in another session.
     has_followed : on the draft's side, whether the target has opened a window.
     """
 
@@ -100,7 +99,6 @@ class Windows(ABC):
     is_clip = False
     reviews = False
     stops: frozenset[int] = frozenset()
-    continues = False
     next_frame = 0
     language: str | None = "en"
     _redetects = False
