@@ -115,7 +115,10 @@ def hint_at(start_s: float, text: str) -> TimedHint:
 
 
 def check_hint(hint: TimedHint) -> TimedHint:
-    """Return a hint, or raise :class:`InvalidRequest`: its text is too long or no Unicode, or its time."""
+    """Return a hint that may be sent.
+
+    Raise :class:`InvalidRequest` for a text that is too long or not Unicode, or a time after all audio.
+    """
     check_between("start_sample", hint.start_sample, 0, MAX_START_S * SAMPLE_RATE)
     try:
         num_bytes = len(hint.text.encode())
