@@ -33,7 +33,6 @@ class TurnFinder(Protocol):
 
     async def turns_of(self, decode: Callable[[], Iterator[bytes]]) -> Sequence[Turn]:
         """Return the turns of a recording, which ``decode`` yields as canonical PCM."""
-        ...
 
 
 class UtteranceSpeakers(Protocol):
@@ -41,11 +40,9 @@ class UtteranceSpeakers(Protocol):
 
     def append(self, pcm: bytes) -> None:
         """Add canonical PCM."""
-        ...
 
     async def named(self, utterance: Segment) -> Segment:
         """Return an utterance with speakers, once the audio up to its end was added."""
-        ...
 
 
 class SpeakerModels(TurnFinder, Protocol):
@@ -53,15 +50,12 @@ class SpeakerModels(TurnFinder, Protocol):
 
     async def knowing(self, samples: Mapping[str, bytes]) -> Self:
         """Return one that names the speakers of whom there is a sample, by name."""
-        ...
 
     def live(self, *, max_speakers: int | None = None, start_sample: int = 0) -> UtteranceSpeakers:
         """Return what names the speakers of a live session, whose audio begins at a sample."""
-        ...
 
     async def close(self) -> None:
         """End the process of live sessions."""
-        ...
 
 
 def label(number: int) -> str:
