@@ -207,5 +207,5 @@ def _speech_of(audio: bytes, vad: VadOptions, warn: Warn, selection: Selection) 
         return decode_file(BytesIO(audio), None, warn, selection)
 
     speech = find_speech(decode(), vad)
-    pcm = b"".join(only_speech(decode, speech)())
+    pcm = b"".join(only_speech(decode, speech))
     return speech, flac.encode(pcm) if pcm else b""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -183,7 +184,7 @@ class SpeechFilter:
                     speech = self._speech[index] = find_speech(source.decode(), self._options.vad)
                     if not speech.spans:
                         raise NoSpeech
-                    source = source.through(only_speech(source.decode, speech))
+                    source = source.through(partial(only_speech, source.decode, speech))
                 except Exception as error:
                     source = error
             yield source

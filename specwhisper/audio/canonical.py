@@ -81,10 +81,7 @@ class CanonicalStream:
         return _quantise(mono if self._resampler is None else self._resampler.resample_chunk(mono))
 
     def finish(self) -> bytes:
-        """End the audio; return the last canonical bytes.
-
-        A part of a frame at the end, less than a millisecond, is left out.
-        """
+        """End the audio, without half a frame at its end; return the last canonical bytes."""
         if self._resampler is None:
             return b""
         return _quantise(self._resampler.resample_chunk(np.zeros(0, np.float32), last=True))
@@ -117,8 +114,5 @@ def _to_floats(frames: Samples) -> NDArray[np.float32]:
 
 
 def _quantise(samples: NDArray[np.float32]) -> bytes:
-    """Round -1..1 to s16le.
-
-    The scale is a power of two, so 16-bit samples stay unchanged.
-    """
+    """Round -1..1 to s16le; the scale is a power of two, so 16-bit samples stay unchanged."""
     return np.rint(samples * 32768).clip(-32768, 32767).astype("<i2").tobytes()

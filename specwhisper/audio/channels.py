@@ -37,10 +37,7 @@ class Mixer:
     def __call__(
         self, frames: NDArray[np.float32], rate: int, weights: Weights | None = None
     ) -> NDArray[np.float32]:
-        """Return one channel of the next ``[frames, channels]``.
-
-        ``weights``: each channel's share, where their places are known; otherwise all count the same.
-        """
+        """Return one channel of ``[frames, channels]``; weights are for channels in known places."""
         num_channels = frames.shape[1]
         self.check(num_channels)
         if self._channel != MIX:

@@ -21,10 +21,7 @@ def ignore(_warning: str) -> None:
 
 
 class Warnings:
-    """Collects the warnings about a recording, each once however often it is decoded.
-
-    ``is_strict``: whether a recording of which something is missing is refused instead.
-    """
+    """Collects the warnings about a recording, each once; raises them if it is strict."""
 
     def __init__(self, *, is_strict: bool = False) -> None:
         self._sentences: list[str] = []
@@ -42,10 +39,7 @@ class Warnings:
 
 
 class Damage:
-    """Notes what a recording lacks while it is decoded.
-
-    ``decoded_s``: length of what was decoded so far.
-    """
+    """Notes what a recording lacks while it is decoded; ``decoded_s`` is its length so far."""
 
     def __init__(self, name: str, warn: Warn) -> None:
         self.decoded_s = 0.0
@@ -105,10 +99,7 @@ class Damage:
         )
 
     def report(self) -> None:
-        """Warn of what was noted, at the recording's end.
-
-        Raises :class:`InvalidAudio` if no sample is a number.
-        """
+        """Warn of what was noted; raise :class:`InvalidAudio` if no sample is a number."""
         if self._num_samples and self._num_no_numbers == self._num_samples:
             raise InvalidAudio(f"{self._name} holds no samples that are finite numbers.")
         for sentence in self._sentences[:MAX_NAMED_PLACES]:

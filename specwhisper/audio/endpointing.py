@@ -77,7 +77,11 @@ class Endpointer:
         frame_start = self.boundary_sample + len(self._levels) * FRAME_SAMPLES
         self._levels.append(level)
         end_sample = frame_start + FRAME_SAMPLES
-        mark = self._find_utterance(frame_start, level) if self._finds_utterances else None
+        mark = None
+        if self._finds_utterances and level >= self._options.threshold:
+            mark = self._on_speech(frame_start)
+        elif self._finds_utterances and level < self._silence_level:
+            mark = self._on_silence(frame_start)
         if mark is not None:
             return mark
         if self._begin is None:
@@ -103,13 +107,6 @@ class Endpointer:
                 return []
             marks.append(self._begin_utterance())
         return [*marks, self._end(end_sample, VoiceEvent.END if is_silence else VoiceEvent.BREAK)]
-
-    def _find_utterance(self, frame_start: int, level: float) -> VoiceMark | None:
-        if level >= self._options.threshold:
-            return self._on_speech(frame_start)
-        if level < self._silence_level:
-            return self._on_silence(frame_start)
-        return None
 
     def _on_speech(self, frame_start: int) -> VoiceMark | None:
         self._silence_start = None
@@ -204,10 +201,7 @@ Vad = Callable[[NDArray[np.float32]], float]
 
 
 class VoiceMarker:
-    """Runs a model over one stream, anew from each boundary on.
-
-    ``open_vad``: begins the model anew.
-    """
+    """Runs a model over one stream; ``open_vad`` begins it anew at each boundary."""
 
     def __init__(self, endpointer: Endpointer, open_vad: Callable[[], Vad]) -> None:
         self._endpointer = endpointer

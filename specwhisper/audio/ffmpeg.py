@@ -115,10 +115,7 @@ HEADERS_WITHIN_BYTES = 1 << 20
 def decode_with_ffmpeg(
     source: BinaryIO, name: str, is_known: bool, damage: Damage, selection: Selection
 ) -> Iterator[Block]:
-    """Decode an audio track of a file.
-
-    ``is_known``: whether libsndfile opened it, and found no samples.
-    """
+    """Decode an audio track; ``is_known``: libsndfile opened the file, and found no samples."""
     if not HAS_FFMPEG:
         if is_known:
             return

@@ -22,7 +22,7 @@ class KeptAudio:
         self._start_sample = self._read_sample = start_sample
         self._ends: list[int] = []  # samples at which the client has ended utterances
         self._num_answered = 0  # ends before these
-        self._is_complete = False
+        self.is_complete = False
         self._has_grown = asyncio.Event()
         self._is_read = asyncio.Event()
 
@@ -30,43 +30,36 @@ class KeptAudio:
     def num_samples(self) -> int:
         return len(self._pcm) // BYTES_PER_SAMPLE
 
-    @property
-    def is_complete(self) -> bool:
-        return self._is_complete
-
     def allow_unread(self, seconds: float) -> None:
         self._max_unread_s = seconds
         self._is_read.set()
 
     async def put(self, pcm: bytes) -> None:
-        """Append audio; wait while more of it is unread than may be.
-
-        After :meth:`finish`, audio is ignored.
-        """
-        if self._is_complete:
+        """Append audio; wait while more of it is unread than may be. After :meth:`finish` it is ignored."""
+        if self.is_complete:
             return
         self._pcm += pcm
         self._has_grown.set()
         while (
-            self._end_sample - self._read_sample > self._max_unread_s * SAMPLE_RATE and not self._is_complete
+            not self.is_complete and self._end_sample - self._read_sample > self._max_unread_s * SAMPLE_RATE
         ):
             self._is_read.clear()
             await self._is_read.wait()
 
     def end_utterance(self) -> None:
-        if not self._is_complete:
+        if not self.is_complete:
             self._ends.append(self._end_sample)
             self._has_grown.set()
 
     async def continues_after(self, sample: int) -> bool:
         """Wait for audio from a sample on, or for the end; return whether there is any."""
-        while self._end_sample <= sample and not self._is_complete:
+        while self._end_sample <= sample and not self.is_complete:
             self._has_grown.clear()
             await self._has_grown.wait()
         return self._end_sample > sample
 
     def finish(self) -> None:
-        self._is_complete = True
+        self.is_complete = True
         self._has_grown.set()
         self._is_read.set()
 
@@ -117,7 +110,7 @@ class KeptAudio:
                 self._read_sample = sample
                 self._is_read.set()
                 yield piece
-            elif self._is_complete:
+            elif self.is_complete:
                 return
             else:
                 self._has_grown.clear()

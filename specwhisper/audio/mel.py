@@ -1,7 +1,4 @@
-"""Compute Whisper's log-mel features in numpy.
-
-They equal those of transformers' ``WhisperFeatureExtractor``.
-"""
+"""Compute the log-mel features of transformers' ``WhisperFeatureExtractor`` in numpy."""
 
 from __future__ import annotations
 
@@ -23,13 +20,9 @@ Floats = NDArray[np.float32]
 
 
 def power_spectrogram(samples: Floats) -> Floats:
-    """Return the power spectrum of every whole frame.
+    """Return the power spectrum of every whole frame, ``[frames, 201]``.
 
-    A frame has 400 samples under a Hann window; frames begin every 160 samples.
-
-    Returns
-    -------
-    shape ``[frames, 201]``; frame k spans ``samples[160 * k : 160 * k + 400]``.
+    Frame k is ``samples[160 * k : 160 * k + 400]`` under a Hann window.
     """
     frames = np.lib.stride_tricks.sliding_window_view(samples, NUM_FFT)[::HOP_SAMPLES]
     window = _hann_window()
@@ -56,14 +49,9 @@ def normalise(log_mel: Floats, log_mel_max: float) -> Floats:
 
 @cache
 def mel_filters(num_mel_bins: int) -> Floats:
-    """Return Slaney's triangular filters from 0 to 8 kHz, each of area one.
-
-    Returns
-    -------
-    shape ``[201, num_mel_bins]``
-    """
-    corners_mel = np.linspace(0.0, _hertz_to_mel(SAMPLE_RATE / 2), num_mel_bins + 2)
-    corners_hz = _mel_to_hertz(corners_mel)
+    """Return Slaney's triangular filters from 0 to 8 kHz, each of area one: ``[201, bins]``."""
+    highest_mel = _BREAK_MEL + np.log(SAMPLE_RATE / 2 / _BREAK_HERTZ) * _MEL_PER_NEPER
+    corners_hz = _mel_to_hertz(np.linspace(0.0, highest_mel, num_mel_bins + 2))
     frequencies_hz = np.linspace(0.0, SAMPLE_RATE / 2, NUM_FREQUENCIES)
     distances_hz = corners_hz - frequencies_hz[:, None]
     widths_hz = np.diff(corners_hz)
@@ -80,11 +68,6 @@ _LINEAR_HERTZ_PER_MEL = 200.0 / 3.0
 _BREAK_HERTZ = 1000.0
 _BREAK_MEL = _BREAK_HERTZ / _LINEAR_HERTZ_PER_MEL
 _MEL_PER_NEPER = 27.0 / np.log(6.4)
-
-
-def _hertz_to_mel(hertz: float) -> float:
-    """Convert a frequency above 1 kHz."""
-    return float(_BREAK_MEL + np.log(hertz / _BREAK_HERTZ) * _MEL_PER_NEPER)
 
 
 def _mel_to_hertz(mel: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -36,7 +36,7 @@ class Pieces:
     """
 
     def __init__(self) -> None:
-        self._pieces: deque[bytes | bytearray] = deque()
+        self._pieces: deque[bytearray] = deque()
         self._num_dropped = 0  # bytes of the first piece
         self._num_bytes = 0
 
@@ -44,13 +44,9 @@ class Pieces:
         return self._num_bytes
 
     def append(self, piece: bytes) -> None:
-        last = self._pieces[-1] if self._pieces else b""
-        if len(piece) >= WHOLE_BYTES:
-            self._pieces.append(piece)
-        elif isinstance(last, bytearray) and len(last) < WHOLE_BYTES:
-            last += piece
-        else:
-            self._pieces.append(bytearray(piece))
+        if not self._pieces or len(self._pieces[-1]) >= WHOLE_BYTES:
+            self._pieces.append(bytearray())
+        self._pieces[-1] += piece
         self._num_bytes += len(piece)
 
     def drop(self, num_bytes: int) -> None:
@@ -62,14 +58,12 @@ class Pieces:
 
     def read(self, begin: int, end: int) -> bytes:
         begin, end = (min(max(0, place), self._num_bytes) + self._num_dropped for place in (begin, end))
-        parts: list[bytes | bytearray] = []
-        place = 0
+        parts = []
         for piece in self._pieces:
-            if place >= end:
+            if end <= 0:
                 break
-            if place + len(piece) > begin:
-                parts.append(piece[max(0, begin - place) : end - place])
-            place += len(piece)
+            parts.append(piece[max(0, begin) : end])
+            begin, end = begin - len(piece), end - len(piece)
         return b"".join(parts)
 
 
@@ -91,10 +85,7 @@ class LogMelMax:
         self._maxima: dict[int, dict[int, float]] = {}  # by number of mel bins, by end frame of the window
 
     def update(self, num_mel_bins: int, end_frame: int, log_mel_max: float) -> float:
-        """Add a window's maximum; return the maximum for its features.
-
-        ``end_frame``: where the window ends.
-        """
+        """Add the maximum of a window that ends at a frame; return the one for its features."""
         if num_mel_bins in self._known:
             return self._known[num_mel_bins]
         maxima = self._maxima.setdefault(num_mel_bins, {})
@@ -102,22 +93,11 @@ class LogMelMax:
         return maxima[end_frame]
 
     def at(self, num_mel_bins: int, end_frame: int) -> float | None:
-        """Return the maximum for a window; ``None`` before any window.
-
-        ``end_frame``: where the window ends.
-        """
+        """Return the maximum for a window that ends at a frame; ``None`` before any window."""
         if num_mel_bins in self._known:
             return self._known[num_mel_bins]
         maxima = self._maxima.get(num_mel_bins, {})
         return max((value for end, value in maxima.items() if end <= end_frame), default=None)
-
-    def merge_windows_before(self, frame: int) -> None:
-        """Merge the windows that end by ``frame``, so that memory stays constant."""
-        for num_mel_bins, maxima in self._maxima.items():
-            past = {end: value for end, value in maxima.items() if end <= frame}
-            if past:
-                later = {end: value for end, value in maxima.items() if end > frame}
-                self._maxima[num_mel_bins] = {max(past): max(past.values())} | later
 
 
 class Recording:
@@ -130,6 +110,10 @@ class Recording:
     log_mel_max : largest log10 mel power of the whole recording by number of mel bins, where it is known.
     padding : what follows the audio.
     is_cut : whether a draft may encode less silence after it than up to 30 s.
+
+    Attributes
+    ----------
+    first_sample : of the audio that is held.
     """
 
     def __init__(
@@ -144,14 +128,10 @@ class Recording:
         self._has_zeros = padding is Padding.ZERO
         self._log_mel_max = LogMelMax(log_mel_max or {})
         self._pcm = Pieces()
-        self._first_sample = 0
+        self.first_sample = 0
         self._has_begun = False
-        self._is_complete = False
+        self.is_complete = False
         self._lock = Lock()
-
-    @property
-    def first_sample(self) -> int:
-        return self._first_sample
 
     @property
     def held_bytes(self) -> int:
@@ -159,20 +139,13 @@ class Recording:
 
     @property
     def received_samples(self) -> int:
-        return self._first_sample + len(self._pcm) // BYTES_PER_SAMPLE
-
-    @property
-    def is_complete(self) -> bool:
-        return self._is_complete
+        return self.first_sample + len(self._pcm) // BYTES_PER_SAMPLE
 
     @property
     def total_frames(self) -> int | None:
-        """Mel frames of the whole recording, silence up to 30 s included.
-
-        ``None`` until the audio has ended.
-        """
+        """Mel frames of the whole recording, silence up to 30 s included; ``None`` until it has ended."""
         num_samples = self.received_samples if self._has_zeros else self._padded_samples
-        return max(1, num_samples // HOP_SAMPLES) if self._is_complete else None
+        return max(1, num_samples // HOP_SAMPLES) if self.is_complete else None
 
     @property
     def audio_frames(self) -> int:
@@ -193,14 +166,14 @@ class Recording:
         end_sample = chunk.start_sample + len(chunk.pcm) // BYTES_PER_SAMPLE
         with self._lock:
             if not self._has_begun:
-                self._first_sample = chunk.start_sample
+                self.first_sample = chunk.start_sample
                 self._has_begun = True
             received = self.received_samples
             if chunk.start_sample > received:
                 raise InvalidAudio(
                     f"The audio leaves a gap: samples {received} to {chunk.start_sample} are missing."
                 )
-            if self._is_complete and end_sample > received:
+            if self.is_complete and end_sample > received:
                 raise InvalidAudio(f"More audio came after the end of the recording at sample {received}.")
             if chunk.is_last and end_sample < received:
                 raise InvalidAudio(
@@ -210,38 +183,29 @@ class Recording:
                 raise InvalidAudio("The recording is empty: it holds no audio samples.")
             if end_sample > received:
                 self._pcm.append(chunk.pcm[(received - chunk.start_sample) * BYTES_PER_SAMPLE :])
-            self._is_complete |= chunk.is_last
+            self.is_complete |= chunk.is_last
 
     def discard_before(self, sample: int) -> None:
         """Free the audio that no window starting at ``sample`` or later needs."""
         with self._lock:
             keep_from = min(sample - CONTEXT_SAMPLES, self.received_samples)
-            if keep_from > self._first_sample:
-                self._pcm.drop((keep_from - self._first_sample) * BYTES_PER_SAMPLE)
-                self._first_sample = keep_from
-            self._log_mel_max.merge_windows_before(sample // HOP_SAMPLES)
+            if keep_from > self.first_sample:
+                self._pcm.drop((keep_from - self.first_sample) * BYTES_PER_SAMPLE)
+                self.first_sample = keep_from
 
     def window_is_ready(self, start_frame: int) -> bool:
         """Return whether the features of a window can be computed and are final."""
         needed = start_frame * HOP_SAMPLES + WINDOW_SAMPLES + CONTEXT_SAMPLES - HOP_SAMPLES
-        return self._is_complete or self.received_samples >= needed
+        return self.is_complete or self.received_samples >= needed
 
     def window_frames(self, start_frame: int) -> int:
-        """Count the frames of a window: 3,000, or the rest of the recording.
-
-        0 after its end.
-        """
+        """Count the frames of a window: 3,000, or the rest of the recording; 0 after its end."""
         if self.total_frames is None:
             return WINDOW_FRAMES
         return max(0, min(WINDOW_FRAMES, self.total_frames - start_frame))
 
     def window_features(self, start_frame: int, num_mel_bins: int) -> NDArray[np.float32]:
-        """Return the normalised log-mel of a window.
-
-        Returns
-        -------
-        shape ``[num_mel_bins, 3000]``; frames after the end of the recording are 0.
-        """
+        """Return the normalised log-mel of a window, ``[bins, 3000]``; 0 after the end of the recording."""
         num_frames = self.window_frames(start_frame)
         log_mel = log_mel_power(power_spectrogram(self.window_samples(start_frame)), num_mel_bins)
         with self._lock:
@@ -265,12 +229,7 @@ class Recording:
     def pcm(self, start_frame: int, num_frames: int) -> bytes:
         begin, end = start_frame * HOP_SAMPLES, (start_frame + num_frames) * HOP_SAMPLES
         with self._lock:
-            first = self._first_sample
-            return (
-                b""
-                if begin < first
-                else self._pcm.read((begin - first) * BYTES_PER_SAMPLE, (end - first) * BYTES_PER_SAMPLE)
-            )
+            return b"" if begin < self.first_sample else self._read(begin, end)
 
     def log_mel_max(self, start_frame: int, num_mel_bins: int) -> float | None:
         """Return a window's log-mel maximum; ``None`` before any features were computed."""
@@ -299,20 +258,23 @@ class Recording:
             begin = start_frame * HOP_SAMPLES - CONTEXT_SAMPLES
             end = begin + (num_frames - 1) * HOP_SAMPLES + NUM_FFT
             mirrored_before = max(0, -begin)
-            mirrored_after = max(0, end - self._padded_samples) if self._is_complete else 0
+            mirrored_after = max(0, end - self._padded_samples) if self.is_complete else 0
             begin += mirrored_before
             end -= mirrored_after
-            if begin < self._first_sample:
+            if begin < self.first_sample:
                 raise InvalidAudio(f"The window at frame {start_frame} begins too early: {self._extent()}.")
-            first = self._first_sample
-            held = self._pcm.read((begin - first) * BYTES_PER_SAMPLE, (end - first) * BYTES_PER_SAMPLE)
+            held = self._read(begin, end)
         samples = np.zeros(end - begin, np.float32)
         samples[: len(held) // BYTES_PER_SAMPLE] = floats(held)
         return np.pad(samples, (mirrored_before, mirrored_after), mode="reflect")
 
+    def _read(self, begin: int, end: int) -> bytes:
+        first = self.first_sample
+        return self._pcm.read((begin - first) * BYTES_PER_SAMPLE, (end - first) * BYTES_PER_SAMPLE)
+
     def _extent(self) -> str:
-        ending = "which is its end" if self._is_complete else "so far"
-        return f"the recording is held from sample {self._first_sample} to {self.received_samples}, {ending}"
+        ending = "which is its end" if self.is_complete else "so far"
+        return f"the recording is held from sample {self.first_sample} to {self.received_samples}, {ending}"
 
 
 def log_mel_max(

@@ -47,7 +47,7 @@ class AudioSource:
         speech = None
         if vad is not None:
             speech = await _in_thread(partial(find_speech, options=vad), decode())
-            decode = only_speech(decode, speech)
+            decode = partial(only_speech, decode, speech)
         return cls(decode, await _in_thread(pcm_if_short, decode()), speech)
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
@@ -18,15 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE, floats
-from specwhisper.audio.endpointing import FRAME_SAMPLES, HYSTERESIS, SAMPLES_PER_MS, SURE_SILENCE
+from specwhisper.audio.endpointing import (
+    FRAME_BYTES,
+    FRAME_SAMPLES,
+    HYSTERESIS,
+    SAMPLES_PER_MS,
+    SURE_SILENCE,
+)
 from specwhisper.extras import needs_extra
 from specwhisper.selection import VadOptions
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, Segment, Word
 
 SILENCE_TO_CUT_AT_MS = 98  # in speech that is too long
-
-
-FRAME_BYTES = FRAME_SAMPLES * BYTES_PER_SAMPLE
 # People who take turns leave about 200 ms between them. Shorter speech may be the beginning of a hum.
 TURNS = VadOptions(min_silence_duration_ms=200, min_speech_duration_ms=250, speech_pad_ms=0)
 # silero-vad's own files without its requirement of torch. We read one, and import nothing of it.
@@ -38,11 +41,7 @@ STATE_SHAPE = (2, 1, 128)
 
 
 class SileroVad:
-    """The model, for any number of streams in any threads.
-
-    ``user``, ``extra``, ``otherwise``: what needs it, the extra that installs it, and what to do without it,
-    for the error.
-    """
+    """The model, for any number of streams in any threads; arguments are for the error without it."""
 
     def __init__(
         self, user: str = "vad_filter", extra: str = "vad", otherwise: str = "or leave it out"
@@ -69,10 +68,7 @@ class SileroStream:
         self._rate = np.array(SAMPLE_RATE, np.int64)
 
     def __call__(self, frame: NDArray[np.float32]) -> float:
-        """Return the probability of speech in the stream's next frame.
-
-        ``frame``: samples in -1..1, shape (512,).
-        """
+        """Return the probability of speech in the stream's next 512 samples, in -1..1."""
         self._samples[0, :CONTEXT_SAMPLES] = self._samples[0, -CONTEXT_SAMPLES:]
         self._samples[0, CONTEXT_SAMPLES:] = frame
         feeds = {"input": self._samples, "state": self._state, "sr": self._rate}
@@ -95,10 +91,7 @@ class Span(NamedTuple):
 
 
 class SpeechFinder:
-    """Finds the speech of one recording.
-
-    Call :meth:`on_vad_probability` for each frame, then :meth:`finish`.
-    """
+    """Finds the speech of one recording: :meth:`on_vad_probability` for each frame, then :meth:`finish`."""
 
     def __init__(self, options: VadOptions) -> None:
         self._threshold = options.threshold
@@ -130,10 +123,7 @@ class SpeechFinder:
             self._on_silence(self._start, at)
 
     def finish(self, num_samples: int) -> tuple[Span, ...]:
-        """Return the speech of a recording of this length, with its padding.
-
-        The spans are in order and do not overlap.
-        """
+        """Return the spans of a recording of this length, with their padding; none overlap."""
         if self._start is not None and num_samples - self._start > self._min_speech:
             self._spans.append(Span(self._start, num_samples))
         starts = [span.start for span in self._spans]
@@ -230,18 +220,12 @@ class SpeechMap:
 
 
 def placed(segments: Iterable[Segment], speech: SpeechMap | None) -> tuple[Segment, ...]:
-    """Return segments with their times in the recording.
-
-    ``None`` if all of it was transcribed.
-    """
+    """Return segments with their times in the recording; ``None`` if all of it was transcribed."""
     return tuple(segments) if speech is None else tuple(map(speech.segment, segments))
 
 
 def find_speech(blocks: Iterable[bytes], options: VadOptions) -> SpeechMap:
-    """Return where the speech of a recording lies, in constant memory.
-
-    ``blocks``: the recording as canonical PCM.
-    """
+    """Return where the speech lies in blocks of canonical PCM, in constant memory."""
     stream, finder = _model().open(), SpeechFinder(options)
     num_bytes, rest = 0, b""
 
@@ -260,12 +244,8 @@ def find_speech(blocks: Iterable[bytes], options: VadOptions) -> SpeechMap:
     return SpeechMap(finder.finish(num_samples), num_samples)
 
 
-def only_speech(decode: Callable[[], Iterator[bytes]], speech: SpeechMap) -> Callable[[], Iterator[bytes]]:
-    """Return what decodes the speech of a recording, one span after the other."""
-    return partial(_cut, decode, speech)
-
-
-def _cut(decode: Callable[[], Iterator[bytes]], speech: SpeechMap) -> Iterator[bytes]:
+def only_speech(decode: Callable[[], Iterator[bytes]], speech: SpeechMap) -> Iterator[bytes]:
+    """Decode the speech of a recording, one span after the other."""
     spans = iter(speech.spans)
     span = next(spans, None)
     position = 0  # in samples

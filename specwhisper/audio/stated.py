@@ -1,7 +1,4 @@
-"""Read the length that a recording's container states.
-
-Nothing is decoded for it.
-"""
+"""Read the length that a recording's container states, without decoding."""
 
 from __future__ import annotations
 

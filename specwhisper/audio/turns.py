@@ -70,14 +70,11 @@ TURNS = Turns()  # this process's
 
 
 class Turn:
-    """The turns of one recording: a context manager around each, in any thread.
-
-    ``had_s``: processor time so far.
-    """
+    """The turns of one recording: a context manager around each, in any thread."""
 
     def __init__(self, turns: Turns = TURNS) -> None:
         self.caller = decoding_for.get()
-        self.had_s = 0.0
+        self.had_s = 0.0  # processor time so far
         self.is_called = Event()
         self._turns = turns
         self._began_s = 0.0

@@ -75,13 +75,13 @@ def align_words(
     language = next((c for c, i in vocabulary.languages.items() if i in window.prompt), "en")
     words = []
     for start, end in _runs(tokens, vocabulary.end_of_text):
-        for length, num_opening, num_closing in split_into_words(vocabulary, tokens[start:end], language):
-            word = aligned(start, length)
-            if num_opening or num_closing:
-                spoken = aligned(start + num_opening, length - num_opening - num_closing)
+        for split in split_into_words(vocabulary, tokens[start:end], language):
+            word = aligned(start, split.num_tokens)
+            if num_around := split.num_opening + split.num_closing:
+                spoken = aligned(start + split.num_opening, split.num_tokens - num_around)
                 word = replace(word, spoken=spoken)
             words.append(word)
-            start += length
+            start += split.num_tokens
     return tuple(words)
 
 

@@ -1,9 +1,4 @@
-"""Decide whether a window is kept, decoded again or skipped.
-
-The rules are openai/whisper's.
-
-transformers has the same rules in ``WhisperGenerationMixin._need_fallback``.
-"""
+"""Decide whether a window is kept, decoded again or skipped: openai/whisper's rules, and transformers'."""
 
 from __future__ import annotations
 
@@ -23,15 +18,9 @@ def judge(
     options: DecodingOptions,
     vocabulary: Vocabulary,
 ) -> Outcome:
-    """Return the outcome of a window.
+    """Return the outcome of a window by its tokens, end-of-text included.
 
-    Parameters
-    ----------
-    tokens, log_probs : the window's, end-of-text included; natural log-probabilities.
-
-    Returns
-    -------
-    ``RETRIED`` for a window that should be decoded again, if a temperature is left.
+    ``RETRIED``: it should be decoded again, if a temperature is left.
     """
     has_failed = False
     if options.compression_ratio_threshold is not None:

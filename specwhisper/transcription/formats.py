@@ -193,9 +193,7 @@ def to_verbose_json(
     word_timestamps: bool = False,
     multilingual: bool = False,
 ) -> dict[str, Any]:
-    """Return a transcript in the form of OpenAI's ``verbose_json``; times in seconds.
-
-    A word's ``probability`` is openai/whisper's.
+    """Return OpenAI's ``verbose_json``; a word's ``probability`` is openai/whisper's.
 
     Parameters
     ----------

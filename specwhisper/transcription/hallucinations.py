@@ -68,10 +68,7 @@ class SpokenSegment:
 
 
 class Review(NamedTuple):
-    """How many segments of a window are kept, and where the next window begins.
-
-    ``None`` leaves its beginning as it is.
-    """
+    """How many segments of a window are kept; where the next one begins, if elsewhere."""
 
     num_segments: int
     next_frame: int | None = None
@@ -151,10 +148,7 @@ def spoken_segments(
 
 
 def _fitted(segment: Segment, words: list[SpokenWord], median_s: float, last_s: float) -> SpokenSegment:
-    """Shorten the words at both edges of a segment.
-
-    ``last_s``: end of the speech before it.
-    """
+    """Shorten the words at both edges of a segment, before which speech ended at ``last_s``."""
     start_s, end_s, longest_s = segment.start_s, segment.end_s, 2 * median_s
     if not words:
         return SpokenSegment(start_s, end_s)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from glob import escape
 from pathlib import Path
-from xml.etree.ElementTree import ParseError, XMLParser
+from xml.etree import ElementTree
 
 import pysubs2
 
@@ -32,23 +32,8 @@ MAX_REPEATED_LINES = 8  # more than rolling captions show
 MAX_ERROR_CHARS = 100  # a parser's, which may quote a whole file
 
 
-def text_of_captions(content: str, suffix: str) -> str:
-    """Return the text of captions, line by line.
-
-    It is in the order of their times; that of TTML in the order of the file.
-
-    ``suffix``: one of :data:`SUFFIXES`, which names the format.
-
-    Raise :class:`ValueError` if the content is not such a file; empty content is.
-    """
-    if suffix in XML_SUFFIXES:
-        captions: Iterable[str] = _ttml(content)
-    else:
-        captions = _timed(content, suffix)
-    return "\n".join(_once([line.strip() for line in caption.split("\n")] for caption in captions))
-
-
 def _timed(content: str, suffix: str) -> list[str]:
+    """Return the text of each caption, in the order of their times."""
     content = BLANK_LINES.sub("\n\n", content)
     if suffix == ".vtt":
         content = TAG.sub("", NAME.sub("", NOTE.sub("", content)))
@@ -71,52 +56,30 @@ def _plain(text: str) -> str:
     return OVERRIDE.sub("", text).replace(r"\h", " ").replace(r"\n", "\n").replace(r"\N", "\n")
 
 
-class _Paragraphs:
-    """Collects the paragraphs of TTML from a parser, however deep elements are nested."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._parts: list[str] = []
-        self._depth = 0  # how many paragraphs are open: an inner one is part of the outer one
-
-    def start(self, tag: str, _attributes: object) -> None:
-        name = tag.rpartition("}")[2]
-        self._depth += name == "p"
-        if name == "br" and self._depth:
-            self._parts.append("\0")
-
-    def data(self, text: str) -> None:
-        if self._depth:
-            self._parts.append(text)
-
-    def end(self, tag: str) -> None:
-        if tag.rpartition("}")[2] == "p":
-            self._depth -= 1
-            if not self._depth:
-                text = " ".join("".join(self._parts).split())  # line breaks of the file are none of the text
-                self.texts.append(text.replace("\0", "\n"))  # those of the caption are; XML has no NUL
-                self._parts = []
-
-
-def _ttml(content: str) -> list[str]:
+def _ttml(content: str) -> Iterator[str]:
+    """Yield the text of each paragraph; an inner one is part of the outer one."""
     # pysubs2 refuses times in frames and ticks, which the text does not need.
-    if not content.strip():
-        return []
-    paragraphs = _Paragraphs()
-    parser = XMLParser(target=paragraphs)
     try:
-        parser.feed(content)
-        parser.close()
-    except ParseError as error:
+        elements = [ElementTree.fromstring(content)] if content.strip() else []
+    except ElementTree.ParseError as error:
         raise ValueError(str(error)) from error
-    return paragraphs.texts
+    while elements:  # they may be nested deeper than Python's stack
+        element = elements.pop()
+        if element.tag.rpartition("}")[2] != "p":
+            elements += reversed(element)
+            continue
+        for inner in element.iter():
+            if inner.tag.rpartition("}")[2] == "br":
+                inner.text = "\0"
+        text = " ".join("".join(element.itertext()).split())  # line breaks of the file are none of the text
+        yield text.replace("\0", "\n")  # those of the caption are; XML has no NUL
 
 
-def _once(captions: Iterable[Sequence[str]]) -> Iterator[str]:
+def _once(captions: Iterable[str]) -> Iterator[str]:
     """Yield lines, without those with which rolling captions repeat the end of the one before."""
     before: list[str] = []
     for caption in captions:
-        lines = [line for line in caption if line]
+        lines = [line.strip() for line in caption.split("\n") if line.strip()]
         shared = range(min(len(before), len(lines), MAX_REPEATED_LINES), 0, -1)
         repeated = next((num for num in shared if before[-num:] == lines[:num]), 0)
         if sum(len(line.split()) for line in lines[:repeated]) < MIN_REPEATED_WORDS:
@@ -190,7 +153,8 @@ def _text_of(path: Path) -> str:
             raise InvalidRequest(f"The hint {path} holds captions: name it .srt, .vtt or .ttml.")
         return content
     try:
-        return text_of_captions(content, suffix)
+        captions = _ttml(content) if suffix in XML_SUFFIXES else _timed(content, suffix)
+        return "\n".join(_once(captions))
     except ValueError as error:
         raise InvalidRequest(
             f"The hint {path} does not hold captions ({error}): call a file of plain text .txt."

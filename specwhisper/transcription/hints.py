@@ -6,7 +6,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption, check_between
 from specwhisper.options import MAX_HINT_BYTES, DecodingOptions
@@ -14,13 +13,6 @@ from specwhisper.speculation.hints import LiveHint, ScriptHint, is_unspaced
 from specwhisper.speculation.ledger import SharedHints
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import MAX_HINT_TEXT_BYTES, SAMPLE_RATE, Mode, TimedHint
-
-
-class Tokenize(Protocol):
-    """See :meth:`specwhisper.model.model.Model.tokenize`."""
-
-    def __call__(self, text: str, *, after_space: bool = True) -> Sequence[int]:
-        """Return the tokens of a text, by default as after a space."""
 
 
 def with_times(
@@ -47,7 +39,7 @@ class HintBuilder:
     """Makes the hints of a model's sessions."""
 
     vocabulary: Vocabulary
-    tokenize: Tokenize
+    tokenize: Callable[..., Sequence[int]]  # :meth:`specwhisper.model.model.Model.tokenize`
 
     def of_session(
         self, mode: Mode, options: DecodingOptions, token_share: Callable[[], float]
@@ -80,10 +72,9 @@ MAX_START_S = 1e8  # three years
 
 
 class HintFeed:
-    """Keeps hints until a server takes them, and repeats them for the next one.
+    """Keeps hints, of the latest audio, until a server takes them, and repeats them for the next one.
 
-    It keeps :data:`specwhisper.options.MAX_HINT_BYTES`, of the latest audio. A hint that another one has
-    replaced before it was taken is never sent.
+    A hint that another one has replaced before it was taken is never sent.
     """
 
     def __init__(self) -> None:
@@ -118,11 +109,7 @@ def _size(hint: TimedHint) -> int:
 
 
 def hint_at(start_s: float, text: str) -> TimedHint:
-    """Return a hint for the audio that begins at ``start_s``.
-
-    Raise :class:`InvalidRequest` for a text that is too long for one hint or no Unicode, or a time before
-    the audio.
-    """
+    """Return a hint for the audio that begins at ``start_s``; raise as :func:`check_hint`."""
     check_between("start_s", start_s, 0, MAX_START_S)
     return check_hint(TimedHint(round(start_s * SAMPLE_RATE), text))
 
@@ -130,8 +117,7 @@ def hint_at(start_s: float, text: str) -> TimedHint:
 def check_hint(hint: TimedHint) -> TimedHint:
     """Return a hint that may be sent.
 
-    Raise :class:`InvalidRequest` for a text that is too long or not Unicode, or a time after the longest
-    audio.
+    Raise :class:`InvalidRequest` for a text that is too long or not Unicode, or a time after all audio.
     """
     check_between("start_sample", hint.start_sample, 0, MAX_START_S * SAMPLE_RATE)
     try:

@@ -153,10 +153,7 @@ class OpenText:
         self._pieces = {start: each for start, each in self._pieces.items() if start >= sample}
 
     def after(self, verified: str) -> tuple[str, str]:
-        """Return the stable and the tentative part of the text after the target's own.
-
-        Four hypotheses in a row have the stable part. Each later piece follows the whole text before it.
-        """
+        """Return the stable and the tentative part of the text after the target's own."""
         known = words_of(verified, self.language)
         stable: list[str] = []
         tentative: list[str] = []

@@ -1,16 +1,9 @@
 """Decode live audio by pieces: each once, after earlier audio and its text.
 
-=============  ==================================  =========================================================
-Window         Its audio                           Its text after the prefix
-=============  ==================================  =========================================================
-of a complete  earlier pieces, then this one       becomes final whole
-piece
-of a growing   the same, up to the newest sample   may change; only with ``confirm_every_ms``
-piece
-=============  ==================================  =========================================================
-
-The prefix is the final text of the earlier pieces. A model continues it, so their text is not decoded again,
-and words at a piece's border have both sides of their context.
+A window holds earlier pieces, then this one. Its prefix is the final text of the earlier pieces. A model
+continues it, so their text is not decoded again, and words at a piece's border have both sides of their
+context. With ``confirm_every_ms`` a growing piece has windows too, up to its newest sample; their text may
+change.
 
 A complete window of a complete piece ends in one of these ways:
 
@@ -24,8 +17,8 @@ failed, and none is left                        ``RETRIED``  it is decoded as wh
 the same, decoded so                            ``KEPT``     its text is final
 ==============================================  ===========  ===============================================
 
-Which windows there are depends on voice marks and samples alone, and so does the final text: not on
-candidates, load, or windows of growing pieces.
+Which windows there are and the final text depend on voice marks and samples alone: not on candidates, load,
+or windows of growing pieces.
 """
 
 from __future__ import annotations
@@ -240,7 +233,7 @@ class LiveWindows(WhisperWindows):
     def begin_at(self, position: LivePosition) -> None:
         """Begin where another session had final text, before any audio."""
         _check(position, self._vocabulary)
-        self.pieces, self.continues = LivePieces(position), position.next_sample > 0
+        self.pieces = LivePieces(position)
         self._earlier = position.pieces  # final pieces that the next window may hold
         self.final_to, self._is_speech = position.next_sample, position.is_speech
         self._utterance = position.num_utterances  # the last final piece's
@@ -338,9 +331,10 @@ class LiveWindows(WhisperWindows):
             if self._tries_again(window, new, log_probs[len(window.prefix) :]):
                 return ClosedWindow(outcome, (), ())
             outcome = Outcome.KEPT
-        finished = self._finish(window, new if outcome is Outcome.KEPT else ())
+        kept = new if outcome is Outcome.KEPT else ()
+        finished = self._finish(window, kept)
         complete = CompletePiece(finished.utterance, finished.start_sample, finished.is_last)
-        return ClosedWindow(outcome, (), (), complete, num_kept=len(new) if outcome is Outcome.KEPT else 0)
+        return ClosedWindow(outcome, (), (), complete, num_kept=len(kept))
 
     def _tries_again(self, window: Window, new: Sequence[int], log_probs: Sequence[float]) -> bool:
         """Return whether a piece that has failed is decoded again.
@@ -395,7 +389,7 @@ class LiveWindows(WhisperWindows):
         )
 
     def _is_due(self, piece: Piece) -> bool:
-        """Return whether a growing piece is to be decoded now."""
+        """Return whether a growing piece is decoded now."""
         if self._confirm_samples is None:
             return False
         known = max(self._confirmed_to, piece.start_sample)
@@ -458,7 +452,7 @@ class LiveWindows(WhisperWindows):
         earlier = self._earlier if self.language == self.language_before else ()
         # A text that has failed misleads, and so does one that ends within a word.
         self._earlier = () if self._has_failed or piece.is_broken else (*earlier, final)
-        self.final_to = -(-piece.end_sample // PIECE_SAMPLES) * PIECE_SAMPLES
+        self.final_to = _rounded_up(piece.end_sample)
         self._is_speech = not piece.is_last
         self._utterance, self.language_before = piece.utterance, self.language
         self.language = self._common_language if piece.is_last else self.language
@@ -470,9 +464,8 @@ class LiveWindows(WhisperWindows):
     def _turn(self) -> None:
         """Forget what no later window can hold."""
         needed_from = self.pieces.needed_from
-        begins_from = (
-            needed_from - MAX_WINDOW_SAMPLES + PIECE_SAMPLES
-        )  # where a window may begin that holds some of the next piece
+        # Where a window may begin that holds some of the next piece.
+        begins_from = needed_from - MAX_WINDOW_SAMPLES + PIECE_SAMPLES
         self._earlier = held = _last_of(self._earlier, begins_from, self._vocabulary.max_length // 2)
         if self._retry is None:
             self.next_frame = (held[0].start_sample if held else needed_from) // HOP_SAMPLES
@@ -490,10 +483,7 @@ def _last_of(pieces: Sequence[FinalPiece], from_sample: int, max_tokens: int) ->
 
 
 def max_new_tokens(num_samples: int) -> int:
-    """Return the most tokens of a text.
-
-    No speech is faster: a model that writes more repeats itself.
-    """
+    """Return the most tokens of a text: no speech is faster, and a model that writes more repeats itself."""
     return 32 + 25 * num_samples // SAMPLE_RATE
 
 
@@ -503,13 +493,7 @@ def whisper_plan(
     max_new_tokens: TokenLimit | None = None,
     voice: Voice | None = None,
 ) -> Plan:
-    """Return a target's plan: sequential windows for recordings, live windows for live audio.
-
-    Parameters
-    ----------
-    max_new_tokens : limit of a window's tokens where the options name none.
-    voice : finds speech, where that can be done.
-    """
+    """Return a target's plan: sequential windows for recordings, live windows for live audio."""
 
     def plan(options: DecodingOptions) -> WhisperWindows:
         words = PromptText(

@@ -24,10 +24,7 @@ SIMILAR = 0.5  # share of the letters of two words
 
 @dataclass(frozen=True, slots=True)
 class WindowResult:
-    """Segments of a window, the mel frames to advance, and the discarded tokens.
-
-    ``ends_silent`` : whether it ends with a single timestamp: silence follows.
-    """
+    """``ends_silent``: whether the window ends with a single timestamp, so that silence follows."""
 
     segments: tuple[Segment, ...]
     advance_frames: int
@@ -99,10 +96,7 @@ def shift_timestamps(tokens: Sequence[int], frames: int, vocabulary: Vocabulary)
 
 
 def up_to_border(segment: Segment, border_s: float) -> Segment:
-    """Return a segment with words up to where the next window begins.
-
-    One that begins there may last a little longer.
-    """
+    """Return a segment with words up to where the next window begins; the last may be a little longer."""
     return replace(segment, words=tuple(_up_to(word, border_s) for word in segment.words))
 
 

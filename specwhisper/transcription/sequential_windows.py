@@ -112,7 +112,7 @@ class SequentialWindows(WhisperWindows):
 
     def predict_first(self, language: str | None, audio: Extent) -> Window | None:
         """Return the first window; only the target can open one with words of the caller."""
-        num_frames, options = self._frames_from(0, audio), self._options
+        num_frames, options = self.ready_frames(audio), self._options
         language = self.language or language
         only_target = self.is_clip or options.has_words
         if self.has_followed or only_target or language is None or not num_frames:

@@ -18,10 +18,7 @@ MAX_DISTANCE_S = 1.0  # from a word to a turn: times of words are less sure than
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A stretch in which one speaker speaks; times in seconds.
-
-    Those of two speakers may overlap.
-    """
+    """A stretch in which one speaker speaks, in seconds; another one's may overlap it."""
 
     start_s: float
     end_s: float
@@ -36,7 +33,6 @@ class TurnFinder(Protocol):
 
     async def turns_of(self, decode: Callable[[], Iterator[bytes]]) -> Sequence[Turn]:
         """Return the turns of a recording, which ``decode`` yields as canonical PCM."""
-        ...
 
 
 class UtteranceSpeakers(Protocol):
@@ -44,11 +40,9 @@ class UtteranceSpeakers(Protocol):
 
     def append(self, pcm: bytes) -> None:
         """Add canonical PCM."""
-        ...
 
     async def named(self, utterance: Segment) -> Segment:
         """Return an utterance with speakers, once the audio up to its end was added."""
-        ...
 
 
 class SpeakerModels(TurnFinder, Protocol):
@@ -56,15 +50,12 @@ class SpeakerModels(TurnFinder, Protocol):
 
     async def knowing(self, samples: Mapping[str, bytes]) -> Self:
         """Return one that names the speakers of whom there is a sample, by name."""
-        ...
 
     def live(self, *, max_speakers: int | None = None, start_sample: int = 0) -> UtteranceSpeakers:
         """Return what names the speakers of a live session, whose audio begins at a sample."""
-        ...
 
     async def close(self) -> None:
         """End the process of live sessions."""
-        ...
 
 
 def label(number: int) -> str:

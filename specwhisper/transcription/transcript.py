@@ -43,12 +43,20 @@ class OpenWindow:
 
     def append(self, commit: Commit) -> Commit:
         """Append a commit without the tokens that are known, and return it so; it may leave no gap."""
-        known = len(self.tokens)
-        if commit.base > known:
-            raise InvalidCandidates(f"A commit at position {commit.base} leaves a gap after {known}.")
-        if known == len(self.window.prefix):
+        num_known = len(self.tokens) - commit.base
+        if num_known < 0:
+            raise InvalidCandidates(
+                f"A commit at position {commit.base} leaves a gap after {len(self.tokens)}."
+            )
+        if len(self.tokens) == len(self.window.prefix):
             self.no_speech_prob = commit.no_speech_prob
-        commit = _without_known(commit, known - commit.base)
+        commit = replace(
+            commit,
+            base=commit.base + min(num_known, len(commit.tokens)),
+            tokens=commit.tokens[num_known:],
+            log_probs=commit.log_probs[num_known:],
+            margins=commit.margins[num_known:],
+        )
         self.tokens += commit.tokens
         self.log_probs += commit.log_probs
         self.is_complete = commit.is_final
@@ -81,18 +89,6 @@ class OpenWindow:
     def _confidence(self, start: int, end: int) -> float:
         probs = [exp(log_prob) for log_prob in self.log_probs[start:end]]
         return sum(probs) / len(probs) if probs else 0.0
-
-
-def _without_known(commit: Commit, num_known: int) -> Commit:
-    if num_known == 0:
-        return commit
-    return replace(
-        commit,
-        base=commit.base + min(num_known, len(commit.tokens)),
-        tokens=commit.tokens[num_known:],
-        log_probs=commit.log_probs[num_known:],
-        margins=commit.margins[num_known:],
-    )
 
 
 class TranscriptBuilder:

@@ -1,7 +1,4 @@
-"""Decide which audio is decoded next, with which prompt and temperature.
-
-There are two kinds: ``sequential_windows.py`` for recordings and ``live_windows.py`` for live audio.
-"""
+"""Decide which audio is decoded next, with which prompt and temperature."""
 
 from __future__ import annotations
 
@@ -28,18 +25,14 @@ from specwhisper.types import (
 
 
 class MaxLength(NamedTuple):
-    """A limit on a window's tokens that grows, as transformers' ``max_length``.
+    """A limit on a window's tokens that grows by the prompt of each window, as transformers' ``max_length``.
 
-    The prompt of the first window is added to it, the next window's prompt to the sum.
+    A prompt of more than half the positions counts in part.
     """
 
     length: int
 
     def with_prompt(self, num_tokens: int, num_positions: int) -> MaxLength:
-        """Return the limit of a window together with its prompt.
-
-        A prompt of more than half the positions counts in part.
-        """
         counted = min(num_tokens, num_positions // 2 - 1)
         return MaxLength(min(self.length + counted, num_positions))
 
@@ -67,10 +60,7 @@ class ClosedWindow:
 
 
 class Extent(Protocol):
-    """The part of the audio that has arrived.
-
-    See :class:`specwhisper.audio.recording.Recording`.
-    """
+    """The part of the audio that has arrived: :class:`specwhisper.audio.recording.Recording`."""
 
     @property
     def received_samples(self) -> int:
@@ -101,7 +91,6 @@ class Windows(ABC):
     is_clip : whether each window is encoded as a recording of its own, of its frames only.
     reviews : whether a window that is kept needs :meth:`review` after :meth:`close`.
     stops : tokens that end a window, besides those of the vocabulary.
-    continues : whether live audio began in another session.
     has_followed : on the draft's side, whether the target has opened a window.
     """
 
@@ -110,7 +99,6 @@ class Windows(ABC):
     is_clip = False
     reviews = False
     stops: frozenset[int] = frozenset()
-    continues = False
     next_frame = 0
     language: str | None = "en"
     _redetects = False
@@ -143,7 +131,8 @@ class Windows(ABC):
 
     def ready_frames(self, audio: Extent) -> int | None:
         """Return the frames of the next window; ``None`` if it cannot be opened yet, 0 at the end."""
-        return self._frames_from(self.next_frame, audio)
+        start = self.next_frame
+        return audio.window_frames(start) if audio.window_is_ready(start) else None
 
     def find_speech(self, pcm: bytes, num_frames: int) -> None:  # noqa: B027 (few do)
         """Find the speech in the next window."""
@@ -248,9 +237,6 @@ class Windows(ABC):
             if not self.is_live:  # each live window is decoded as a recording of its own
                 self._limit = total
         return min(limit, room)
-
-    def _frames_from(self, start_frame: int, audio: Extent) -> int | None:
-        return audio.window_frames(start_frame) if audio.window_is_ready(start_frame) else None
 
 
 class WhisperWindows(Windows):

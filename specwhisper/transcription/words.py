@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from string import punctuation
-from typing import NamedTuple
 
 from specwhisper.transcription.vocabulary import UNSPACED, Vocabulary
 
@@ -16,30 +15,22 @@ REPLACEMENT = "\ufffd"  # stands for broken UTF-8
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """A part of the text and the number of its tokens, of which some are punctuation."""
+class SplitWord:
+    """A word and the number of its tokens, of which the first and last may be punctuation beside it."""
 
     text: str
     num_tokens: int
     num_opening: int = 0
     num_closing: int = 0
 
-    def __add__(self, other: _Part) -> _Part:
+    def __add__(self, other: SplitWord) -> SplitWord:
         return replace(self, text=self.text + other.text, num_tokens=self.num_tokens + other.num_tokens)
 
 
-class WordTokens(NamedTuple):
-    """The tokens of a word; the first and last of them may be punctuation beside it."""
+def split_into_words(vocabulary: Vocabulary, tokens: Sequence[int], language: str) -> list[SplitWord]:
+    """Return the words of a text.
 
-    num_tokens: int
-    num_opening: int
-    num_closing: int
-
-
-def split_into_words(vocabulary: Vocabulary, tokens: Sequence[int], language: str) -> list[WordTokens]:
-    """Return the number of tokens of each word, in order.
-
-    Words begin at spaces or, in languages that are written without spaces, with every token that begins a
+    They begin at spaces or, in languages that are written without spaces, with every token that begins a
     character. Punctuation belongs to the word beside it.
 
     Parameters
@@ -49,29 +40,28 @@ def split_into_words(vocabulary: Vocabulary, tokens: Sequence[int], language: st
     """
     parts = _characters(vocabulary, tokens)
     words = parts if language in UNSPACED else _spaced(parts)
-    joined = _join_closing(_join_opening(words))
-    return [WordTokens(word.num_tokens, word.num_opening, word.num_closing) for word in joined]
+    return _join_closing(_join_opening(words))
 
 
-def _characters(vocabulary: Vocabulary, tokens: Sequence[int]) -> list[_Part]:
+def _characters(vocabulary: Vocabulary, tokens: Sequence[int]) -> list[SplitWord]:
     """Split tokens where they end with whole characters; broken ones count as whole."""
     whole = vocabulary.decode(tokens)
-    parts: list[_Part] = []
+    parts: list[SplitWord] = []
     position = start = 0  # in the text, in the tokens
     for end in range(1, len(tokens) + 1):
         text = vocabulary.decode(tokens[start:end])
         broken = text.find(REPLACEMENT)
         if broken >= 0 and whole[position + broken : position + broken + 1] not in ("", REPLACEMENT):
             continue  # the next tokens complete the character
-        parts.append(_Part(text, end - start))
+        parts.append(SplitWord(text, end - start))
         position += len(text)
         start = end
     return parts
 
 
-def _spaced(parts: Iterable[_Part]) -> list[_Part]:
+def _spaced(parts: Iterable[SplitWord]) -> list[SplitWord]:
     """Join parts to words, which begin with a space or are punctuation."""
-    words: list[_Part] = []
+    words: list[SplitWord] = []
     for part in parts:
         if not words or part.text.startswith(" ") or part.text.strip() in punctuation:
             words.append(part)
@@ -80,8 +70,8 @@ def _spaced(parts: Iterable[_Part]) -> list[_Part]:
     return words
 
 
-def _join_opening(words: Sequence[_Part]) -> list[_Part]:
-    joined: list[_Part] = []
+def _join_opening(words: Sequence[SplitWord]) -> list[SplitWord]:
+    joined: list[SplitWord] = []
     for word in reversed(words):
         if joined and word.text.startswith(" ") and word.text.strip() in OPENING:
             word_after = joined[-1]
@@ -92,8 +82,8 @@ def _join_opening(words: Sequence[_Part]) -> list[_Part]:
     return joined[::-1]
 
 
-def _join_closing(words: Iterable[_Part]) -> list[_Part]:
-    joined: list[_Part] = []
+def _join_closing(words: Iterable[SplitWord]) -> list[SplitWord]:
+    joined: list[SplitWord] = []
     for word in words:
         if joined and not joined[-1].text.endswith(" ") and word.text in CLOSING:
             num_closing = joined[-1].num_closing + word.num_tokens

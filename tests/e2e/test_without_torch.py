@@ -12,7 +12,7 @@ from specwhisper_client.sources import file
 from specwhisper_client.streaming import StreamingClient
 from tests.e2e.processes import Server
 from tests.nightly import mostly_nightly
-from tests.unit.audio.test_silero import SAMPLES
+from tests.unit.audio.test_speech import SAMPLES
 
 TORCH = "torch,transformers,accelerate,safetensors"
 CAPTIONS = "1\n00:00:00,000 --> 00:00:05,000\nHello.\n"

@@ -373,7 +373,7 @@ PARSERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     ),
     "translation-form": (
         form_of_translation,
-        [f"{FORM}&hotwords=one&vad_filter=1&vad_parameters[threshold]=0.4".encode()],
+        [f"{FORM}&hotwords=one&{VAD}".encode()],
     ),
 }
 

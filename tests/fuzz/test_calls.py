@@ -3,7 +3,7 @@
 import grpc
 import grpc.aio
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from riva.client.proto import riva_asr_pb2
 
@@ -13,9 +13,8 @@ from specwhisper.types import Resume, Window
 from specwhisper.wire import PROTOCOL_VERSION, codec
 from specwhisper.wire.v1 import decoding_pb2, resume_point_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from tests.fuzz.messages import messages, requests
-from tests.fuzz.resumes import resumes
-from tests.fuzz.running import CALL_S, Running, examples
+from tests.fuzz.messages import messages, requests, resumes
+from tests.fuzz.running import CALL_S, Running, fuzzed
 from tests.rpc.methods import FILES, methods_of
 from tests.rpc.services import RATE, recording, streaming_config
 
@@ -33,7 +32,6 @@ REFUSALS = {
     grpc.StatusCode.NOT_FOUND,  # health of an unknown service
 }
 WEIGHTS = scripted_checkpoint().weights_digest
-FUZZED = settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 
 
 async def status_of(channel: grpc.aio.Channel, path: str, sent: list[bytes]) -> grpc.StatusCode:
@@ -56,7 +54,7 @@ def check(running: Running, server: str, path: str, sent: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-@FUZZED
+@fuzzed()
 @given(data=st.data())
 def test_any_bytes_to_any_method(running, name, data):
     server, path, method = METHODS[name]
@@ -80,7 +78,7 @@ WHOLE = [
 PIECES = st.sampled_from([Piece(data) for data in LIKELY]) | st.binary(max_size=100)
 
 
-@FUZZED
+@fuzzed()
 @given(
     config=messages(pb.StreamingRecognitionConfig.DESCRIPTOR),
     is_right=st.booleans(),
@@ -112,7 +110,7 @@ def resuming(
     return [request.SerializeToString() for request in sent]
 
 
-@FUZZED
+@fuzzed()
 @given(
     state=messages(resume_point_pb2.ResumePointState.DESCRIPTOR),
     resume=st.none() | resumes(),
@@ -133,7 +131,7 @@ def test_a_forged_resume_point_that_is_valid_is_transcribed(running):
     assert status is grpc.StatusCode.OK
 
 
-@FUZZED
+@fuzzed()
 @given(config=messages(pb.RecognitionConfig.DESCRIPTOR), is_bare=st.booleans(), audio=PIECES)
 def test_any_options_of_a_recording(running, config, is_bare, audio):
     config.encoding = (
@@ -143,7 +141,7 @@ def test_any_options_of_a_recording(running, config, is_bare, audio):
     check(running, "draft", "/specwhisper.wire.v1.Transcription/Recognize", [request])
 
 
-@FUZZED
+@fuzzed()
 @given(
     config=messages(riva_asr_pb2.StreamingRecognitionConfig.DESCRIPTOR),
     is_right=st.booleans(),

@@ -11,15 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from experiments.common.models.scripted import ScriptedModel
 from specwhisper.engine import verifier
@@ -28,9 +21,9 @@ from specwhisper.types import Candidates, Commit, Limits
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper_draft_server.link.progress import ResumeTracker
-from tests.fuzz.running import CALL_S, Running, examples
-from tests.rpc.hostile import Session, audio, hello
-from tests.rpc.services import MAX_SESSIONS, RATE, Target, all_free, recording, target_alone, target_server
+from tests.fuzz.running import CALL_S, Running, Speaking, explore, send
+from tests.rpc.hostile import Session, hello
+from tests.rpc.services import MAX_SESSIONS, RATE, Target, all_free, target_server
 
 MODES = ("MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 LENGTHS_S = (33.0, 95.0)
@@ -68,7 +61,7 @@ class TwoTargets(Running):
             self.run(all_free(target))
 
 
-class Drafting:
+class Drafting(Speaking):
     """A session of a draft, over all its targets.
 
     Attributes
@@ -78,10 +71,8 @@ class Drafting:
     """
 
     def __init__(self, running: TwoTargets, mode: str, length_s: float, seed: int) -> None:
-        self.running = running
+        super().__init__(running, length_s, seed, PIECE)
         self.mode = mode
-        self.pcm = recording(length_s, seed)
-        self.expected = target_alone(length_s, seed).window_tokens
         self.tracker = ResumeTracker(MAX_AHEAD)
         self.committed: dict[int, list[int]] = {}
         self.blocks: list[Candidates] = []
@@ -123,38 +114,13 @@ class Drafting:
 
     async def _write(self, block: Candidates) -> None:
         self.tracker.propose(block)
-        with suppress(asyncio.InvalidStateError):  # the text is complete and the call has ended
-            await self.session.send(codec.candidates_to_proto(block))
-
-    @property
-    def has_sent_all(self) -> bool:
-        return 2 * self.sent_to >= len(self.pcm)
-
-    def _piece(self, start: int) -> pb.VerifyRequest:
-        data = self.pcm[2 * start : 2 * (start + PIECE)]
-        return audio(data, start, is_last=2 * (start + PIECE) >= len(self.pcm))
-
-    def send_piece(self) -> None:
-        if not self.has_sent_all:
-            self.running.run(self._send_to_open_call(self._piece(self.sent_to)))
-            self.sent_to += PIECE
-
-    async def _send_to_open_call(self, request: pb.VerifyRequest) -> None:
-        try:
-            await self.session.send(request)
-        except asyncio.InvalidStateError:
-            call = self.session.call
-            raise AssertionError(f"ended early: {await call.code()}, {await call.details()}") from None
+        await send(self.session, codec.candidates_to_proto(block))
 
     def repeat(self, place: int) -> None:
         """Repeat a piece that this target has received."""
         start = self.begins_at + place * PIECE
         if start < self.sent_to and not self.reading.done():
-            self.running.run(self._send(self._piece(start)))
-
-    async def _send(self, request: pb.VerifyRequest) -> None:
-        with suppress(asyncio.InvalidStateError):
-            await self.session.send(request)
+            self.running.run(send(self.session, self.piece(start)))
 
     def draft(self, num: int, wrong_at: int, shift: int = 0) -> Candidates | None:
         """Draft tokens after the committed end, one wrong, perhaps at a shifted base."""
@@ -178,24 +144,18 @@ class Drafting:
         self.running.run(self._migrate())
 
     async def _migrate(self) -> None:
-        await self._cancel()
+        await self.cancel()
         self.epoch += 1
         self.tracker.migrate()
         await self._open()
 
-    async def _cancel(self) -> None:
-        self.reading.cancel()
-        self.session.cancel()
-        await asyncio.gather(self.reading, return_exceptions=True)
+    async def cancel(self) -> None:
+        await super().cancel()
         await all_free(self.running.targets[self.epoch % 2])  # else many migrations in a row find it full
-
-    def leave(self) -> None:
-        self.running.run(self._cancel())
 
     def finish(self) -> None:
         """Send the rest of the audio, and check the text."""
-        while not self.has_sent_all:
-            self.send_piece()
+        self.send_all()
         self.running.run(asyncio.wait_for(asyncio.shield(self.reading), CALL_S))
         assert self.windows == self.expected
 
@@ -300,16 +260,7 @@ def two_targets() -> Iterator[TwoTargets]:
 
 @pytest.mark.timeout(1800)
 def test_lost_and_repeated_candidates_change_no_text(two_targets):
-    class Machine(CandidatesUnderWay):
-        pass
-
-    Machine.running = two_targets
-    run_state_machine_as_test(
-        Machine,
-        settings=settings(
-            max_examples=examples(20), stateful_step_count=25, suppress_health_check=list(HealthCheck)
-        ),
-    )
+    explore(CandidatesUnderWay, two_targets, 20, 25)
 
 
 def test_a_target_that_writes_another_text_is_detected():

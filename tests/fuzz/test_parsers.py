@@ -1,11 +1,11 @@
 """Parsers of untrusted bytes on random input, without guidance by coverage."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz.parsers import PARSERS, parse
-from tests.fuzz.running import examples
+from tests.fuzz.running import fuzzed
 
 
 @st.composite
@@ -25,7 +25,7 @@ def test_a_parser_reads_valid_input(name):
 
 
 @pytest.mark.parametrize("name", PARSERS)
-@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck), print_blob=True)
+@fuzzed(60, print_blob=True)
 @given(data=st.data())
 def test_a_parser_of_any_bytes_raises_only_declared_errors(name, data):
     seed = data.draw(st.integers(0, len(PARSERS[name][1]) - 1))

@@ -6,24 +6,17 @@ from contextlib import suppress
 
 import grpc.aio
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from experiments.common.models.scripted import VOCABULARY
 from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper_target_server import candidate_call
-from tests.fuzz.messages import messages
-from tests.fuzz.resumes import SIZE, TOKENS, resumes
-from tests.fuzz.running import CALL_S, Running, examples
+from tests.fuzz.messages import SIZE, TOKENS, messages, resumes
+from tests.fuzz.running import CALL_S, Running, Speaking, explore, fuzzed, read_all, send
 from tests.fuzz.test_calls import REFUSALS
 from tests.rpc.hostile import Request, Session, Shared, audio, candidates, hello, window_tokens
 from tests.rpc.services import MAX_SESSIONS, RATE, all_free, eventually, recording, target_alone
@@ -31,7 +24,6 @@ from tests.rpc.services import MAX_SESSIONS, RATE, all_free, eventually, recordi
 MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 LENGTHS_S = (1.0, 33.0)
 PIECE = 2 * RATE  # samples
-FUZZED = settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 BAD_TOKENS = st.sampled_from([SIZE, SIZE + 1, 2**31 - 1, 2**31, 2**32 - 1])
 ENDED = (grpc.aio.AioRpcError, asyncio.InvalidStateError)  # raised by a write to an ended call
 WHICH = st.integers(0, MAX_SESSIONS - 1)
@@ -62,7 +54,7 @@ def hostile_messages(draw: st.DrawFn) -> Request:
             return pb.VerifyRequest(resume=draw(resumes()))
 
 
-class Speaker:
+class Speaker(Speaking):
     """A session whose responses are read all the time.
 
     Parameters
@@ -73,38 +65,21 @@ class Speaker:
     def __init__(
         self, running: Running, mode: str, length_s: float, seed: int, shared: Shared | None, number: int
     ) -> None:
-        self.running = running
+        super().__init__(running, length_s, seed, PIECE)
         self.shared, self.number = shared, number
-        self.pcm = recording(length_s, seed)
-        self.expected = target_alone(length_s, seed).window_tokens
-        self.sent_to = 0  # sample
         running.run(self._open(mode))
 
     async def _open(self, mode: str) -> None:
         self.session = Session(self.running.target, self.shared, self.number)
         await self.session.send(hello(mode=mode))
         await self.session.read()
-        self._reading = asyncio.create_task(read_all(self.session))
+        self.reading = asyncio.create_task(read_all(self.session))
 
     def send(self, *requests: Request) -> None:
-        self.running.run(send(self.session, requests))
-
-    def piece(self, start: int) -> pb.VerifyRequest:
-        data = self.pcm[2 * start : 2 * (start + PIECE)]
-        return audio(data, start, is_last=2 * (start + PIECE) >= len(self.pcm))
-
-    @property
-    def has_sent_all(self) -> bool:
-        return 2 * self.sent_to >= len(self.pcm)
-
-    def send_piece(self) -> None:
-        if not self.has_sent_all:
-            self.send(self.piece(self.sent_to))
-            self.sent_to += PIECE
+        self.running.run(send(self.session, *requests))
 
     def finish(self) -> None:
-        while not self.has_sent_all:
-            self.send_piece()
+        self.send_all()
         self.running.run(self._end())
         if self.shared is not None:
             self.running.run(eventually(self._is_finished))
@@ -131,29 +106,9 @@ class Speaker:
                 await self.session.call.done_writing()
         try:
             async with asyncio.timeout(CALL_S):
-                await self._reading
+                await self.reading
         finally:
             self.session.cancel()
-
-    def leave(self) -> None:
-        self.running.run(self._leave())
-
-    async def _leave(self) -> None:
-        self._reading.cancel()
-        self.session.cancel()
-        await asyncio.gather(self._reading, return_exceptions=True)
-
-
-async def read_all(session: Session | Shared) -> None:
-    with suppress(EOFError):
-        while True:
-            await session.read()
-
-
-async def send(session: Session, requests: Sequence[Request]) -> None:
-    """Send messages until the session ends."""
-    with suppress(*ENDED):
-        await session.send(*requests)
 
 
 class SessionsAtOneTarget(RuleBasedStateMachine):
@@ -268,7 +223,7 @@ async def ended(session: Session, requests: Sequence[Request]) -> None:
     """Send, close, and check that the status is one of an invalid request."""
 
     async def send_all() -> None:
-        await send(session, requests)
+        await send(session, *requests)
         with suppress(*ENDED):
             await session.call.done_writing()
 
@@ -287,19 +242,10 @@ async def ended(session: Session, requests: Sequence[Request]) -> None:
 def test_sessions_side_by_side(running, monkeypatch):
     monkeypatch.setattr(candidate_call, "SILENCE_S", 600.0)  # the shared call sends no heartbeats
 
-    class Machine(SessionsAtOneTarget):
-        pass
-
-    Machine.running = running
-    run_state_machine_as_test(
-        Machine,
-        settings=settings(
-            max_examples=examples(40), stateful_step_count=20, suppress_health_check=list(HealthCheck)
-        ),
-    )
+    explore(SessionsAtOneTarget, running, 40, 20)
 
 
-@FUZZED
+@fuzzed()
 @given(
     options=messages(decoding_pb2.DecodingOptions.DESCRIPTOR),
     mode=st.sampled_from(MODES),
@@ -327,7 +273,7 @@ def test_any_options_and_messages(running, options, mode, sent, place):
     running.run(run())
 
 
-@FUZZED
+@fuzzed()
 @given(order=st.lists(st.integers(0, 5), min_size=1, max_size=12), mode=st.sampled_from(MODES))
 def test_repeated_swapped_and_dropped_audio(running, order, mode):
     """The text is complete, or the stream is refused for its gap."""

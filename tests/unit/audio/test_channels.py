@@ -106,7 +106,7 @@ def test_channels_in_an_order_of_their_own_end_no_process():
     caf = (
         b"caff\0\1\0\0" + chunk(b"desc", about) + chunk(b"chan", places) + chunk(b"data", bytes(4) + samples)
     )
-    for _ in range(50):
+    for _ in range(20):
         blocks = decode_with_ffmpeg(io.BytesIO(caf), "It", False, Damage("It", ignore), ALL_AUDIO)
         assert sum(len(frames) for _, frames, _ in blocks) == 2 * RATE
     assert amplitudes(decoded(caf), 3) == pytest.approx(np.full(3, 0.1), rel=0.01)

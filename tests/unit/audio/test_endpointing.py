@@ -284,17 +284,10 @@ def test_enough_silence_ends_any_utterance(options, levels):
 @pytest.mark.parametrize(
     ("field", "value", "lowest"),
     [
-        ("threshold", 0.04, "0.05"),
         ("threshold", 0.96, "0.05"),
         ("threshold", float("nan"), "0.05"),
         ("prefix_padding_ms", -1, "0"),
-        ("prefix_padding_ms", 2_001, "0"),
-        ("silence_duration_ms", 10_001, "32"),
-        ("short_silence_ms", 31, "32"),
-        ("min_utterance_ms", 30_001, "0"),
-        ("max_piece_ms", 1_999, "2000"),
         ("max_piece_ms", 28_001, "2000"),
-        ("min_speech_ms", 2_001, "0"),
     ],
 )
 def test_options_outside_their_bounds_are_refused(field, value, lowest):

@@ -1,10 +1,12 @@
-"""Speech in recordings: where it is found, what is cut, and how times are restored."""
+"""Speech in recordings: how probable it is, where it is found, what is cut, and how times are restored."""
 
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+import silero_vad
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,6 +48,47 @@ def of_faster_whisper(audio: np.ndarray, model, options: VadOptions) -> list[tup
 
 def samples_of(name: str) -> np.ndarray:
     return np.frombuffer(b"".join(decode_file(SAMPLES / name)), "<i2").astype(np.float32) / 32768
+
+
+SPEECH = ("01_phone_call.flac", "05_at_the_station.ogg")
+
+
+def frames_of(name: str) -> np.ndarray:
+    """Return a bundled recording, or ten seconds of silence, in frames."""
+    samples = np.zeros(10 * SAMPLE_RATE, np.float32) if name == "silence" else samples_of(name)
+    num_frames = len(samples) // FRAME_SAMPLES
+    return samples[: num_frames * FRAME_SAMPLES].reshape(num_frames, FRAME_SAMPLES)
+
+
+def reference(frames: np.ndarray) -> list[float]:
+    """Return the probabilities of silero-vad's own package."""
+    num_threads = torch.get_num_threads()
+    model = silero_vad.load_silero_vad(onnx=True)
+    torch.set_num_threads(num_threads)  # it sets 1
+    return [model(torch.from_numpy(frame.copy()), SAMPLE_RATE).item() for frame in frames]
+
+
+@pytest.mark.parametrize("name", [*SPEECH, "silence"])
+def test_probabilities_are_those_of_silero_vad(name):
+    frames, stream = frames_of(name), SileroVad().open()
+    probs = np.array([stream(frame) for frame in frames])
+    assert np.abs(probs - reference(frames)).max() < 1e-3
+    assert (probs > 0.5).mean() > 0.5 or name == "silence"
+
+
+def test_streams_of_one_model_do_not_touch_each_other():
+    recordings = [frames_of(name)[:100] for name in SPEECH]
+    vad = SileroVad()
+    alone = []
+    for frames in recordings:
+        stream = vad.open()
+        alone.append([stream(frame) for frame in frames])
+    streams = [vad.open() for _ in recordings]
+    together = [
+        [stream(frame) for stream, frame in zip(streams, at_once, strict=True)]
+        for at_once in zip(*recordings, strict=True)
+    ]
+    assert [list(probs) for probs in zip(*together, strict=True)] == alone
 
 
 @pytest.mark.nightly
@@ -168,7 +211,7 @@ def test_only_speech_is_the_audio_of_the_spans(pcm, data):
     spans = [Span(*pair) for pair in zip(places[::2], places[1::2], strict=False)]
     cuts = sorted(data.draw(st.sets(st.integers(0, num_samples))))
     blocks = [pcm[2 * one : 2 * other] for one, other in pairwise([0, *cuts, num_samples])]
-    kept = b"".join(only_speech(lambda: iter(blocks), SpeechMap(spans, num_samples))())
+    kept = b"".join(only_speech(lambda: iter(blocks), SpeechMap(spans, num_samples)))
     assert kept == b"".join(pcm[2 * span.start : 2 * span.stop] for span in spans)
 
 
@@ -189,4 +232,4 @@ def test_silence_has_no_speech(monkeypatch):
     monkeypatch.setattr(speech_module, "_model", EnergyVad)
     speech = find_speech([bytes(64_000)], VadOptions())
     assert (speech.spans, speech.duration_s, speech.speech_s) == ((), 2.0, 0.0)
-    assert list(only_speech(lambda: iter([bytes(64_000)]), speech)()) == []
+    assert list(only_speech(lambda: iter([bytes(64_000)]), speech)) == []

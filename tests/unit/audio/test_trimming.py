@@ -60,7 +60,7 @@ def spoken(draw: st.DrawFn, shortest: int) -> tuple[list[bool], list[tuple[int, 
     return is_loud, [span for span in pairwise(edges) if span[1] - span[0] >= shortest]
 
 
-@settings(max_examples=examples(200, 2000))
+@settings(max_examples=examples(80, 2000))
 @given(spoken(shortest=1), st.integers(0, 10**6))
 def test_words_are_trimmed_inwards_to_their_longest_sound(recording, start_frame) -> None:
     is_loud, times = recording
@@ -79,7 +79,7 @@ def test_words_are_trimmed_inwards_to_their_longest_sound(recording, start_frame
         assert all(len(sound) <= len(kept) for sound in consecutive(left_out))
 
 
-@settings(max_examples=examples(200, 2000))
+@settings(max_examples=examples(80, 2000))
 @given(spoken(shortest=0), st.booleans())
 def test_no_word_is_empty_and_all_are_in_order(recording, is_silent) -> None:
     is_loud, times = recording
@@ -148,7 +148,7 @@ def test_the_first_cue_of_late_audio_begins_with_its_sound() -> None:
     assert segments[0].start_s == 0.0  # transformers'
 
 
-@settings(max_examples=examples(100, 1000))
+@settings(max_examples=examples(40, 1000))
 @given(st.data())
 def test_words_after_the_border_of_their_window_are_not_empty(data) -> None:
     is_loud = data.draw(sounds(min_size=2))

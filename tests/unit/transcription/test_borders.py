@@ -102,7 +102,7 @@ def clock_times(subtitles: str) -> list[tuple[float, float]]:
     return list(zip(at_s[::2], at_s[1::2], strict=True))
 
 
-@settings(max_examples=examples(100, 1000))
+@settings(max_examples=examples(40, 1000))
 @given(windows(), st.sampled_from([None, Span(16_000, 400_000)]), st.booleans())
 def test_times_are_in_order_in_every_format(messages, speech, has_speakers) -> None:
     segments = transcribed(messages)
@@ -126,7 +126,7 @@ def test_times_are_in_order_in_every_format(messages, speech, has_speakers) -> N
     check_order(times_of(diarized["segments"]))
 
 
-@settings(max_examples=examples(100, 1000))
+@settings(max_examples=examples(40, 1000))
 @given(windows(), st.integers(0, 5))
 def test_a_recording_that_another_server_continues_has_the_same_segments(messages, num_before) -> None:
     whole = transcribed(messages)

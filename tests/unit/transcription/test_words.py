@@ -44,7 +44,7 @@ def test_words_of_any_tokens_equal_transformers(tokens: list[int], language: str
 
 
 @pytest.mark.parametrize("words", ["few", "multilingual"])
-@settings(deadline=None, max_examples=examples(60, 300))
+@settings(deadline=None, max_examples=examples(30, 300))
 @given(text=TEXTS, language=st.sampled_from(LANGUAGES))
 def test_words_of_any_text_equal_transformers(words: Words, text: str, language: str):
     tokenizer, _ = tokenizer_of(words)

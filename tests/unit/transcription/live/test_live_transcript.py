@@ -109,15 +109,6 @@ class TestFinal:
             (text_of("B"), 1.1, 2.0),
         ]
 
-    def test_a_segment_lasts_from_its_first_word_to_its_last(self):
-        transcript = LiveTranscript(SPOKEN)
-        transcript.observe(WindowOpened(Window(0, 0, 300, (SPOKEN.start_of_transcript,), 40)))
-        tokens = (*token_ids(0.6, "A", 1.0), *token_ids(1.0, "B", 2.0), *token_ids("."))
-        words = (WordAlignment(1, 1, 8_000, 17_600), WordAlignment(4, 1, 20_800, 35_200))
-        step = CompletePiece(1, 0, True)
-        commit = Commit(0, 0, tokens, (0.0,) * len(tokens), is_final=True, piece=step, words=words)
-        assert [(each.start_s, each.end_s) for each in transcript.observe(commit)] == [(0.5, 1.1), (1.1, 2.2)]
-
     def test_the_language_is_that_of_the_window(self):
         scripted = ScriptedWindows(vocabulary=SPOKEN_MULTILINGUAL, language="de")
         assert scripted.transcript.language == ""

@@ -75,11 +75,6 @@ class TestPieces:
         scripted.speak(1, 3, *parts)
         assert scripted.speak(4, 5, ".").prefix == (*token_ids(*held), *token_ids(3.0))
 
-    def test_without_timestamps_it_is_text_alone(self):
-        scripted = ScriptedWindows(timestamps=False)
-        scripted.speak(1, 3, "A.")
-        assert scripted.speak(4, 5, ".").prefix == token_ids("A")
-
     def test_a_piece_without_text_is_not_held_first(self):
         scripted = ScriptedWindows()
         scripted.speak(0, 2, ".")
