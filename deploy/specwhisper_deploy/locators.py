@@ -29,7 +29,7 @@ from specwhisper.errors import (
 )
 from specwhisper.rpc.access import caller
 from specwhisper.tasks import retrieve_error
-from specwhisper.wire.status import ERROR_BY_NAME
+from specwhisper.wire.status import error_named
 from specwhisper.wire.v1 import discovery_pb2, discovery_pb2_grpc, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper_deploy import compat
@@ -91,7 +91,7 @@ async def _reply_of(answer: Awaitable[Message]) -> HandleReply:
 
 def _parse_reply(reply: HandleReply, kind: type[Reply]) -> Reply:
     if isinstance(reply, ErrorReply):
-        raise ERROR_BY_NAME.get(reply.name, SpecWhisperError)(reply.message)
+        raise error_named(reply.name, reply.message) or SpecWhisperError(reply.message)
     return kind.FromString(reply)
 
 

@@ -13,7 +13,6 @@ from contextlib import (
     AbstractContextManager,
     aclosing,
     asynccontextmanager,
-    closing,
     contextmanager,
     nullcontext,
 )
@@ -198,7 +197,7 @@ def _handler(enter: Enter, admit: Admit, request_s: float | None, respond: Respo
 
     async def handle(requests: AsyncIterator[Any], context: Any) -> AsyncGenerator[Any]:
         async with enter(context) as evictor:
-            with admit(), closing(evictor.write_limit()) as writes:
+            with admit():
                 request = requests if request_s is None else await _only_request(requests, request_s)
                 async with aclosing(respond(request, context)) as responses:
                     is_first = True
@@ -208,7 +207,7 @@ def _handler(enter: Enter, admit: Admit, request_s: float | None, respond: Respo
                             # the metadata again with the final status, and fail.
                             await context.send_initial_metadata(())
                             is_first = False
-                        with writes:
+                        with evictor.write_limit():
                             yield response
 
     return handle
