@@ -197,8 +197,9 @@ def was_there(error: SpecWhisperError) -> bool:
 def error_named(name: str, message: str) -> SpecWhisperError | None:
     """Return the error of a class by its name; ``None`` if no class has that name."""
     kind = vars(errors).get(name)
-    is_ours = isinstance(kind, type) and issubclass(kind, SpecWhisperError)
-    return kind(message) if is_ours else None
+    if isinstance(kind, type) and issubclass(kind, SpecWhisperError):
+        return kind(message)
+    return None
 
 
 def _restored(code: grpc.StatusCode, details: str, name: str, peer: str) -> SpecWhisperError:
