@@ -133,11 +133,9 @@ class TargetLocatorService(verification_pb2_grpc.VerificationServicer):
             f"No target has answered the locator within {self._timeout_s:g} s; try again."
         )
         calls: list[asyncio.Task[Reply]] = []
-        # After a mismatch, targets known to match go first: new ones may all have other weights.
-        known_first: tuple[bool, ...] = ()
         try:
             for _ in range(MAX_ATTEMPTS):
-                calls.append(asyncio.create_task(self._call(kind, method, *args, *known_first)))
+                calls.append(asyncio.create_task(self._call(kind, method, *args)))
                 pending = [call for call in calls if not call.done()]
                 done, _ = await asyncio.wait(
                     pending, timeout=self._timeout_s / MAX_ATTEMPTS, return_when=asyncio.FIRST_COMPLETED
@@ -146,7 +144,6 @@ class TargetLocatorService(verification_pb2_grpc.VerificationServicer):
                     try:
                         return call.result()
                     except RETRY_OTHER_TARGET as error:  # the router's statistics may be a second old
-                        known_first = (True,) if isinstance(error, PairMismatch) else known_first
                         if refusal is no_answer or not isinstance(error, PairMismatch):
                             refusal = error
             raise refusal
