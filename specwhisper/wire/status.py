@@ -122,7 +122,7 @@ async def errors_to_status(
         count_error(error)
         # Other reasons may quote the request; a missing target is the operator's concern.
         why = {"reason": details} if isinstance(error, TargetUnavailable) else {}
-        facts = {"method": method, "code": code.name, "error": type(error).__name__}
+        facts = {"method": method, "code": code.name, "error": type(error).__name__, "peer": context.peer()}
         logger.info("refused", extra=facts | why)
         await context.abort(code, details, metadata)
     except (Exception, asyncio.CancelledError) as error:

@@ -33,6 +33,9 @@ class Aborted(Exception):
 class FakeContext:
     """Records how a call was ended."""
 
+    def peer(self):
+        return "ipv4:127.0.0.1:1"
+
     async def abort(self, code, details, trailing_metadata=()):
         self.code, self.details, self.metadata = code, details, dict(trailing_metadata)
         raise Aborted
