@@ -241,10 +241,15 @@ async def test_an_untrusted_connection_is_reported_in_one_sentence(folder):
         async with serving(tls=tls) as (address, _):
             with pytest.raises(TargetUnavailable, match=message):
                 await located(address, Credentials(shown))
-            link = TargetLink(address, credentials=Credentials(shown), connect_timeout_s=0.5)
-            with pytest.raises(TargetUnavailable, match=message):
-                await link.describe()
-            await link.close()
+
+
+async def test_a_draft_server_reports_an_untrusted_connection_to_its_target(folder):
+    others = Credentials(ClientTls(folder / "others.pem"))
+    async with serving(tls=server_tls(folder)) as (address, _):
+        link = TargetLink(address, credentials=others, connect_timeout_s=0.5)
+        with pytest.raises(TargetUnavailable, match=r"certificate of the server at .* is not trusted"):
+            await link.describe()
+        await link.close()
 
 
 def test_invalid_certificates_are_refused_at_start(folder, tmp_path):
