@@ -26,7 +26,7 @@ from specwhisper.types import (
     WordAlignment,
 )
 from specwhisper.wire import flac
-from specwhisper.wire.codec.fields import filled, values_in
+from specwhisper.wire.codec.fields import filled, name_of, values_in
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import verification_pb2 as pb
 
@@ -34,25 +34,14 @@ MAX_WINDOW_ID = 2**31  # a session that resumes there can count on
 MAX_START_FRAME = 2**63 // HOP_SAMPLES  # samples after it can still be counted
 MAX_MARKS = 256  # in a message; speech does not begin and end more often in the longest one
 MAX_LOG_PROB = 1.0  # 0, but for rounding where logits have half precision
-VOICE_EVENTS = {
-    VoiceEvent.BEGIN: pb.VOICE_EVENT_BEGIN,
-    VoiceEvent.CUT: pb.VOICE_EVENT_CUT,
-    VoiceEvent.END: pb.VOICE_EVENT_END,
-    VoiceEvent.BREAK: pb.VOICE_EVENT_BREAK,
-}
-VOICE_EVENT_OF_NUMBER = {int(number): event for event, number in VOICE_EVENTS.items()}
 
 
 def audio_chunk_to_proto(chunk: AudioChunk, *, compress: bool = False) -> pb.Audio:
     """Encode audio; as FLAC if ``compress`` is set and there are samples."""
     as_flac = compress and bool(chunk.pcm)
-    return pb.Audio(
-        start_sample=chunk.start_sample,
-        encoding=decoding_pb2.AUDIO_ENCODING_FLAC if as_flac else decoding_pb2.AUDIO_ENCODING_LINEAR16,
-        data=flac.encode(chunk.pcm) if as_flac else chunk.pcm,
-        is_last=chunk.is_last,
-        marks=[pb.VoiceMark(event=VOICE_EVENTS[mark.event], sample=mark.sample) for mark in chunk.marks],
-    )
+    encoding = decoding_pb2.AUDIO_ENCODING_FLAC if as_flac else decoding_pb2.AUDIO_ENCODING_LINEAR16
+    data = flac.encode(chunk.pcm) if as_flac else chunk.pcm
+    return filled(pb.Audio(encoding=encoding, data=data), chunk)
 
 
 def audio_chunk_from_proto(message: pb.Audio, *, max_samples: int = WINDOW_SAMPLES) -> AudioChunk:
@@ -68,9 +57,10 @@ def audio_chunk_from_proto(message: pb.Audio, *, max_samples: int = WINDOW_SAMPL
         raise InvalidAudio(f"The audio message holds more than {max_samples} samples; send smaller pieces.")
     if len(message.marks) > MAX_MARKS:
         raise InvalidAudio(f"The audio message has {len(message.marks)} marks: at most {MAX_MARKS} fit.")
-    if any(mark.event not in VOICE_EVENT_OF_NUMBER for mark in message.marks):
-        raise InvalidAudio("A mark in the audio has an event that is unset or unknown.")
-    marks = tuple(VoiceMark(VOICE_EVENT_OF_NUMBER[mark.event], mark.sample) for mark in message.marks)
+    marks = tuple(
+        VoiceMark(VoiceEvent(name_of(pb.VoiceEvent.DESCRIPTOR, mark.event).lower()), mark.sample)
+        for mark in message.marks
+    )
     return AudioChunk(message.start_sample, pcm, message.is_last, marks)
 
 
