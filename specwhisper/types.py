@@ -476,22 +476,18 @@ class Word(Keyed):
 
     @property
     def word(self) -> str:
-        """:attr:`text` by another name."""
         return self.text
 
     @property
     def start(self) -> float:
-        """:attr:`start_s` by another name."""
         return self.start_s
 
     @property
     def end(self) -> float:
-        """:attr:`end_s` by another name."""
         return self.end_s
 
     @property
     def probability(self) -> float:
-        """:attr:`confidence` by another name."""
         return self.confidence
 
 
@@ -536,12 +532,10 @@ class Segment(Keyed):
 
     @property
     def start(self) -> float:
-        """:attr:`start_s` by another name."""
         return self.start_s
 
     @property
     def end(self) -> float:
-        """:attr:`end_s` by another name."""
         return self.end_s
 
 

@@ -76,8 +76,6 @@ def check_flags(schema: ServeDeploySchema, *, runs_here: bool = True) -> None:
             raise InvalidRequest(f"Application '{application.name}': there is no {application.import_path}.")
         try:
             build(application.args)
-        except ValidationError as error:
-            raise InvalidRequest(f"Arguments of '{application.name}': {invalid_fields(error)}") from error
         except InvalidRequest as error:
             if runs_here or not _is_missing_file(error):
                 raise InvalidRequest(f"Application '{application.name}': {error}") from error

@@ -29,7 +29,7 @@ from specwhisper.errors import (
 )
 from specwhisper.rpc.access import caller
 from specwhisper.tasks import retrieve_error
-from specwhisper.wire.status import ERROR_BY_NAME
+from specwhisper.wire.status import error_named
 from specwhisper.wire.v1 import discovery_pb2, discovery_pb2_grpc, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper_deploy import compat
@@ -91,7 +91,7 @@ async def _reply_of(answer: Awaitable[Message]) -> HandleReply:
 
 def _parse_reply(reply: HandleReply, kind: type[Reply]) -> Reply:
     if isinstance(reply, ErrorReply):
-        raise ERROR_BY_NAME.get(reply.name, SpecWhisperError)(reply.message)
+        raise error_named(reply.name, reply.message) or SpecWhisperError(reply.message)
     return kind.FromString(reply)
 
 
@@ -133,11 +133,9 @@ class TargetLocatorService(verification_pb2_grpc.VerificationServicer):
             f"No target has answered the locator within {self._timeout_s:g} s; try again."
         )
         calls: list[asyncio.Task[Reply]] = []
-        # After a mismatch, targets known to match go first: new ones may all have other weights.
-        known_first: tuple[bool, ...] = ()
         try:
             for _ in range(MAX_ATTEMPTS):
-                calls.append(asyncio.create_task(self._call(kind, method, *args, *known_first)))
+                calls.append(asyncio.create_task(self._call(kind, method, *args)))
                 pending = [call for call in calls if not call.done()]
                 done, _ = await asyncio.wait(
                     pending, timeout=self._timeout_s / MAX_ATTEMPTS, return_when=asyncio.FIRST_COMPLETED
@@ -146,7 +144,6 @@ class TargetLocatorService(verification_pb2_grpc.VerificationServicer):
                     try:
                         return call.result()
                     except RETRY_OTHER_TARGET as error:  # the router's statistics may be a second old
-                        known_first = (True,) if isinstance(error, PairMismatch) else known_first
                         if refusal is no_answer or not isinstance(error, PairMismatch):
                             refusal = error
             raise refusal

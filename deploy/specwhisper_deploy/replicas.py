@@ -60,8 +60,7 @@ class TargetReplica(GrpcReplica):
         service = self._service
         await self._listen(services_of(service), configs, service.announce_drain, service.metrics)
 
-    async def locate(self, request: bytes, caller: str, known_first: bool = False) -> HandleReply:
-        """Answer the locator; only the router reads ``known_first``."""
+    async def locate(self, request: bytes, caller: str) -> HandleReply:
         return await locate_reply(self._service, self.address, request, caller)
 
     async def describe(self, request: bytes) -> HandleReply:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from enum import IntEnum
 from math import inf
 from time import monotonic
 from typing import Any, Generic, TypeVar
@@ -26,14 +25,6 @@ ANSWER_TIMEOUT_S = 0.5  # below the locator's time for one attempt, so that the 
 UNRESPONSIVE_S = 10.0  # until a replica that hung is tried again, which costs one attempt
 
 Replica = TypeVar("Replica", bound=Hashable)
-
-
-class Match(IntEnum):
-    """Whether a target fits a session; the best value first."""
-
-    YES = 0
-    UNKNOWN = 1  # it has not reported yet
-    NO = 2
 
 
 class RecentPicks(Generic[Replica]):
@@ -102,18 +93,15 @@ class LeastSessions(FIFOMixin, RequestRouter):  # type: ignore[misc]  # Ray's cl
         """Return the replicas by their sessions, the fewest first; equal ones are in random order.
 
         Mismatched, unresponsive, avoided and full ones are last. A new replica counts as matching until its
-        first report; with ``known_first`` it is ranked after those known to match.
+        first report.
         """
         recent, unresponsive = self._recent.count(), self._pending.unresponsive()
         needs = _locate_request(pending_request)
-        # After a mismatch: see TargetReplica.locate.
-        known_first = pending_request is not None and any(map(bool, pending_request.args[2:3]))
 
-        def rank(replica: RunningReplica) -> tuple[int, bool, bool, bool, int]:
+        def rank(replica: RunningReplica) -> tuple[bool, bool, bool, bool, int]:
             stats, name = replica.routing_stats, replica.replica_id
-            match = _match(needs, stats)
             return (
-                match if known_first else match is Match.NO,
+                _is_mismatch(needs, stats),
                 name in unresponsive,
                 stats.get(ADDRESS) in needs.avoid,
                 not stats.get(HAS_ROOM, True),
@@ -143,11 +131,6 @@ def _locate_request(pending: PendingRequest | None) -> pb.LocateRequest:
     return pb.LocateRequest.FromString(pending.args[0])
 
 
-def _match(needs: pb.LocateRequest, stats: Mapping[str, Any]) -> Match:
+def _is_mismatch(needs: pb.LocateRequest, stats: Mapping[str, Any]) -> bool:
     needed = {WEIGHTS: needs.weights_digest, VOCABULARY: needs.vocabulary_digest}
-    matches = {
-        stats.get(name) == digest if name in stats else None for name, digest in needed.items() if digest
-    }
-    if False in matches:
-        return Match.NO
-    return Match.UNKNOWN if None in matches else Match.YES
+    return any(digest and stats.get(name, digest) != digest for name, digest in needed.items())

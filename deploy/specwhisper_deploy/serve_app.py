@@ -6,9 +6,9 @@ command lines. Ray starts, checks, scales and replaces the replicas.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import BaseModel, Field
 from ray import serve
 from ray.serve import Application
 from ray.serve.config import RequestRouterConfig
@@ -82,49 +82,39 @@ SETTINGS: dict[str, tuple[str, type[ListenerOptions]]] = {
 }
 
 
-class TargetsArguments(BaseModel, extra="forbid"):
-    """Flags of specwhisper-target-server, and flags with other values for its locator."""
-
-    target: Flags = Field(default_factory=dict)
-    locator: Flags = Field(default_factory=dict)
-
-
-class DraftsArguments(BaseModel, extra="forbid"):
-    """Flags of specwhisper-draft-server, and those of its locator, if it has one."""
-
-    draft: Flags = Field(default_factory=dict)
-    locator: Flags | None = None
-
-
-class GatewayArguments(BaseModel, extra="forbid"):
-    """Flags of specwhisper-gateway."""
-
-    gateway: Flags = Field(default_factory=dict)
+def _arguments(args: Mapping[str, Any], *parts: str) -> Iterator[Flags | None]:
+    """Yield the flags of an application's parts; ``None`` for a part without any."""
+    for name, flags in args.items():
+        if name not in parts or not isinstance(flags, dict | None):
+            raise InvalidRequest(
+                f"'{name}: {flags}' is not an argument: write flags below {' or '.join(parts)}."
+            )
+    yield from map(args.get, parts)
 
 
 def targets(args: dict[str, Any]) -> Application:
-    """Build targets of one checkpoint and their locator."""
-    arguments = TargetsArguments.model_validate(args)
-    if arguments.target.get("standby"):
+    """Build targets of one checkpoint and their locator, from the flags of both."""
+    target, own = (flags or {} for flags in _arguments(args, "target", "locator"))
+    if target.get("standby"):
         raise InvalidRequest(
             "Under Ray a spare target shares the load: write num_standby among the autoscaling policy's "
             "arguments, and leave standby out."
         )
-    flags = FREE_PORT | arguments.target
+    flags = FREE_PORT | target
     replicas = Target.options(**_options(flags, _first_config(TargetConfig, flags)))
-    locator_flags = _locator_flags(arguments.target, arguments.locator, "target")
+    locator_flags = _locator_flags(target, own, "target")
     locator = TargetLocator.options(**_options(locator_flags, config_from(TargetConfig, locator_flags)))
-    return locator.bind(locator_flags, replicas.bind(arguments.target))
+    return locator.bind(locator_flags, replicas.bind(target))
 
 
 def drafts(args: dict[str, Any]) -> Application:
-    """Build draft servers and, if it has arguments, their locator."""
-    arguments = DraftsArguments.model_validate(args)
-    flags = arguments.draft
+    """Build draft servers and, if it has flags, their locator."""
+    draft, own = _arguments(args, "draft", "locator")
+    flags = draft or {}
     replicas = Draft.options(**_options(flags, _first_config(DraftConfig, flags))).bind(flags)
-    if arguments.locator is None:
+    if own is None:
         return replicas
-    locator_flags = _locator_flags(flags, arguments.locator, "draft server")
+    locator_flags = _locator_flags(flags, own, "draft server")
     if "port" not in locator_flags:
         raise InvalidRequest(
             "The locator of draft servers needs a port of its own: write locator: {port: 50050}."
@@ -134,7 +124,7 @@ def drafts(args: dict[str, Any]) -> Application:
 
 
 def gateway(args: dict[str, Any]) -> Application:
-    flags = GatewayArguments.model_validate(args).gateway
+    flags = next(_arguments(args, "gateway")) or {}
     return Gateway.options(**_options(flags, _first_config(GatewayConfig, flags))).bind(flags)
 
 

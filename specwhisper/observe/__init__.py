@@ -1,1 +1,1 @@
-"""Logs, metrics, traces and request ids; failpoints for tests."""
+"""Logs, metrics, traces and request ids."""

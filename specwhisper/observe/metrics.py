@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
-from typing import Protocol
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
 
@@ -197,17 +197,6 @@ ENCODE_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 FORWARD_SESSIONS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 
 
-class Slotted(Protocol):
-    @property
-    def num_slots(self) -> int: ...
-
-    @property
-    def num_free_slots(self) -> int: ...
-
-    @property
-    def held_audio_bytes(self) -> int: ...
-
-
 class EngineMetrics:
     """Counters of one target's engine; all names begin with ``specwhisper_target_``."""
 
@@ -231,7 +220,8 @@ class EngineMetrics:
         )
         self._encode_s = registry.histogram("encode_seconds", "Time to encode a window.", ENCODE_SECONDS)
 
-    def watch(self, engine: Slotted) -> None:
+    def watch(self, engine: Any) -> None:
+        """Export a :class:`Verifier`'s slots, and the audio that it holds."""
         gauge = self._registry.gauge
         gauge("slots", "Slots of the model; a session takes one.", lambda: engine.num_slots)
         gauge("slots_in_use", "Slots that sessions take.", lambda: engine.num_slots - engine.num_free_slots)

@@ -1,6 +1,6 @@
 """An interceptor that serves every call within its limits.
 
-It counts the call, admits it, reads its request and maps its errors to statuses.
+It checks the token, counts the call, admits it, reads its request and maps its errors to statuses.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from contextlib import (
     AbstractContextManager,
     aclosing,
     asynccontextmanager,
-    closing,
     contextmanager,
     nullcontext,
 )
@@ -26,15 +25,17 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from specwhisper.errors import InvalidRequest, ServerDraining
+from specwhisper.errors import InvalidRequest, ServerDraining, Unauthenticated
 from specwhisper.observe.metrics import ServerMetrics
 from specwhisper.observe.request_id import received_request_id, request_id
 from specwhisper.observe.tracing import call_span
-from specwhisper.rpc.access import address
+from specwhisper.rpc.access import address, caller
 from specwhisper.rpc.eviction import Evictor
+from specwhisper.rpc.tokens import Tokens
 from specwhisper.wire.status import errors_to_status, refusal
 
 GRPC_SERVICES = "/grpc."  # health and reflection
+NO_TOKEN_NEEDED = "/grpc.health.v1.Health/"  # load balancers have no token
 GRPC_REQUEST_S = 20.0  # to send one of their requests of a few bytes, for which no token is needed
 REQUEST_S = 300.0  # to send our own: 32 MiB, the largest recording, take 270 s at 1 Mbit/s
 
@@ -112,6 +113,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc
     max_call_s : time limit of a call, in seconds.
     max_write_s : time in which the caller must read a response, in seconds.
     metrics : counts errors.
+    tokens : names the callers; others are refused, whatever the method, except health.
     """
 
     def __init__(
@@ -120,8 +122,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc
         max_call_s: float = inf,
         max_write_s: float = inf,
         metrics: ServerMetrics | None = None,
+        tokens: Tokens | None = None,
     ) -> None:
         self._calls = calls
+        self._tokens = tokens
         self._max_call_s = max_call_s
         self._max_write_s = max_write_s
         self._count_error = metrics.count_error if metrics is not None else lambda _: None
@@ -139,10 +143,16 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc
         code reads a single request and writes a single response, within the limits of the call. gRPC itself
         would wait forever for either, and would report a request that it cannot read as the server's failure.
         """
+        method: str = handler_call_details.method
+        if self._tokens is not None and not method.startswith(NO_TOKEN_NEEDED):
+            metadata = dict(handler_call_details.invocation_metadata or ())
+            try:
+                caller.set(self._tokens.name_of(metadata.get("authorization")))
+            except Unauthenticated as error:
+                return self._refusing(method, error)
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
-        method: str = handler_call_details.method
         behaviors = (handler.unary_unary, handler.unary_stream, handler.stream_unary, handler.stream_stream)
         behavior = next(filter(None, behaviors))
         if method.startswith(GRPC_SERVICES):
@@ -159,6 +169,15 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc
         )
         parse = _parser(handler.request_deserializer)
         return grpc.stream_stream_rpc_method_handler(handle, parse, handler.response_serializer)
+
+    def _refusing(self, method: str, error: Unauthenticated) -> grpc.RpcMethodHandler:
+        """Return a handler that refuses a call; a streaming one serves calls of every shape."""
+
+        async def refuse(_: Any, context: Any) -> None:
+            async with errors_to_status(context, method, self._count_error):
+                raise error
+
+        return grpc.stream_stream_rpc_method_handler(refuse)
 
     @asynccontextmanager
     async def _enter(self, context: Any, *, method: str, max_call_s: float) -> AsyncIterator[Evictor]:
@@ -198,7 +217,7 @@ def _handler(enter: Enter, admit: Admit, request_s: float | None, respond: Respo
 
     async def handle(requests: AsyncIterator[Any], context: Any) -> AsyncGenerator[Any]:
         async with enter(context) as evictor:
-            with admit(), closing(evictor.write_limit()) as writes:
+            with admit():
                 request = requests if request_s is None else await _only_request(requests, request_s)
                 async with aclosing(respond(request, context)) as responses:
                     is_first = True
@@ -208,7 +227,7 @@ def _handler(enter: Enter, admit: Admit, request_s: float | None, respond: Respo
                             # the metadata again with the final status, and fail.
                             await context.send_initial_metadata(())
                             is_first = False
-                        with writes:
+                        with evictor.write_limit():
                             yield response
 
     return handle

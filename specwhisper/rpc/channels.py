@@ -15,7 +15,7 @@ import grpc.aio
 from specwhisper.errors import UnsafeBind
 from specwhisper.observe import request_id, tracing
 from specwhisper.rpc.addresses import is_loopback, split_address
-from specwhisper.rpc.compat import WRITE_NOT_BEGUN, filter_internal_errors
+from specwhisper.rpc.compat import wait_for_status
 from specwhisper.rpc.tls import ClientTls, pem_option
 from specwhisper.rpc.tokens import read_token
 from specwhisper.settings.setting import SECURITY, part
@@ -159,7 +159,7 @@ def with_true_status(call: Call) -> Call:
 
     Read in one task and write in another: a write that failed waits for the status.
     """
-    filter_internal_errors(call, lambda details: WRITE_NOT_BEGUN in details)
+    wait_for_status(call)
     return call
 
 

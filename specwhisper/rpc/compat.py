@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 GRPCIO = "1.85"  # the last release that it was tried with
@@ -15,25 +14,20 @@ WRITE_NOT_BEGUN = "grpc_call_start_batch"
 
 
 class _CoreCall:
-    """A call's core object, whose internal errors a filter may drop."""
+    """A call's core object, which no write ends that Core has begun."""
 
-    def __init__(self, core: Any, is_reported: Callable[[str], bool]) -> None:
+    def __init__(self, core: Any) -> None:
         self._core = core
-        self._is_reported = is_reported
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._core, name)
 
     def set_internal_error(self, details: str) -> None:
-        """End the call with INTERNAL, if the filter lets the error through."""
-        if self._is_reported(details):
+        if WRITE_NOT_BEGUN in details:
             self._core.set_internal_error(details)
 
 
-def filter_internal_errors(call: Any, is_reported: Callable[[str], bool]) -> None:
-    """Ignore the internal errors of a streaming call that are not to be reported.
-
-    ``is_reported(details)`` decides for each error. A call of another kind stays as it is.
-    """
+def wait_for_status(call: Any) -> None:
+    """Let no write end a streaming call before its status has come. A call of another kind stays as it is."""
     if (core := getattr(call, "_cython_call", None)) is not None:
-        call._cython_call = _CoreCall(core, is_reported)
+        call._cython_call = _CoreCall(core)

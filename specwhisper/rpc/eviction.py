@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from math import inf
 from typing import Any
 
@@ -21,50 +21,6 @@ from specwhisper.wire.status import evictions, refusal
 logger = logging.getLogger(__name__)
 
 _sending: set[asyncio.Task[None]] = set()  # keeps a status being sent until its caller reads it, or leaves
-
-
-class TimeLimit:
-    """A context manager that calls back if its body takes too long.
-
-    It may be entered again and again: one timer serves all of the short bodies, whose own would cost more
-    than most of them do.
-
-    Parameters
-    ----------
-    limit_s : most seconds in the body.
-    on_exceeded : called in the event loop if a body takes longer.
-    """
-
-    def __init__(self, limit_s: float, on_exceeded: Callable[[], object]) -> None:
-        self._limit_s = limit_s
-        self._on_exceeded = on_exceeded
-        self._loop = asyncio.get_running_loop()
-        self._entered_s: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
-
-    def __enter__(self) -> None:
-        if self._limit_s == inf:
-            return
-        self._entered_s = self._loop.time()
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._limit_s, self._check)
-
-    def __exit__(self, *_: object) -> None:
-        self._entered_s = None
-
-    def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _check(self) -> None:
-        self._timer = None
-        if self._entered_s is None:
-            return
-        left_s = self._entered_s + self._limit_s - self._loop.time()
-        if left_s > 0:
-            self._timer = self._loop.call_later(left_s, self._check)
-        else:
-            self._on_exceeded()
 
 
 class Evictor:
@@ -93,20 +49,15 @@ class Evictor:
         self._errors = evictions.get([])  # shared by all evictors of the call
         evictions.set(self._errors)
 
-    @contextmanager
-    def call_limit(self) -> Iterator[None]:
+    def call_limit(self) -> AbstractContextManager[None]:
         """Evict the call if the body takes longer than a call may."""
         message = f"The call has lasted {self._max_call_s:g} s, the most for one call: start another one."
-        timer = asyncio.get_running_loop().call_later(self._max_call_s, self.evict, SessionExpired(message))
-        try:
-            yield
-        finally:
-            timer.cancel()
+        return _limited(self._max_call_s, lambda: self.evict(SessionExpired(message)))
 
-    def write_limit(self) -> TimeLimit:
-        """Return a limit for bodies that each send one response; it evicts the call."""
+    def write_limit(self) -> AbstractContextManager[None]:
+        """Evict the call if the body, which sends one response, takes too long."""
         message = f"No response was read for {self._max_write_s:g} s: the call has ended."
-        return TimeLimit(self._max_write_s, lambda: self.evict(SlowReader(message)))
+        return _limited(self._max_write_s, lambda: self.evict(SlowReader(message)))
 
     def evict(self, error: SpecWhisperError) -> None:
         """End the call with the status of an error, unless it is being evicted already."""
@@ -124,3 +75,12 @@ class Evictor:
     async def _send_status(self, error: SpecWhisperError) -> None:
         with suppress(Exception):  # abort always raises
             await self._context.abort(*refusal(error))
+
+
+@contextmanager
+def _limited(limit_s: float, on_exceeded: Callable[[], object]) -> Iterator[None]:
+    timer = asyncio.get_running_loop().call_later(limit_s, on_exceeded)
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import signal
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-INIT_PID = 1  # the kernel drops its signals that have no handler: the first process of a container
 
 
 def exit_on_stop_signals() -> None:
@@ -20,31 +17,8 @@ def exit_on_stop_signals() -> None:
     This holds until :func:`stop_signals` handles them. Nothing is served yet, so nothing is drained. Call it
     from the main thread, before imports that take long.
     """
-    if os.getpid() == INIT_PID:
-        _exit_from_a_thread()
-        return
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
-
-
-def _exit_from_a_thread() -> None:
-    """Exit with the status that a shell reports for the signal.
-
-    Python runs handlers in the main thread between two bytecodes, and loading a model leaves few of these. So
-    the interpreter's C handler writes the signal's number to a pipe, and a thread reads it.
-    """
-    numbers, wakeup = os.pipe()
-    os.set_blocking(wakeup, False)
-
-    def wait() -> None:
-        while (number := os.read(numbers, 1)[0]) not in STOP_SIGNALS:
-            pass  # a library has installed this handler
-        os._exit(128 + number)
-
-    threading.Thread(target=wait, name="stop-signals", daemon=True).start()
-    signal.set_wakeup_fd(wakeup)
-    for number in STOP_SIGNALS:
-        signal.signal(number, lambda *_: None)
 
 
 @contextmanager
@@ -62,16 +36,12 @@ def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
         stop()
 
     for number in STOP_SIGNALS:
-        try:
-            loop.add_signal_handler(number, take)
-        except NotImplementedError:  # Windows' event loop has none, but wakes for Python's own handlers
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(take))
+        loop.add_signal_handler(number, take)
     try:
         yield
     finally:
         for number in STOP_SIGNALS:
-            with suppress(NotImplementedError):
-                loop.remove_signal_handler(number)
+            loop.remove_signal_handler(number)
             if has_come:
                 signal.signal(number, signal.SIG_IGN)
 

@@ -14,7 +14,6 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from specwhisper.observe.metrics import ServerMetrics
-from specwhisper.rpc.access import Access
 from specwhisper.rpc.addresses import join_address, listen_error
 from specwhisper.rpc.calls import CallInterceptor, OpenCalls
 from specwhisper.rpc.channels import keepalive
@@ -104,10 +103,11 @@ async def start_server(
     start, and with ``check_health`` for as long as that returns in time.
     """
     calls = OpenCalls()
-    interceptor = CallInterceptor(calls, options.session_timeout_s, options.idle_timeout_s, metrics)
-    access = [Access(options.tokens, metrics)] if options.tokens is not None else []
+    interceptor = CallInterceptor(
+        calls, options.session_timeout_s, options.idle_timeout_s, metrics, options.tokens
+    )
     server = grpc.aio.server(
-        interceptors=[*access, interceptor],
+        interceptors=[interceptor],
         options=[
             ("grpc.max_receive_message_length", options.max_message_bytes),
             ("grpc.max_send_message_length", -1),

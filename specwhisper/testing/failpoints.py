@@ -88,11 +88,27 @@ class Failpoints:
 
     def wrap_model(self, model: Any, step: str) -> Any:
         """Return a model whose forward passes hit ``STEP.before`` and ``STEP.after``."""
-        return _FailingModel(model, self.hit, step)
+
+        def score(rows: Any) -> Any:
+            self.hit(f"{step}.before")
+            scores = model.score(rows)
+            self.hit(f"{step}.after")
+            return scores
+
+        return _Wrapped(model, score=score)
 
     def wrap_transcriber(self, transcriber: Any) -> Any:
         """Return a transcriber whose target streams hit ``receive``."""
-        return _FailingTranscriber(transcriber, self.hit)
+
+        async def find_room(*args: Any, **kwargs: Any) -> Any:
+            return self.wrap_transcriber(await transcriber.find_room(*args, **kwargs))
+
+        @asynccontextmanager
+        async def open_(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            async with transcriber.open(*args, **kwargs) as stream:
+                yield _Wrapped(stream, events=self._around(stream.events, "receive"))
+
+        return _Wrapped(transcriber, find_room=find_room, open=open_)
 
     def install_in_target(self, service: Any, thread: Any) -> None:
         """Let a target's service hit ``send``, and its engine's thread ``commit``."""
@@ -110,80 +126,44 @@ class Failpoints:
                 thread._deliver_to_all(Failed(reached))  # as after a bug of the engine
 
         thread._deliver = fail_commits
-        self._fail_responses(service, "Share", "send", lambda response: bool(response.events))
+        service.Share = self._around(service.Share, "send", lambda response: bool(response.events))
 
     def install_in_draft(self, service: Any) -> None:
         """Let a draft server's service hit ``reply``."""
-        self._fail_responses(service, "transcribe", "reply", lambda _: True)
+        service.transcribe = self._around(service.transcribe, "reply")
 
-    def _fail_responses(
-        self, service: Any, method: str, step: str, is_counted: Callable[[Any], bool]
-    ) -> None:
-        respond = getattr(service, method)
+    def _around(
+        self,
+        respond: Callable[..., AsyncGenerator[Any]],
+        step: str,
+        is_counted: Callable[[Any], bool] = lambda _: True,
+    ) -> Callable[..., AsyncGenerator[Any]]:
+        """Return a generator function that hits points around each item."""
 
         async def failing(*args: Any) -> AsyncGenerator[Any]:
-            async with aclosing(respond(*args)) as responses:
-                async for response in responses:
-                    if not is_counted(response):
-                        yield response
+            async with aclosing(respond(*args)) as items:
+                async for item in items:
+                    if not is_counted(item):
+                        yield item
                         continue
                     self.hit(f"{step}.before")
-                    yield response
+                    yield item
                     self.hit(f"{step}.after")
 
-        setattr(service, method, failing)
+        return failing
 
 
-class _FailingModel:
-    def __init__(self, model: Any, hit: Callable[[str], None], step: str) -> None:
-        self._model, self._hit, self._step = model, hit, step
+class _Wrapped:
+    """Stands for an object, some of whose methods are replaced."""
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    def score(self, rows: Any) -> Any:
-        self._hit(f"{self._step}.before")
-        scores = self._model.score(rows)
-        self._hit(f"{self._step}.after")
-        return scores
-
-
-class _FailingTranscriber:
-    def __init__(self, transcriber: Any, hit: Callable[[str], None]) -> None:
-        self._transcriber, self._hit = transcriber, hit
+    def __init__(self, inner: Any, **methods: Callable[..., Any]) -> None:
+        vars(self).update(methods, _inner=inner)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._transcriber, name)
+        return getattr(self._inner, name)
 
-    async def find_room(self, *args: Any, **kwargs: Any) -> _FailingTranscriber:
-        return _FailingTranscriber(await self._transcriber.find_room(*args, **kwargs), self._hit)
-
-    @asynccontextmanager
-    async def open(self, *args: Any, **kwargs: Any) -> AsyncIterator[_FailingTargetStream]:
-        async with self._transcriber.open(*args, **kwargs) as stream:
-            yield _FailingTargetStream(stream, self._hit)
-
-
-class _FailingTargetStream:
-    def __init__(self, stream: Any, hit: Callable[[str], None]) -> None:
-        self._stream, self._hit = stream, hit
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    @property
-    def on_answer(self) -> Any:
-        return self._stream.on_answer
-
-    @on_answer.setter
-    def on_answer(self, on_answer: Any) -> None:
-        self._stream.on_answer = on_answer
-
-    async def events(self) -> AsyncIterator[Any]:
-        async for event in self._stream.events():
-            self._hit("receive.before")
-            yield event
-            self._hit("receive.after")
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._inner, name, value)
 
 
 def read_failpoints(environment: Mapping[str, str], known: Collection[str]) -> Failpoints | None:

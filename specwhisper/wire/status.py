@@ -12,63 +12,46 @@ from contextvars import ContextVar
 import grpc
 import grpc.aio
 
+from specwhisper import errors
 from specwhisper.errors import (
     CheckpointError,
-    DeviceFault,
-    DiarizationFailed,
     IdleClient,
-    InvalidAudio,
-    InvalidCandidates,
     InvalidRequest,
     LeaseRefused,
     MessageTooLarge,
-    MissingExtra,
-    ModelNotFound,
     OutOfMemory,
     PairMismatch,
-    PortTaken,
     RecordingsFailed,
     ServerDraining,
     ServerFull,
-    SessionExpired,
     SlowReader,
     SpecWhisperError,
     TargetUnavailable,
     Unauthenticated,
     UnsafeBind,
-    UnsupportedOption,
 )
 from specwhisper.printable import escaped
 
 logger = logging.getLogger(__name__)
 
-STATUS_OF_ERROR: dict[type[SpecWhisperError], grpc.StatusCode] = {
+# Errors without a row have that of their base.
+STATUS_OF_ERROR: dict[type[BaseException], grpc.StatusCode] = {
     InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
-    InvalidAudio: grpc.StatusCode.INVALID_ARGUMENT,
-    InvalidCandidates: grpc.StatusCode.INVALID_ARGUMENT,
     IdleClient: grpc.StatusCode.DEADLINE_EXCEEDED,
     SlowReader: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    PortTaken: grpc.StatusCode.INVALID_ARGUMENT,
-    ModelNotFound: grpc.StatusCode.INVALID_ARGUMENT,
-    UnsupportedOption: grpc.StatusCode.INVALID_ARGUMENT,
-    MissingExtra: grpc.StatusCode.INVALID_ARGUMENT,
     MessageTooLarge: grpc.StatusCode.RESOURCE_EXHAUSTED,
     PairMismatch: grpc.StatusCode.FAILED_PRECONDITION,
     CheckpointError: grpc.StatusCode.FAILED_PRECONDITION,
     UnsafeBind: grpc.StatusCode.FAILED_PRECONDITION,
     ServerFull: grpc.StatusCode.RESOURCE_EXHAUSTED,
     ServerDraining: grpc.StatusCode.UNAVAILABLE,
-    SessionExpired: grpc.StatusCode.UNAVAILABLE,
     TargetUnavailable: grpc.StatusCode.UNAVAILABLE,
     LeaseRefused: grpc.StatusCode.PERMISSION_DENIED,
     OutOfMemory: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    DeviceFault: grpc.StatusCode.UNAVAILABLE,
-    DiarizationFailed: grpc.StatusCode.INTERNAL,
     RecordingsFailed: grpc.StatusCode.INVALID_ARGUMENT,
     Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
-    SpecWhisperError: grpc.StatusCode.INTERNAL,
+    BaseException: grpc.StatusCode.INTERNAL,
 }
-ERROR_BY_NAME = {error.__name__: error for error in STATUS_OF_ERROR}
 
 ERROR_KEY = "specwhisper-error"  # trailing metadata: the error's class, more precise than a status
 PUSHBACK_KEY = "grpc-retry-pushback-ms"
@@ -102,11 +85,7 @@ evictions: ContextVar[list[SpecWhisperError]] = ContextVar("evictions")
 
 
 def status_of(error: BaseException) -> grpc.StatusCode:
-    """Return the status of an error by the table; INTERNAL if it is not in it."""
-    for kind in type(error).__mro__:
-        if kind in STATUS_OF_ERROR:
-            return STATUS_OF_ERROR[kind]
-    return grpc.StatusCode.INTERNAL
+    return next(STATUS_OF_ERROR[kind] for kind in type(error).__mro__ if kind in STATUS_OF_ERROR)
 
 
 def refusal(error: SpecWhisperError) -> tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]:
@@ -143,7 +122,7 @@ async def errors_to_status(
         count_error(error)
         # Other reasons may quote the request; a missing target is the operator's concern.
         why = {"reason": details} if isinstance(error, TargetUnavailable) else {}
-        facts = {"method": method, "code": code.name, "error": type(error).__name__}
+        facts = {"method": method, "code": code.name, "error": type(error).__name__, "peer": context.peer()}
         logger.info("refused", extra=facts | why)
         await context.abort(code, details, metadata)
     except (Exception, asyncio.CancelledError) as error:
@@ -215,9 +194,17 @@ def was_there(error: SpecWhisperError) -> bool:
     return ended_by_server(cause) or has_broken(cause) or cause.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
+def error_named(name: str, message: str) -> SpecWhisperError | None:
+    """Return the error of a class by its name; ``None`` if no class has that name."""
+    kind = vars(errors).get(name)
+    if isinstance(kind, type) and issubclass(kind, SpecWhisperError):
+        return kind(message)
+    return None
+
+
 def _restored(code: grpc.StatusCode, details: str, name: str, peer: str) -> SpecWhisperError:
-    if (kind := ERROR_BY_NAME.get(name)) is not None:
-        return kind(details)
+    if (error := error_named(name, details)) is not None:
+        return error
     lost = TargetUnavailable(f"The connection to {peer} was lost ({details}); try again.")
     match code:
         case grpc.StatusCode.UNAVAILABLE if _never_connected(details):

@@ -55,13 +55,17 @@ class Started:
     @property
     def flags(self) -> dict[str, Any]:
         """The values that the command line reads; wrong arguments are an error."""
-        command = command_of(self.program)
-        return dict(command.make_context(self.program, list(self.arguments)).params)
+        return flags_of(self.program, self.arguments)
 
     @property
     def secrets(self) -> set[str]:
         """Names of the secret files that it reads."""
         return set(re.findall(rf"{SECRETS}([\w.-]+)", " ".join(self.arguments)))
+
+
+@cache
+def flags_of(program: str, arguments: tuple[str, ...]) -> dict[str, Any]:
+    return dict(command_of(program).make_context(program, list(arguments)).params)
 
 
 @cache

@@ -6,21 +6,16 @@ and in ``proto/`` for clients in other languages. A field that is not set stands
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
-from enum import Enum
-from typing import Any, TypeVar, cast
+from dataclasses import replace
+from typing import cast
 
-from google.protobuf.message import Message
-
-from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.errors import UnsupportedOption
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions, options_from
 from specwhisper.types import SERVER_MODES, Mode
+from specwhisper.wire.codec.fields import filled, name_of, number_of, values_in
 from specwhisper.wire.v1 import decoding_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2
-
-AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 
 def mode_to_proto(mode: Mode) -> pb.Mode:
@@ -29,12 +24,12 @@ def mode_to_proto(mode: Mode) -> pb.Mode:
         raise UnsupportedOption(
             f"Mode '{mode}' is not one of a server's; choose from: {', '.join(SERVER_MODES)}."
         )
-    return cast("pb.Mode", _number(pb.Mode.DESCRIPTOR, Mode(mode)))  # a caller may write its value
+    return cast("pb.Mode", number_of(pb.Mode.DESCRIPTOR, Mode(mode)))  # a caller may write its value
 
 
 def mode_from_proto(number: int) -> Mode:
     """Decode a mode; it must be set."""
-    return Mode[_name(pb.Mode.DESCRIPTOR, number)]
+    return Mode[name_of(pb.Mode.DESCRIPTOR, number)]
 
 
 def decoding_options_to_proto(options: DecodingOptions) -> pb.DecodingOptions:
@@ -48,7 +43,9 @@ def decoding_options_to_proto(options: DecodingOptions) -> pb.DecodingOptions:
 
 
 def decoding_options_from_proto(message: pb.DecodingOptions) -> DecodingOptions:
-    options = _options_in(message, DecodingOptions)
+    options = values_in(message, DecodingOptions, are_set=True)
+    if message.HasField("live"):
+        options["live"] = LiveOptions(**values_in(message.live, LiveOptions))
     if len(message.languages) == 1:
         options["language"] = options.pop("languages")[0]
     return options_from({}, options | {"greedy": message.greedy})
@@ -63,7 +60,7 @@ def recognition_config_to_proto(options: DecodingOptions) -> transcription_pb2.R
 def recognition_config_from_proto(message: transcription_pb2.RecognitionConfig) -> DecodingOptions:
     """Decode a client's options; the inverse of :func:`recognition_config_to_proto`."""
     options = decoding_options_from_proto(message.decoding)
-    return replace(options, **_options_in(message, DecodingOptions))
+    return replace(options, **values_in(message, DecodingOptions, are_set=True))
 
 
 def endpointing_to_proto(options: EndpointingOptions | None) -> transcription_pb2.Endpointing:
@@ -75,61 +72,4 @@ def endpointing_to_proto(options: EndpointingOptions | None) -> transcription_pb
 
 def endpointing_from_proto(message: transcription_pb2.Endpointing) -> EndpointingOptions | None:
     """Decode the options of endpointing; ``None`` counts all audio as speech."""
-    return None if message.disabled else EndpointingOptions(**_options_in(message, EndpointingOptions))
-
-
-def filled(message: AnyMessage, options: Any) -> AnyMessage:
-    """Set the fields of a message that are options of a dataclass, and return it."""
-    types = message.DESCRIPTOR.fields_by_name
-    for option in fields(options):
-        name, value = option.name, getattr(options, option.name)
-        if name not in types or value is None:
-            continue
-        if is_dataclass(value):
-            filled(getattr(message, name), value)
-        elif (enum := types[name].enum_type) is not None:
-            setattr(message, name, _number(enum, value))
-        elif isinstance(value, Mapping):
-            getattr(message, name).update(value)
-        elif isinstance(value, tuple):
-            getattr(message, name).extend(value)
-        else:
-            setattr(message, name, value)
-    return message
-
-
-def _options_in(message: Message, kind: type[Any]) -> dict[str, Any]:
-    """Return the options of a dataclass that a message has."""
-    names = {option.name for option in fields(kind)}
-    found: dict[str, Any] = {}
-    for field, value in message.ListFields():
-        if field.name not in names:
-            continue
-        if field.name == "live":
-            value = LiveOptions(**_options_in(value, LiveOptions))
-        elif field.enum_type is not None:
-            value = _name(field.enum_type, value).lower()
-        elif isinstance(value, Mapping):
-            value = dict(value)
-        elif isinstance(value, Sequence) and not isinstance(value, str):
-            value = tuple(value)
-        found[field.name] = value
-    return found
-
-
-def _prefix(enum: Any) -> str:
-    return str(enum.values[0].name).removesuffix("UNSPECIFIED")
-
-
-def _number(enum: Any, choice: Enum) -> int:
-    return int(enum.values_by_name[_prefix(enum) + choice.name].number)
-
-
-def _name(enum: Any, number: int) -> str:
-    """Return the name of a choice; raise :class:`InvalidRequest` for an unset or unknown number."""
-    names = {each.number: each.name.removeprefix(_prefix(enum)) for each in enum.values[1:]}
-    if number not in names:
-        raise InvalidRequest(
-            f"{enum.name} {number} is unset or unknown; choose from: {', '.join(names.values())}."
-        )
-    return str(names[number])
+    return None if message.disabled else EndpointingOptions(**values_in(message, EndpointingOptions))

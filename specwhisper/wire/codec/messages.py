@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.errors import InvalidAudio, InvalidCandidates, InvalidRequest, check_between
@@ -27,6 +26,7 @@ from specwhisper.types import (
     WordAlignment,
 )
 from specwhisper.wire import flac
+from specwhisper.wire.codec.fields import filled, name_of, values_in
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import verification_pb2 as pb
 
@@ -34,31 +34,14 @@ MAX_WINDOW_ID = 2**31  # a session that resumes there can count on
 MAX_START_FRAME = 2**63 // HOP_SAMPLES  # samples after it can still be counted
 MAX_MARKS = 256  # in a message; speech does not begin and end more often in the longest one
 MAX_LOG_PROB = 1.0  # 0, but for rounding where logits have half precision
-OUTCOMES = {
-    Outcome.KEPT: pb.OUTCOME_KEPT,
-    Outcome.RETRIED: pb.OUTCOME_RETRIED,
-    Outcome.SKIPPED: pb.OUTCOME_SKIPPED,
-}
-VOICE_EVENTS = {
-    VoiceEvent.BEGIN: pb.VOICE_EVENT_BEGIN,
-    VoiceEvent.CUT: pb.VOICE_EVENT_CUT,
-    VoiceEvent.END: pb.VOICE_EVENT_END,
-    VoiceEvent.BREAK: pb.VOICE_EVENT_BREAK,
-}
-VOICE_EVENT_OF_NUMBER = {int(number): event for event, number in VOICE_EVENTS.items()}
-OUTCOME_OF_NUMBER = {int(number): outcome for outcome, number in OUTCOMES.items()}
 
 
 def audio_chunk_to_proto(chunk: AudioChunk, *, compress: bool = False) -> pb.Audio:
     """Encode audio; as FLAC if ``compress`` is set and there are samples."""
     as_flac = compress and bool(chunk.pcm)
-    return pb.Audio(
-        start_sample=chunk.start_sample,
-        encoding=decoding_pb2.AUDIO_ENCODING_FLAC if as_flac else decoding_pb2.AUDIO_ENCODING_LINEAR16,
-        data=flac.encode(chunk.pcm) if as_flac else chunk.pcm,
-        is_last=chunk.is_last,
-        marks=[pb.VoiceMark(event=VOICE_EVENTS[mark.event], sample=mark.sample) for mark in chunk.marks],
-    )
+    encoding = decoding_pb2.AUDIO_ENCODING_FLAC if as_flac else decoding_pb2.AUDIO_ENCODING_LINEAR16
+    data = flac.encode(chunk.pcm) if as_flac else chunk.pcm
+    return filled(pb.Audio(encoding=encoding, data=data), chunk)
 
 
 def audio_chunk_from_proto(message: pb.Audio, *, max_samples: int = WINDOW_SAMPLES) -> AudioChunk:
@@ -74,9 +57,10 @@ def audio_chunk_from_proto(message: pb.Audio, *, max_samples: int = WINDOW_SAMPL
         raise InvalidAudio(f"The audio message holds more than {max_samples} samples; send smaller pieces.")
     if len(message.marks) > MAX_MARKS:
         raise InvalidAudio(f"The audio message has {len(message.marks)} marks: at most {MAX_MARKS} fit.")
-    if any(mark.event not in VOICE_EVENT_OF_NUMBER for mark in message.marks):
-        raise InvalidAudio("A mark in the audio has an event that is unset or unknown.")
-    marks = tuple(VoiceMark(VOICE_EVENT_OF_NUMBER[mark.event], mark.sample) for mark in message.marks)
+    marks = tuple(
+        VoiceMark(VoiceEvent(name_of(pb.VoiceEvent.DESCRIPTOR, mark.event).lower()), mark.sample)
+        for mark in message.marks
+    )
     return AudioChunk(message.start_sample, pcm, message.is_last, marks)
 
 
@@ -85,15 +69,7 @@ def candidates_to_proto(candidates: Candidates, message: pb.Candidates | None = 
 
     That is faster than copying it there.
     """
-    message = pb.Candidates() if message is None else message
-    message.window_id = candidates.window_id
-    message.base = candidates.base
-    message.known_committed = candidates.known_committed
-    message.tokens.extend(candidates.tokens)
-    message.block_number = candidates.block_number
-    if candidates.start_frame is not None:
-        message.start_frame = candidates.start_frame
-    return message
+    return filled(pb.Candidates() if message is None else message, candidates)
 
 
 def candidates_from_proto(
@@ -112,32 +88,11 @@ def candidates_from_proto(
         raise InvalidCandidates(
             f"Candidate token {max(tokens)} is out of range: the target has {vocabulary_size} tokens."
         )
-    return Candidates(
-        window_id=message.window_id,
-        base=message.base,
-        known_committed=message.known_committed,
-        tokens=tokens,
-        block_number=message.block_number,
-        start_frame=message.start_frame if message.HasField("start_frame") else None,
-    )
+    return Candidates(**values_in(message, Candidates))
 
 
-def window_to_proto(
-    window: Window, log_mel_max: float | None = None, previous: Sequence[int] = ()
-) -> pb.Window:
-    return pb.Window(
-        id=window.id,
-        start_frame=window.start_frame,
-        num_frames=window.num_frames,
-        prompt=window.prompt,
-        max_new_tokens=window.max_new_tokens,
-        temperature=window.temperature,
-        attempt=window.attempt,
-        redetects=window.redetects,
-        prefix=window.prefix,
-        log_mel_max=log_mel_max,
-        previous=previous,
-    )
+def window_to_proto(window: Window) -> pb.Window:
+    return filled(pb.Window(), window)
 
 
 def window_from_proto(message: pb.Window) -> Window:
@@ -151,25 +106,13 @@ def window_from_proto(message: pb.Window) -> Window:
         )
     if not (math.isfinite(message.temperature) and message.temperature >= 0):
         raise InvalidRequest(f"A window has temperature {message.temperature}; it must be 0 or more.")
-    return Window(
-        id=message.id,
-        start_frame=message.start_frame,
-        num_frames=message.num_frames,
-        prompt=tuple(message.prompt),
-        max_new_tokens=message.max_new_tokens,
-        temperature=message.temperature,
-        attempt=message.attempt,
-        redetects=message.redetects,
-        prefix=tuple(message.prefix),
-    )
+    return Window(**values_in(message, Window))
 
 
 def resume_to_proto(resume: Resume) -> pb.Resume:
-    return pb.Resume(
-        window=window_to_proto(resume.window, resume.log_mel_max, resume.previous),
-        committed=resume.committed,
-        log_probs=resume.log_probs,
-    )
+    message = filled(pb.Resume(), resume)
+    filled(message.window, resume)
+    return message
 
 
 def resume_from_proto(message: pb.Resume, *, vocabulary_size: int | None = None) -> Resume:
@@ -188,7 +131,7 @@ def resume_from_proto(message: pb.Resume, *, vocabulary_size: int | None = None)
 
 
 def confirm_every_to_proto(message: ConfirmEvery) -> pb.ConfirmEvery:
-    return pb.ConfirmEvery(interval_ms=message.interval_ms)
+    return filled(pb.ConfirmEvery(), message)
 
 
 def confirm_every_from_proto(message: pb.ConfirmEvery) -> ConfirmEvery:
@@ -199,11 +142,9 @@ def confirm_every_from_proto(message: pb.ConfirmEvery) -> ConfirmEvery:
 
 
 def window_opened_to_proto(opened: WindowOpened) -> pb.WindowOpened:
-    return pb.WindowOpened(
-        window=window_to_proto(opened.window, opened.log_mel_max, opened.previous),
-        opening=opened.opening,
-        language_probs=opened.language_probs,
-    )
+    message = filled(pb.WindowOpened(), opened)
+    filled(message.window, opened)
+    return message
 
 
 def window_opened_from_proto(message: pb.WindowOpened, *, vocabulary_size: int | None = None) -> WindowOpened:
@@ -221,44 +162,8 @@ def commit_to_proto(commit: Commit, message: pb.Commit | None = None) -> pb.Comm
 
     That is faster than copying it there.
     """
-    message, timing = pb.Commit() if message is None else message, commit.timing
-    message.window_id = commit.window_id
-    message.base = commit.base
-    message.tokens.extend(commit.tokens)
-    message.log_probs.extend(commit.log_probs)
-    message.num_verified = commit.num_verified
-    message.num_accepted = commit.num_accepted
-    message.num_self_decoded = commit.num_self_decoded
-    message.answered_block = commit.answered_block
-    message.held = commit.held
-    message.credit = commit.credit
-    message.is_final = commit.is_final
-    message.outcome = OUTCOMES[commit.outcome]
-    message.num_hinted = commit.num_hinted
-    message.num_hinted_first = commit.num_hinted_first
-    message.queue_ns = timing.queue_ns
-    message.forward_ns = timing.forward_ns
-    message.batch_size = timing.batch_size
-    message.block_age_ns = timing.block_age_ns
-    message.token_ns = timing.token_ns
-    if timing.encode_ns or timing.detect_ns:  # a window's first commit
-        message.encode_ns, message.detect_ns = timing.encode_ns, timing.detect_ns
-    if commit.no_speech_prob is not None:
-        message.no_speech_prob = commit.no_speech_prob
-    if commit.num_align_forwards or timing.align_ns:
-        message.num_align_forwards, message.align_ns = commit.num_align_forwards, timing.align_ns
-    if commit.piece is not None:
-        message.piece.CopyFrom(pb.CompletePiece(**asdict(commit.piece)))
-    for word in commit.words:
-        message.words.add(
-            base=word.base,
-            num_tokens=word.num_tokens,
-            start_sample=word.start_sample,
-            end_sample=word.end_sample,
-        )
-    if commit.num_transcribed is not None:
-        message.num_transcribed = commit.num_transcribed
-    return message
+    message = filled(pb.Commit() if message is None else message, commit)
+    return filled(message, commit.timing)
 
 
 def commit_from_proto(message: pb.Commit, *, vocabulary_size: int | None = None) -> Commit:
@@ -268,44 +173,12 @@ def commit_from_proto(message: pb.Commit, *, vocabulary_size: int | None = None)
         raise InvalidRequest(f"A commit has {len(tokens)} tokens but {len(log_probs)} log_probs.")
     if any(map(math.isnan, log_probs)):
         raise InvalidRequest("A commit has log_probs that are not numbers.")
-    return Commit(
-        window_id=message.window_id,
-        base=message.base,
-        tokens=tokens,
-        log_probs=log_probs,
-        num_verified=message.num_verified,
-        num_accepted=message.num_accepted,
-        num_self_decoded=message.num_self_decoded,
-        answered_block=message.answered_block,
-        held=message.held,
-        credit=message.credit,
-        is_final=message.is_final,
-        outcome=OUTCOME_OF_NUMBER.get(message.outcome, Outcome.KEPT),
-        num_hinted=message.num_hinted,
-        num_hinted_first=message.num_hinted_first,
-        num_align_forwards=message.num_align_forwards,
-        words=tuple(
-            WordAlignment(word.base, word.num_tokens, word.start_sample, word.end_sample)
-            for word in message.words
-        ),
-        num_transcribed=message.num_transcribed if message.HasField("num_transcribed") else None,
-        piece=_piece(message.piece) if message.HasField("piece") else None,
-        no_speech_prob=message.no_speech_prob if message.HasField("no_speech_prob") else None,
-        timing=Timing(
-            message.queue_ns,
-            message.forward_ns,
-            message.encode_ns,
-            message.batch_size,
-            message.block_age_ns,
-            message.align_ns,
-            message.detect_ns,
-            message.token_ns,
-        ),
-    )
-
-
-def _piece(message: pb.CompletePiece) -> CompletePiece:
-    return CompletePiece(message.utterance, message.start_sample, message.is_utterance_end)
+    values = values_in(message, Commit)
+    values["outcome"] = Outcome(values["outcome"] or Outcome.KEPT)
+    if message.HasField("piece"):
+        values["piece"] = CompletePiece(**values_in(message.piece, CompletePiece))
+    words = tuple(WordAlignment(**values_in(word, WordAlignment)) for word in message.words)
+    return Commit(**values, words=words, timing=Timing(**values_in(message, Timing)))
 
 
 def _check_tokens(holder: str, tokens: Sequence[int], vocabulary_size: int | None) -> None:

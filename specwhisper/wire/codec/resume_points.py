@@ -10,6 +10,7 @@ from specwhisper.errors import InvalidRequest, PairMismatch
 from specwhisper.live import FinalPiece, LivePosition, check_sample
 from specwhisper.transcription.resume_point import ResumePoint, audio_needed_from
 from specwhisper.wire import PROTOCOL_VERSION
+from specwhisper.wire.codec.fields import filled, values_in
 from specwhisper.wire.codec.messages import resume_from_proto, resume_to_proto
 from specwhisper.wire.v1 import resume_point_pb2, verification_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -26,11 +27,8 @@ def resume_point_to_proto(progress: ResumePoint | LivePosition, weights_digest: 
         state.live.CopyFrom(live_position_to_proto(progress))
         start_sample, num_ends = progress.start_sample, progress.num_ends
     else:
+        filled(state.recording, progress)
         state.recording.resume.CopyFrom(resume_to_proto(progress.resume))
-        state.recording.is_sent = progress.is_sent
-        state.recording.language_probs.update(progress.language_probs)
-        if progress.no_speech_prob is not None:
-            state.recording.no_speech_prob = progress.no_speech_prob
         start_sample, num_ends = audio_needed_from(progress.resume.window.start_sample), 0
     return pb.ResumePoint(state=state.SerializeToString(), start_sample=start_sample, num_ends=num_ends)
 
@@ -66,8 +64,7 @@ def resume_point_from_proto(
         )
     if state.WhichOneof("progress") == "live":
         return _live_position(message, live_position_from_proto(state.live))
-    recording = state.recording
-    resume = resume_from_proto(recording.resume, vocabulary_size=vocabulary_size)
+    resume = resume_from_proto(state.recording.resume, vocabulary_size=vocabulary_size)
     if len(resume.log_probs) != len(resume.committed):
         raise InvalidRequest(
             f"The resume point has {len(resume.committed)} tokens, but {len(resume.log_probs)} probabilities."
@@ -77,12 +74,7 @@ def resume_point_from_proto(
             f"The recording continues with sample {needed}, not {message.start_sample}: send the "
             "resume point as it was received."
         )
-    return ResumePoint(
-        resume,
-        recording.is_sent,
-        recording.no_speech_prob if recording.HasField("no_speech_prob") else None,
-        dict(recording.language_probs),
-    )
+    return ResumePoint(resume, **values_in(state.recording, ResumePoint))
 
 
 def _live_position(message: pb.ResumePoint, position: LivePosition) -> LivePosition:
@@ -104,28 +96,13 @@ def _read(message: pb.ResumePoint) -> resume_point_pb2.ResumePointState:
 
 
 def live_position_to_proto(position: LivePosition) -> verification_pb2.LivePosition:
-    """Encode the position where a live session continues."""
-    return verification_pb2.LivePosition(
-        next_sample=position.next_sample,
-        num_utterances=position.num_utterances,
-        is_speech=position.is_speech,
-        pieces=[
-            verification_pb2.FinalPiece(start_sample=piece.start_sample, tokens=piece.tokens)
-            for piece in position.pieces
-        ],
-        language=position.language or "",
-    )
+    return filled(verification_pb2.LivePosition(), position)
 
 
 def live_position_from_proto(message: verification_pb2.LivePosition) -> LivePosition:
-    """Decode the position where a live session continues."""
     num_tokens = sum(len(piece.tokens) for piece in message.pieces)
     if num_tokens > MAX_FINAL_TOKENS:
         raise InvalidRequest(f"A position has {num_tokens} final tokens: at most {MAX_FINAL_TOKENS} fit.")
-    return LivePosition(
-        next_sample=message.next_sample,
-        num_utterances=message.num_utterances,
-        is_speech=message.is_speech,
-        pieces=tuple(FinalPiece(piece.start_sample, tuple(piece.tokens)) for piece in message.pieces),
-        language=message.language or None,
-    )
+    values = values_in(message, LivePosition)
+    pieces = tuple(FinalPiece(**values_in(piece, FinalPiece)) for piece in message.pieces)
+    return LivePosition(**values | {"pieces": pieces, "language": message.language or None})

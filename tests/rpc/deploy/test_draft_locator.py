@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from random import Random
 from typing import Any
@@ -174,58 +174,21 @@ async def test_the_locator_lists_draft_servers_or_returns_the_error():
         assert type(error_from_rpc(refused.value, "locator:1")) is TargetUnavailable
 
 
-class Fleet:
-    """Draft servers on ports of their own, with a locator.
-
-    Attributes
-    ----------
-    name : the address that clients are configured with.
-    """
-
-    def __init__(self, number: int) -> None:
-        self.drafts = [Draft() for _ in range(number)]
-        self.handle = Handle()
-        self._stack = AsyncExitStack()
-
-    async def __aenter__(self) -> Fleet:
-        for draft in self.drafts:
-            self.handle.answers.append(answers(await self._start(draft)))
-        server = await self._stack.enter_async_context(locator(self.handle))
-        self.name = f"locator:///{server.address}"
-        return self
-
-    async def _start(self, draft: Draft) -> str:
-        server = await self._stack.enter_async_context(as_draft_server(draft))
-        self._stack.callback(draft.released.set)
-        return server.address
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._stack.aclose()
-
-
-async def test_clients_begin_at_a_draft_server_with_free_slots():
-    async with Fleet(2) as fleet:
-        full, free = fleet.drafts
-        addresses = [(await answer()).address for answer in fleet.handle.answers]
-        fleet.handle.answers = [answers(addresses[0], 0), answers(addresses[1], 1)]
-        free.released.set()
-        for _ in range(10):
-            async with TranscriptionClient(fleet.name) as client:
-                await client.recognize(b"audio")
-        assert (full.num_calls, free.num_calls) == (0, 10)
-
-
-async def test_clients_follow_changes_of_the_list(monkeypatch):
+async def test_clients_begin_at_draft_servers_with_free_slots_and_follow_changes_of_the_list(monkeypatch):
     monkeypatch.setattr(resolving, "REFRESH_S", 0.0)
     monkeypatch.setattr("specwhisper_deploy.locators.FRESH_S", 0.0)
     monkeypatch.setattr("specwhisper_deploy.locators.STALE_S", 0.0)
-    async with Fleet(2) as fleet, TranscriptionClient(fleet.name) as client:
-        first, second = fleet.drafts
-        answers = fleet.handle.answers
-        fleet.handle.answers = answers[:1]
-        first.released.set()
-        second.released.set()
-        await client.recognize(b"audio")
-        fleet.handle.answers = answers[1:]
-        await client.recognize(b"audio")
-        assert (first.num_calls, second.num_calls) == (1, 1)
+    full, free, handle = Draft(), Draft(), Handle()
+    for draft in (full, free):
+        draft.released.set()
+    async with as_draft_server(full) as first, as_draft_server(free) as second, locator(handle) as found:
+        handle.answers = [answers(first.address, 0), answers(second.address, 1)]
+        for _ in range(10):
+            async with TranscriptionClient(f"locator:///{found.address}") as client:
+                await client.recognize(b"audio")
+        assert (full.num_calls, free.num_calls) == (0, 10)
+        async with TranscriptionClient(f"locator:///{found.address}") as client:
+            for address in (second.address, first.address):
+                handle.answers = [answers(address)]
+                await client.recognize(b"audio")
+    assert (full.num_calls, free.num_calls) == (1, 11)

@@ -7,11 +7,12 @@ import pytest
 from experiments.common.models.scripted import VOCABULARY
 from specwhisper.engine import verifier
 from tests.interference import KINDS, LOSSY, Interference
+from tests.nightly import mostly_nightly
 from tests.rpc.bad_network import bad_network
 from tests.rpc.services import MODES, all_free, check_text, draft_server, target_server
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mostly_nightly(sorted(KINDS, reverse=True), by_day=3))
 async def test_every_mode_writes_the_same_text_under_interference(kind):
     async with (
         target_server() as target,

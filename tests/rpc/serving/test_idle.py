@@ -108,8 +108,7 @@ async def test_a_client_that_sends_nothing(num_requests):
         await all_free(target, draft)
 
 
-@pytest.mark.parametrize("num_requests", [1, 100])
-async def test_an_idle_client_of_riva(num_requests):
+async def test_an_idle_client_of_riva():
     requests = [riva_pb.StreamingRecognizeRequest(streaming_config=live_config(language_code="en-US"))]
     requests += [
         riva_pb.StreamingRecognizeRequest(audio_content=request.audio_content)
@@ -117,12 +116,12 @@ async def test_an_idle_client_of_riva(num_requests):
     ]
     async with speaking_pair(idle_timeout_s=LIMIT_S) as (target, draft):
         call = with_true_status(RivaSpeechRecognitionStub(draft.channel).StreamingRecognize())
-        for request in requests[:num_requests]:
+        for request in requests:
             await call.write(request)
         responses, error = await answers(call)
         check_idle(error)
         num_finals = sum(result.is_final for response in responses for result in response.results)
-        assert num_finals == (2 if num_requests == 100 else 0)
+        assert num_finals == 2
         await all_free(target, draft)
 
 

@@ -11,7 +11,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from specwhisper.rpc import calls, serving
 from specwhisper.rpc.channels import Credentials, open_channel
 from specwhisper.rpc.tokens import Tokens
-from specwhisper.wire.v1 import verification_pb2 as pb
 from tests.rpc.hostile import hello, session, whole
 from tests.rpc.services import recording, target_alone, target_server
 
@@ -73,19 +72,6 @@ async def test_a_connection_over_the_limit_is_closed_and_a_session_continues(mon
             await closed_by_server(found[0][1])
         await talking.send(*whole(recording(1.0)))
         assert await talking.finish() == target_alone(1.0).window_tokens
-
-
-async def test_clients_reconnect_after_a_closed_connection(monkeypatch):
-    monkeypatch.setattr(serving, "IDLE_CONNECTION_S", IDLE_S)
-    async with target_server() as target, open_channel(target.address) as channel:
-        locate = channel.unary_unary(
-            "/specwhisper.wire.v1.Verification/Locate", pb.LocateRequest.SerializeToString
-        )
-        await locate(pb.LocateRequest())
-        async with asyncio.timeout(TIMEOUT_S):
-            while (state := channel.get_state()) is grpc.ChannelConnectivity.READY:
-                await channel.wait_for_state_change(state)
-        await locate(pb.LocateRequest())
 
 
 @pytest.mark.parametrize("token", [None, TOKEN])

@@ -22,7 +22,7 @@ from tests.rpc.services import (
     target_server,
 )
 
-NUM_SESSIONS = examples(by_day=100, at_night=200)
+NUM_SESSIONS = examples(by_day=36, at_night=200)
 AT_ONCE = 8
 KINDS = (Session, DraftStream, Outbox, TargetSession, asyncio.Queue)  # a session has one of each
 

@@ -91,31 +91,20 @@ def heartbeat(sent_ns=1):
     return pb.VerifyRequest(heartbeat=pb.Heartbeat(sent_ns=sent_ns))
 
 
-async def test_errors_reach_the_caller_as_they_were_raised():
+async def test_errors_reach_the_caller_as_they_were_raised_and_defects_stay_in_the_log(caplog):
     async with serving(Scripted()) as (_, channel):
         stub = pb_grpc.VerificationStub(channel)
         error = await error_of(stub.Locate(asking("full")))
         assert (type(error), str(error)) == (ServerFull, "Every slot is taken.")
+        error = await error_of(stub.Locate(asking("endless")))
+        assert type(error) is InvalidRequest and str(error).endswith("語…"), "it is cut"
+        error = await error_of(stub.Locate(asking("broken")))
+        assert type(error) is SpecWhisperError and INTERNAL_ERROR in str(error)
+        assert "secret" not in str(error) and "a secret" in caplog.text
         stream = stub.Verify()
         await stream.write(pb.VerifyRequest(audio=pb.Audio(data=b"12")))
         error = await error_of(stream.read())
         assert (type(error), str(error)) == (InvalidAudio, "Its samples leave a gap.")
-
-
-async def test_a_very_long_error_message_is_cut():
-    async with serving(Scripted()) as (_, channel):
-        error = await error_of(pb_grpc.VerificationStub(channel).Locate(asking("endless")))
-        assert type(error) is InvalidRequest
-        assert str(error).endswith("語…")
-
-
-async def test_details_of_a_defect_stay_in_the_log(caplog):
-    async with serving(Scripted()) as (_, channel):
-        error = await error_of(pb_grpc.VerificationStub(channel).Locate(asking("broken")))
-        assert type(error) is SpecWhisperError
-        assert INTERNAL_ERROR in str(error)
-        assert "secret" not in str(error)
-        assert "a secret" in caplog.text
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
@@ -131,45 +120,25 @@ async def test_a_message_over_the_limit_is_refused_with_both_sizes(is_stream):
             error = await error_of(stream.read(), server.address)
             await servicer.has_ended.wait()
         else:
+            request = asking("x" * (LIMIT - 3))
+            assert request.ByteSize() == LIMIT
+            await stub.Locate(request)
             error = await error_of(stub.Locate(asking("x" * LIMIT)), server.address)
         assert type(error) is MessageTooLarge
         assert f"{LIMIT} bytes allowed to or from {server.address}" in str(error)
 
 
-async def test_a_message_at_the_limit_passes():
-    async with serving(Scripted()) as (_, channel):
-        request = pb.LocateRequest(software_version="x" * (LIMIT - 3))
-        assert request.ByteSize() == LIMIT
-        await pb_grpc.VerificationStub(channel).Locate(request)
-
-
-async def test_a_client_that_disconnects_ends_its_handler():
-    servicer = Scripted()
-    async with serving(servicer) as (server, channel):
-        stream = pb_grpc.VerificationStub(channel).Verify()
-        await stream.write(heartbeat())
-        await stream.read()
-        assert server.calls.num_open == 1
-        stream.cancel()
-        await servicer.has_ended.wait()
-        await server.calls.wait_idle()
-
-
-async def test_a_missing_service_is_named():
+async def test_a_missing_service_and_a_missing_server_are_named():
     async with serving(Scripted()) as (server, channel):
         stub = transcription_pb2_grpc.TranscriptionStub(channel)
         error = await error_of(stub.GetModel(transcription_pb2.GetModelRequest()), server.address)
         assert type(error) is InvalidRequest
         assert f"The server at {server.address} does not offer this service" in str(error)
-
-
-async def test_a_missing_server_is_reported_in_one_sentence():
-    async with serving(Scripted()) as (server, _):
-        address = server.address
-    async with open_channel(address) as channel:
-        error = await error_of(pb_grpc.VerificationStub(channel).Locate(pb.LocateRequest()), address)
+    async with open_channel(server.address) as channel:
+        stub = pb_grpc.VerificationStub(channel)
+        error = await error_of(stub.Locate(pb.LocateRequest()), server.address)
         assert type(error) is TargetUnavailable
-        assert str(error) == f"No server answers at {address}; is it running?"
+        assert str(error) == f"No server answers at {server.address}; is it running?"
 
 
 async def test_stopping_lets_open_calls_end_and_refuses_new_ones():

@@ -56,7 +56,7 @@ def test_an_unreadable_file_is_named_with_the_reason(tmp_path):
     ("changes", "words"),
     [
         ({"args": {"target": {"modle": "large-v3"}}}, "Application 'targets': No such option: --modle"),
-        ({"args": {"targets": {}}}, "Arguments of 'targets': targets: "),
+        ({"args": {"targets": {}}}, "Application 'targets': 'targets: {}' is not an argument"),
         (
             {"import_path": "specwhisper_deploy.serve_app:tragets"},
             "there is no specwhisper_deploy.serve_app:tragets",

@@ -54,13 +54,11 @@ class Routing:
         [replica] = [each for each in self._replicas if each.replica_id == name]
         replica.routing_stats |= stats
 
-    async def ask(
-        self, request_id: str, method: str = LOCATE, *, known_first: bool = False, **fields
-    ) -> list[str]:
+    async def ask(self, request_id: str, method: str = LOCATE, **fields) -> list[str]:
         """Return the targets in the order in which they are asked."""
         metadata = SimpleNamespace(call_method=method, internal_request_id=request_id)
         request = pb.LocateRequest if method == LOCATE else pb.DescribeRequest
-        args = [request(**fields).SerializeToString(), "caller", *([True] if known_first else [])]
+        args = [request(**fields).SerializeToString(), "caller"]
         pending = SimpleNamespace(metadata=metadata, args=args)
         ranked = await self._router.choose_replicas(self._replicas, pending)
         return [replica.replica_id for [replica] in ranked]
@@ -99,36 +97,13 @@ async def test_a_session_goes_to_a_target_with_its_weights_and_vocabulary(stat, 
     routing = Routing(old=5, new=0, unknown=7)
     routing.report("old", **{stat: "old"})
     routing.report("new", **{stat: "new"})
-    assert await routing.ask("a", **{field: "old"}) == ["old", "unknown", "new"]
+    assert await routing.ask("a", **{field: "old"}) == ["old", "unknown", "new"], (
+        "one may match until it reports"
+    )
     routing.answer("a", "old")
     assert await routing.ask("b", **{field: "new"}) == ["new", "unknown", "old"]
     routing.answer("b", "new")
     assert await routing.ask("c") == ["new", "old", "unknown"], "one that begins may take any"
-
-
-@pytest.mark.parametrize(("stat", "field"), [(WEIGHTS, "weights_digest"), (VOCABULARY, "vocabulary_digest")])
-async def test_after_a_mismatch_targets_known_to_match_go_before_new_ones(stat, field):
-    """New targets are empty, and there may be as many as the locator has attempts."""
-    routing = Routing(new_1=0, new_2=0, new_3=0, busy=5, full=None, other=0)
-    for name, digest in {"busy": "old", "full": "old", "other": "new"}.items():
-        routing.report(name, **{stat: digest})
-    ranked = await routing.ask("a", **{field: "old"})
-    assert ranked[3:] == ["busy", "full", "other"]
-    routing.answer("a", ranked[0])
-    ranked = await routing.ask("a again", known_first=True, **{field: "old"})
-    assert ranked[:2] == ["busy", "full"] and ranked[-1] == "other"
-    routing.answer("a again", "busy")
-    ranked = await routing.ask("b")
-    assert ranked[-2:] == ["busy", "full"], "a session that may go to any goes to an empty one"
-
-
-async def test_a_target_that_has_reported_only_a_part_is_ranked_between():
-    routing = Routing(in_part=0, match=5, other=0)
-    routing.report("in_part", **{VOCABULARY: "words"})
-    routing.report("match", **{VOCABULARY: "words", WEIGHTS: "old"})
-    routing.report("other", **{WEIGHTS: "new"})
-    needs = {"vocabulary_digest": "words", "weights_digest": "old"}
-    assert await routing.ask("a", known_first=True, **needs) == ["match", "in_part", "other"]
 
 
 async def test_a_target_that_failed_a_session_is_asked_after_others():

@@ -1,7 +1,6 @@
 """Applications' arguments become server flags and Ray deployment options."""
 
 import pytest
-from pydantic import ValidationError
 from ray.serve.deployment import deployment_to_schema
 
 from specwhisper.errors import InvalidRequest, UnsafeBind
@@ -14,7 +13,8 @@ from specwhisper_deploy import serve_app
         ({"target": {"modle": "large-v3"}}, InvalidRequest, "No such option: --modle"),
         ({"target": {"max-sessions": 0}}, InvalidRequest, "--max-sessions is 0: it must be at least 1"),
         ({"target": {"max-sessions": "many"}}, InvalidRequest, "max-sessions"),
-        ({"targets": {}}, ValidationError, "targets"),
+        ({"targets": {}}, InvalidRequest, "'targets: {}' is not an argument: .* target or locator"),
+        ({"target": 3}, InvalidRequest, "'target: 3' is not an argument"),
         ({"target": {"standby": True}}, InvalidRequest, "write num_standby"),
         ({"locator": {"model": "large-v3"}}, InvalidRequest, "A locator has no flag model"),
         ({"target": {"host": "0.0.0.0"}}, UnsafeBind, "encryption"),

@@ -41,10 +41,6 @@ class Example(Settings):
     internal: int = 7
 
 
-def test_defaults_come_from_the_class():
-    assert config_from(Example, {}) == Example()
-
-
 def test_flags_have_the_names_of_fields_unless_they_name_another():
     flags = {"wait": 0.5, "count": 3, "color": "blue", "loud": True, "quick": False, "my-second": "b"}
     expected = Example(wait_s=0.5, count=3, color="blue", loud=True, quick=False, text="ab")
@@ -127,12 +123,6 @@ def test_every_setting_is_explained(program):
 
 def test_the_page_has_all_settings_and_commands():
     assert PAGE.read_text(encoding="utf-8") == page(), "run python -m scripts.settings"
-
-
-def test_variables_follow_from_flags_as_the_page_has_it():
-    flags = [flag for program in PROGRAMS.values() for flag in flags_of(program)]
-    names = {f"SPECWHISPER_{flag.flag[2:].replace('-', '_').upper()}" for flag in flags}
-    assert {flag.variable for flag in flags} == names
 
 
 def test_typer_has_the_tested_release():

@@ -79,8 +79,3 @@ def test_errors_that_the_client_raises_are_exported():
     exported = [getattr(specwhisper_client, name) for name in specwhisper_client.__all__]
     errors = {each for each in exported if inspect.isclass(each) and issubclass(each, Exception)}
     assert {*RETRY_ELSEWHERE, SpecWhisperError, InvalidRequest, PairMismatch} <= errors
-
-
-def test_an_unknown_name_of_the_client_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="no attribute 'Client'"):
-        specwhisper_client.Client  # noqa: B018

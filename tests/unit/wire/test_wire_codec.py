@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from specwhisper.errors import UnsupportedOption
 from specwhisper.live import EndpointingOptions, FinalPiece, LiveOptions, LivePosition
-from specwhisper.options import MIN_TEMPERATURE, CompressionRatio, DecodingOptions, Padding, Task, WordTimes
+from specwhisper.options import MIN_TEMPERATURE, DecodingOptions, Task
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.resume_point import ResumePoint
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -33,6 +33,7 @@ from specwhisper.types import (
     WindowOpened,
     WordAlignment,
 )
+from specwhisper.validated import option_of
 from specwhisper.wire import codec
 from specwhisper.wire.codec.messages import MAX_LOG_PROB, MAX_START_FRAME, MAX_WINDOW_ID
 from specwhisper.wire.v1 import decoding_pb2
@@ -49,6 +50,39 @@ probability = st.floats(0, 1, width=32)
 text = st.text(max_size=8)
 ids = st.lists(uint32, max_size=8).map(tuple)
 maybe = st.none().__or__
+probs = st.dictionaries(text, probability, max_size=2)
+BY_TYPE = {
+    "int": uint32,
+    "int | None": maybe(uint32),
+    "bool": st.booleans(),
+    "str": text,
+    "float | None": maybe(finite),
+    "tuple[int, ...]": ids,
+    "list[int]": st.lists(uint32, max_size=4),
+    "Mapping[str, float]": probs,
+    "Outcome": st.sampled_from(Outcome),
+}
+
+
+def built(kind, **special) -> st.SearchStrategy:
+    """Return values of a dataclass: a field without a strategy of its own has that of its option or type."""
+    strategies = {each.name: values_of(each) for each in fields(kind)} | special
+    return st.builds(kind, **{name: found for name, found in strategies.items() if found is not None})
+
+
+def values_of(field) -> st.SearchStrategy | None:
+    """Return the values that an option allows, by its bounds or choices, or those of a field's type."""
+    about = option_of(field)
+    if about is None or not (about.bounds or about.choices):
+        return BY_TYPE.get(field.type)
+    if about.choices:
+        return st.sampled_from(about.choices)
+    lowest, highest = about.bounds
+    if field.type.startswith("int"):
+        found = st.integers(lowest, min(highest, 2**32 - 1))
+    else:
+        found = st.floats(lowest, highest)
+    return maybe(found) if "None" in field.type else found
 
 
 @st.composite
@@ -64,49 +98,23 @@ def positions(draw: st.DrawFn) -> LivePosition:
     )
 
 
-live_options = st.builds(
-    LiveOptions,
-    step_ms=st.integers(100, 10_000),
-    confirm_every_ms=maybe(st.integers(100, 10_000)),
-)
-endpointing = st.builds(
-    EndpointingOptions,
-    threshold=st.floats(0.0625, 0.9375, width=32),
-    prefix_padding_ms=st.integers(0, 2_000),
-    silence_duration_ms=st.integers(32, 10_000),
-    short_silence_ms=st.integers(32, 10_000),
-    min_utterance_ms=st.integers(0, 30_000),
-    max_piece_ms=st.integers(2_000, 28_000),
-    min_speech_ms=st.integers(0, 2_000),
-)
-above_0 = st.floats(1e-9, 1e9)
-options = st.builds(
+live_options = built(LiveOptions)
+endpointing = built(EndpointingOptions, threshold=st.floats(0.0625, 0.9375, width=32))
+of_recordings = dict.fromkeys(("multilingual", "hallucination_silence_threshold", "audio_track"), None)
+options = built(
     DecodingOptions,
+    **of_recordings,
     language=maybe(text.filter(bool)),
-    task=st.sampled_from(Task),
-    timestamps=st.booleans(),
-    word_timestamps=st.booleans(),
     max_new_tokens=maybe(positive),
-    max_initial_timestamp_s=maybe(st.floats(0, 30)),
     temperatures=st.lists(st.just(0.0) | st.floats(MIN_TEMPERATURE, 9), min_size=1, max_size=5, unique=True)
     .map(sorted)
     .map(tuple),
-    top_k=st.integers(0, 2**31 - 1),
-    top_p=st.floats(0, 1, exclude_min=True),
-    seed=st.integers(0, 2**63 - 1),
-    acceptance_threshold=maybe(st.floats(0, 1, exclude_min=True)),
-    compression_ratio_threshold=maybe(above_0),
-    compression_ratio_of=st.sampled_from(CompressionRatio),
-    logprob_threshold=maybe(above_0.map(lambda x: -x)),
-    no_speech_threshold=maybe(st.floats(0, 1)),
-    condition_on_previous_text=st.booleans(),
     initial_prompt=st.text(min_size=1, max_size=8).filter(str.strip),
-    carry_initial_prompt=st.booleans(),
-    hotwords=text,
-    hint=text,
     log_mel_max=st.dictionaries(uint32, finite, max_size=2),
-    padding=st.sampled_from(Padding),
-    word_times=st.sampled_from(WordTimes),
+    vad_filter=None,
+    channel=None,
+    strict=None,
+    container_times=None,
 ) | st.one_of(  # which contradict some of the above
     st.builds(DecodingOptions.greedy, live=live_options),
     st.sampled_from(
@@ -118,52 +126,35 @@ options = st.builds(
     ),
 )
 limits = st.builds(Limits, positive, positive, max_ahead_samples=st.integers(3 * WINDOW_SAMPLES, 2**64 - 1))
-windows = st.builds(
+windows = built(
     Window,
     id=st.integers(0, MAX_WINDOW_ID),
     start_frame=st.integers(0, MAX_START_FRAME),
     num_frames=st.integers(0, WINDOW_FRAMES),
-    prompt=ids,
     max_new_tokens=st.integers(8, 448),
     temperature=st.floats(0, 1),
-    attempt=uint32,
-    redetects=st.booleans(),
-    prefix=ids,
 )
-chunks = st.builds(
+chunks = built(
     AudioChunk,
-    start_sample=uint64,
     pcm=st.binary(max_size=200).filter(lambda pcm: len(pcm) % 2 == 0),
-    is_last=st.booleans(),
     marks=st.lists(st.builds(VoiceMark, st.sampled_from(VoiceEvent), uint64), max_size=3).map(tuple),
 )
-complete_pieces = st.builds(CompletePiece, uint32, uint64, st.booleans())
-candidate_blocks = st.builds(Candidates, uint32, uint32, uint32, ids, uint32)
 
 
 @st.composite
 def commits(draw: st.DrawFn) -> Commit:
     tokens = draw(ids)
-    per_token = st.just(()) | st.tuples(*[single] * len(tokens))
-    counts = {
-        name: draw(uint32) for name in ("num_verified", "num_accepted", "num_self_decoded", "held", "credit")
-    }
-    return Commit(
-        window_id=draw(uint32),
-        base=draw(uint32),
-        tokens=tokens,
-        log_probs=draw(per_token),
-        answered_block=draw(uint32),
-        is_final=draw(st.booleans()),
-        num_hinted=draw(uint32),
-        num_transcribed=draw(maybe(uint32)),
-        num_align_forwards=draw(uint32),
-        outcome=draw(st.sampled_from(Outcome)),
-        words=tuple(draw(st.lists(st.builds(WordAlignment, uint32, uint32, uint64, uint64), max_size=2))),
-        piece=draw(maybe(complete_pieces)),
-        no_speech_prob=draw(maybe(probability)),
-        timing=Timing(*(draw(uint32) for _ in range(7))),
-        **counts,
+    return draw(
+        built(
+            Commit,
+            tokens=st.just(tokens),
+            log_probs=st.just(()) | st.tuples(*[single] * len(tokens)),
+            margins=None,
+            words=st.lists(st.builds(WordAlignment, uint32, uint32, uint64, uint64), max_size=2).map(tuple),
+            piece=maybe(built(CompletePiece)),
+            no_speech_prob=maybe(probability),
+            timing=built(Timing),
+        )
     )
 
 
@@ -190,13 +181,8 @@ def vocabularies(draw: st.DrawFn) -> Vocabulary:
 
 log_probs = st.lists(st.floats(max_value=MAX_LOG_PROB, width=32), max_size=4).map(tuple)
 resumes = st.builds(Resume, windows, ids, maybe(finite), log_probs, ids)
-probs = st.dictionaries(text, probability, max_size=2)
-openings = st.builds(WindowOpened, windows, maybe(finite), ids, ids, probs)
-of_type = {"int": uint64, "list[int]": st.lists(uint64, max_size=4), "str": text}
-statistics = st.builds(
-    SpeculationStatistics,
-    **{each.name: of_type[each.type] for each in fields(SpeculationStatistics)} | {"gamma": uint32},
-)
+openings = built(WindowOpened, window=windows)
+statistics = built(SpeculationStatistics)
 hints = st.builds(TimedHint, st.integers(0, 2**40), st.text(max_size=100))
 ROUND_TRIPS = {
     "decoding_options": options,
@@ -205,7 +191,7 @@ ROUND_TRIPS = {
     "limits": limits,
     "window": windows,
     "audio_chunk": chunks,
-    "candidates": candidate_blocks,
+    "candidates": built(Candidates),
     "hint": hints,
     "recognition_config": options,
     "confirm_every": st.builds(ConfirmEvery, st.none() | st.integers(100, 10_000)),

@@ -60,6 +60,12 @@ REFUSED = [
     ("audio_chunk", pb.Audio(encoding=AUDIO_ENCODING_LINEAR16, data=b"abc"), InvalidAudio, "3 bytes"),
     (
         "audio_chunk",
+        pb.Audio(encoding=AUDIO_ENCODING_LINEAR16, marks=[pb.VoiceMark(event=99)]),
+        InvalidRequest,
+        "VoiceEvent 99",
+    ),
+    (
+        "audio_chunk",
         pb.Audio(encoding=AUDIO_ENCODING_LINEAR16, data=bytes(960_002)),
         InvalidAudio,
         "more than 480000",
