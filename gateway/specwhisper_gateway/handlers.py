@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request
@@ -24,7 +25,7 @@ from specwhisper_gateway.errors import (
     error_body,
     headers_of,
 )
-from specwhisper_gateway.transport.sockets import SocketRefusal
+from specwhisper_gateway.transport.sockets import refuse_socket
 
 
 def add_error_handlers(app: FastAPI) -> None:
@@ -42,7 +43,7 @@ def refusal(scope: Scope, error: SpecWhisperError) -> ASGIApp:
     """
     note_error(scope, error)
     if scope["type"] == "websocket":
-        return WebSocketClose() if isinstance(error, ForeignPage) else SocketRefusal(error)
+        return WebSocketClose() if isinstance(error, ForeignPage) else partial(refuse_socket, error)
     return JSONResponse(body_of(error), answer_to(error).status, headers_of(error))
 
 

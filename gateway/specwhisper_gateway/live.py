@@ -24,15 +24,9 @@ from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import ResumePoint, Update
 from specwhisper_gateway.errors import ClientGone, InvalidField
 from specwhisper_gateway.option_fields import values_of, within
-from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of, within_time
-from specwhisper_gateway.transport.messages import error_event, read_object
-from specwhisper_gateway.transport.sockets import (
-    Peer,
-    check_origin,
-    close_on_error,
-    stall_timeout,
-    subprotocol_of,
-)
+from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of
+from specwhisper_gateway.transport.messages import interim_of, read_object
+from specwhisper_gateway.transport.sockets import Peer, accepted, check_origin, stall_timeout
 
 MAX_STATE_CHARACTERS = 16_384  # base64; more than any state has
 MAX_AUDIO_BYTES = 256 * 1024
@@ -113,9 +107,7 @@ def update_message(news: Update, resume_point: ResumePoint | None) -> dict[str, 
     report: dict[str, Any] = {
         "type": "update",
         "finals": [_final(segment) for segment in news.segments],
-        "verified": news.verified_text,
-        "stable": news.stable_text,
-        "tentative": news.tentative_text,
+        **interim_of(news),
         "is_unverified": news.is_unverified,
         "received_s": round(news.received_s, 3),
     }
@@ -200,9 +192,6 @@ class LiveConnection:
                 self._gateway.metrics.count(stream.statistics, stream.received_s - start_s)
         await self._peer.send({"type": "done"})
 
-    async def report_error(self, error: BaseException) -> None:
-        await self._peer.send(error_event(error))
-
     def _speakers(self, start: Start) -> UtteranceSpeakers | None:
         found = self._gateway.config.speakers
         if found is None or not start.speakers:
@@ -246,7 +235,7 @@ class LiveConnection:
                         async with stall_timeout():
                             await stream.finish()
             except InvalidRequest as error:
-                await self.report_error(error)
+                await self._peer.report(error)
 
     async def _send(self, stream: StreamingClient, speakers: UtteranceSpeakers | None) -> None:
         model, utterances = None, Utterances()
@@ -296,9 +285,5 @@ async def _forward(stream: StreamingClient, pcm: bytes) -> None:
 @router.websocket("/live", dependencies=[Depends(check_origin)])
 async def live(socket: WebSocket, take_session: Annotated[TakeSession, Depends(admit_later)]) -> None:
     """Transcribe for the page."""
-    await socket.accept(subprotocol_of(socket))
-    peer = Peer(socket)
-    session = LiveConnection(gateway_of(socket), peer, take_session)
-    async with close_on_error(socket, peer, session.report_error), within_time(socket):
-        await session.run()
-        await peer.close()
+    async with accepted(socket) as peer:
+        await LiveConnection(gateway_of(socket), peer, take_session).run()

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, WebSocket
-from openai.types.realtime import InputAudioBufferClearedEvent
-from pydantic import BaseModel
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.errors import InvalidRequest
@@ -32,17 +30,16 @@ from specwhisper_gateway.realtime.commands import (
     unknown_event,
 )
 from specwhisper_gateway.realtime.settings import LANGUAGE, RealtimeSettings, nested
-from specwhisper_gateway.realtime.turn import Items, RealtimeTurn, event
-from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of, within_time
+from specwhisper_gateway.realtime.turn import Items, RealtimeTurn
+from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of
 from specwhisper_gateway.transport.access import authorization
-from specwhisper_gateway.transport.messages import error_event, new_id, warning_event
+from specwhisper_gateway.transport.messages import event, new_id, warning_event
 from specwhisper_gateway.transport.sockets import (
     RIVA_SUBPROTOCOL,
     Peer,
+    accepted,
     check_origin_without_keys,
-    close_on_error,
     stall_timeout,
-    subprotocol_of,
 )
 
 
@@ -101,7 +98,7 @@ class RealtimeConnection:
         self._settings = settings
         self._take_session = take_session
         self._id = new_id("sess")
-        self._items = Items(is_beta, keeps_transcript=is_riva)
+        self._items = Items(is_beta)
         self._is_riva = is_riva
         self._pieces = riva.WavPieces()
         self._rest = b""  # the start of a sample that the next piece of audio completes
@@ -113,16 +110,14 @@ class RealtimeConnection:
 
     async def run(self) -> None:
         if self._is_riva:
-            await self._peer.send(riva.created_event())
+            conversation = {"id": new_id("conv"), "object": "realtime.conversation"}
+            await self._peer.send(event("conversation.created", conversation=conversation))
         else:
             await self._send_session("created", is_flat=self._items.is_beta)
         async with running(self._read(), self._transcribe()) as tasks:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
-
-    async def report_error(self, error: BaseException, event_id: str | None = None) -> None:
-        await self._peer.send(error_event(error, event_id))
 
     async def _read(self) -> None:
         async for frame in self._peer.frames():
@@ -131,7 +126,7 @@ class RealtimeConnection:
                 received = await read_event(frame)
                 await self._follow(received)
             except InvalidRequest as error:
-                await self.report_error(error, event_id_of(received))
+                await self._peer.report(error, event_id_of(received))
             await self._backlog.has_room()
 
     async def _follow(self, received: dict[str, Any]) -> None:
@@ -156,7 +151,7 @@ class RealtimeConnection:
                 await self._end_turn()
             case "input_audio_buffer.clear":
                 self._clear()
-                await self._send(event(InputAudioBufferClearedEvent))
+                await self._peer.send(event("input_audio_buffer.cleared"))
             case "input_audio_buffer.hint":
                 self._hints.put(hint_of(received))
                 self._send_hints()
@@ -207,7 +202,7 @@ class RealtimeConnection:
         if (run := self._open) is None:
             return
         self._close_turn(run)
-        await self._send(*run.turn.commit(run.length_s))
+        await self._peer.send(*run.turn.commit(run.length_s))
 
     def _clear(self) -> None:
         """Discard audio that is not committed; what is committed is still completed."""
@@ -249,7 +244,7 @@ class RealtimeConnection:
         while True:
             run = await self._waiting.get()
             if run is None:
-                await self._peer.send(riva.last_event(self._items.transcript))
+                await self._peer.send(self._items.last_event())
                 continue
             if not run.is_cleared:
                 await self._run(run)
@@ -282,11 +277,11 @@ class RealtimeConnection:
         try:
             async with aclosing(aiter(stream)) as updates:
                 async for update in updates:
-                    await self._send(*turn.on_update(update))
-            await self._send(*turn.end(run.length_s))
+                    await self._peer.send(*turn.on_update(update))
+            await self._peer.send(*turn.end(run.length_s))
         except InvalidRequest as error:
-            await self._send(*turn.fail(error))
-            await self.report_error(error)
+            await self._peer.send(*turn.fail(error))
+            await self._peer.report(error)
             if self._open is run:
                 self._close_turn(run)
         finally:
@@ -296,10 +291,7 @@ class RealtimeConnection:
         facts = {"id": self._id, "object": "realtime.transcription_session"}
         described = self._settings.describe_flat() if is_flat else self._settings.describe()
         kind = f"transcription_session.{what}" if is_flat else f"session.{what}"
-        await self._peer.send({"type": kind, "event_id": new_id("event"), "session": facts | described})
-
-    async def _send(self, *events: BaseModel) -> None:
-        await self._peer.send(*(event.model_dump(exclude_unset=True) for event in events))
+        await self._peer.send(event(kind, session=facts | described))
 
 
 def _pieces(pcm: bytes, num_bytes: int) -> Iterator[bytes]:
@@ -336,8 +328,6 @@ async def realtime(socket: WebSocket, take_session: Annotated[TakeSession, Depen
         )
     model = await gateway.model_names.resolve(socket.query_params.get("model", ""))
     await gateway.client.get_model()  # fails here if no target answers
-    await socket.accept(subprotocol_of(socket))
-    peer = Peer(socket)
     is_beta = BETA_HEADER in socket.headers.get("openai-beta", "") or (
         BETA_SUBPROTOCOL in socket.scope["subprotocols"]
     )
@@ -348,6 +338,6 @@ async def realtime(socket: WebSocket, take_session: Annotated[TakeSession, Depen
         settings = settings.with_model(model)
     if is_riva:
         settings = riva.updated(settings, RIVA_DEFAULTS)
-    session = RealtimeConnection(gateway, peer, settings, take_session, is_beta=is_beta, is_riva=is_riva)
-    async with close_on_error(socket, peer, session.report_error), within_time(socket):
+    async with accepted(socket) as peer:
+        session = RealtimeConnection(gateway, peer, settings, take_session, is_beta=is_beta, is_riva=is_riva)
         await session.run()

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from specwhisper_client.updates import Update
 from specwhisper_gateway.errors import InvalidField, body_of
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # larger messages close the connection
@@ -17,10 +18,27 @@ MAX_VALUES = 2048  # a resume point on /live has up to 1024 tokens
 MAX_DEPTH = 8
 MAX_SEPARATORS = 64  # commas and opening brackets of a message that is mostly audio
 MAX_WARNINGS = 10  # in one event
+NO_INTERIM = dict.fromkeys(("verified", "stable", "tentative"), "")
 
 
 def new_id(prefix: str) -> str:
     return f"{prefix}_{uuid.uuid4().hex[:24]}"
+
+
+def event(kind: str, **facts: Any) -> dict[str, Any]:
+    return {"type": kind, "event_id": new_id("event")} | facts
+
+
+def interim_of(update: Update) -> dict[str, str]:
+    """Return the text of an update that may still change: the target's, then the draft's.
+
+    ``stable`` is the part of the draft's that four hypotheses in a row have, ``tentative`` the rest.
+    """
+    return {
+        "verified": update.verified_text,
+        "stable": update.stable_text,
+        "tentative": update.tentative_text,
+    }
 
 
 def error_event(error: BaseException, event_id: str | None = None) -> dict[str, Any]:
@@ -30,8 +48,7 @@ def error_event(error: BaseException, event_id: str | None = None) -> dict[str, 
     ----------
     event_id : the client's event that caused it.
     """
-    details = body_of(error)["error"] | {"event_id": event_id}
-    return {"type": "error", "event_id": new_id("event"), "error": details}
+    return event("error", error=body_of(error)["error"] | {"event_id": event_id})
 
 
 def warning_event(ignored: Sequence[InvalidField], event_id: str | None = None) -> dict[str, Any]:
@@ -39,7 +56,7 @@ def warning_event(ignored: Sequence[InvalidField], event_id: str | None = None) 
     more = len(ignored) - MAX_WARNINGS
     reasons = [*map(str, ignored[:MAX_WARNINGS]), *([f"{more} more are ignored."] if more > 0 else [])]
     details = {"code": ignored[0].code, "param": ignored[0].param, "message": " ".join(reasons)}
-    return {"type": "warning", "event_id": new_id("event"), "warning": details | {"event_id": event_id}}
+    return event("warning", warning=details | {"event_id": event_id})
 
 
 async def read_object(frame: str, *, audio: str | None = None) -> dict[str, Any]:
