@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 from specwhisper.errors import (
     CheckpointError,
@@ -74,8 +73,7 @@ TOKEN_REFUSED = (
 INTERNAL_ERROR = "The gateway failed to handle this request; its log has the reason."
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """The answer to an error: HTTP status, and OpenAI's ``type`` and ``code``."""
 
     status: int

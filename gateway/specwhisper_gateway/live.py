@@ -84,12 +84,12 @@ Message = Start | Change | Finish
 KINDS: dict[Any, type[Message]] = {"start": Start, "change": Change, "finish": Finish}
 
 
-async def read_message(frame: str) -> Message:
+def read_message(frame: str) -> Message:
     """Parse and validate a control message.
 
     Raises ``InvalidRequest`` for its first error.
     """
-    message = await read_object(frame)
+    message = read_object(frame)
     kind = KINDS.get(str(message.get("type")))
     if kind is None:
         raise InvalidField(f"The message's type must be one of: {', '.join(KINDS)}.", "type")
@@ -120,10 +120,6 @@ def update_message(news: Update, resume_point: ResumePoint | None) -> dict[str, 
     if news.statistics is None:
         return report
     return report | {"statistics": _statistics(news.statistics)}
-
-
-def _speaker(utterance: Segment) -> dict[str, Any]:
-    return {"type": "speaker", "utterance": utterance.utterance, "speaker": utterance.speaker}
 
 
 def _final(segment: Segment) -> dict[str, Any]:
@@ -166,13 +162,15 @@ class LiveConnection:
         self._gateway = gateway
         self._peer = peer
         self._take_session = take_session
+        self._has_finished = False
 
     async def run(self) -> None:
         frames = self._peer.frames()
-        start = await _start(await anext(frames, None))
-        second = await anext(frames, None)
-        if second is None:
-            raise ClientGone("The page was closed before it sent any audio.")
+        first = await self._next(frames)
+        start = read_message(first) if isinstance(first, str) else None
+        if not isinstance(start, Start):
+            raise InvalidField("A stream begins with a message of type 'start'; this one does not.")
+        second = await self._next(frames)
         self._take_session()
         speakers = self._speakers(start)
         stream = self._open(start, speakers)
@@ -180,7 +178,7 @@ class LiveConnection:
         await self._gateway.check_languages(stream.options, "languages", choice)
         start_s = stream.received_s
         async with stream:
-            work = (self._read(_chained(second, frames), stream), self._send(stream, speakers))
+            work = (self._read(second, frames, stream), self._send(stream, speakers))
             try:
                 async with running(*work) as (reading, sending):
                     await asyncio.wait((reading, sending), return_when=asyncio.FIRST_COMPLETED)
@@ -214,28 +212,44 @@ class LiveConnection:
             speakers=speakers,
         )
 
-    async def _read(self, frames: AsyncGenerator[str | bytes], stream: StreamingClient) -> None:
-        has_finished = False
+    async def _next(self, frames: AsyncGenerator[str | bytes]) -> str | bytes:
+        if (frame := await anext(frames, None)) is None:
+            raise ClientGone("The page was closed before it sent any audio.")
+        return frame
+
+    async def _read(
+        self, second: str | bytes, frames: AsyncGenerator[str | bytes], stream: StreamingClient
+    ) -> None:
+        await self._follow(second, stream)
         async for frame in frames:
-            if isinstance(frame, bytes):
-                if has_finished:
-                    raise InvalidField("Audio arrived after the message 'finish'.")
-                await _forward(stream, frame)
-                continue
-            try:
-                match await read_message(frame):
-                    case Start():
-                        raise InvalidField(
-                            "The stream has started already: send 'change', or open another connection."
-                        )
-                    case Change() as change if not has_finished:
-                        stream.change(mode=change.mode, added_latency_ms=change.added_latency_ms)
-                    case Finish() if not has_finished:
-                        has_finished = True
-                        async with stall_timeout():
-                            await stream.finish()
-            except InvalidRequest as error:
-                await self._peer.report(error)
+            await self._follow(frame, stream)
+
+    async def _follow(self, frame: str | bytes, stream: StreamingClient) -> None:
+        if isinstance(frame, bytes):
+            await self._forward(frame, stream)
+            return
+        try:
+            match read_message(frame):
+                case Start():
+                    raise InvalidField(
+                        "The stream has started already: send 'change', or open another connection."
+                    )
+                case Change() as change if not self._has_finished:
+                    stream.change(mode=change.mode, added_latency_ms=change.added_latency_ms)
+                case Finish() if not self._has_finished:
+                    self._has_finished = True
+                    async with stall_timeout():
+                        await stream.finish()
+        except InvalidRequest as error:
+            await self._peer.report(error)
+
+    async def _forward(self, pcm: bytes, stream: StreamingClient) -> None:
+        if self._has_finished:
+            raise InvalidField("Audio arrived after the message 'finish'.")
+        if len(pcm) > MAX_AUDIO_BYTES:
+            raise MessageTooLarge(f"The audio message has {len(pcm)} bytes; the limit is {MAX_AUDIO_BYTES}.")
+        async with stall_timeout():
+            await stream.send(pcm)
 
     async def _send(self, stream: StreamingClient, speakers: UtteranceSpeakers | None) -> None:
         model, utterances = None, Utterances()
@@ -256,29 +270,8 @@ class LiveConnection:
         self, utterances: asyncio.Queue[Segment | None], speakers: UtteranceSpeakers | None
     ) -> None:
         while speakers is not None and (utterance := await utterances.get()) is not None:
-            await self._peer.send(_speaker(await speakers.named(utterance)))
-
-
-async def _start(frame: str | bytes | None) -> Start:
-    if frame is None:
-        raise ClientGone("The page was closed before it started.")
-    message = await read_message(frame) if isinstance(frame, str) else None
-    if not isinstance(message, Start):
-        raise InvalidField("A stream begins with a message of type 'start'; this one does not.")
-    return message
-
-
-async def _chained(first: str | bytes, others: AsyncGenerator[str | bytes]) -> AsyncGenerator[str | bytes]:
-    yield first
-    async for frame in others:
-        yield frame
-
-
-async def _forward(stream: StreamingClient, pcm: bytes) -> None:
-    if len(pcm) > MAX_AUDIO_BYTES:
-        raise MessageTooLarge(f"The audio message has {len(pcm)} bytes; the limit is {MAX_AUDIO_BYTES}.")
-    async with stall_timeout():
-        await stream.send(pcm)
+            named = await speakers.named(utterance)
+            await self._peer.send({"type": "speaker", "utterance": named.utterance, "speaker": named.speaker})
 
 
 # Refuses pages of other sites, with keys too: they may use /v1/realtime.

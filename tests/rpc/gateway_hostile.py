@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from hypothesis import strategies as st
 
-from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
+from specwhisper_gateway.audio.fields import TranscriptionFields
 from specwhisper_gateway.realtime.commands import KNOWN
 from tests.rpc.gateways import MODEL, wav
 
@@ -85,7 +85,6 @@ def targets(draw: st.DrawFn, paths: Sequence[str]) -> str:
 
 form_fields = [each.name for each in dataclasses.fields(TranscriptionFields)]
 names = st.sampled_from([*form_fields, "hotwords", "chunking_strategy[type]"])
-fields = st.dictionaries(names | names.map("{}[]".format), words | values.map(str), max_size=3)
 
 
 @st.composite

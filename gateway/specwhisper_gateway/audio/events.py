@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from specwhisper.errors import SessionExpired, SpecWhisperError
 from specwhisper.printable import escaped_json
 from specwhisper.transcription.speakers import Turns
+from specwhisper.transcription.transcription import Transcription
 from specwhisper_client.deltas import Deltas
 from specwhisper_client.file_transcription import FileTranscription
 from specwhisper_gateway.access_log import note_error
@@ -64,16 +65,21 @@ async def transcript_events(
                 if interim_results and interim != shown:
                     yield _event("interim", **interim)
                     shown = interim
-            transcript = transcription.result
+            transcript = await with_speakers(transcription.result, turns)
             if turns is not None:
-                found = await turns  # thousands of turns and words take a second
-                transcript = await asyncio.to_thread(transcript.with_speakers, found)
                 for segment in (await asyncio.to_thread(diarized, transcript))["segments"]:
                     yield segment
     metrics.count_transcript(transcript)
     warnings = [upload.without_path(sentence) for sentence in transcript.warnings]
     facts = {"warnings": warnings} if warnings else {}  # not OpenAI's
     yield _event("done", text=transcript.text, languages=languages(transcript), **facts)
+
+
+async def with_speakers(transcript: Transcription, turns: Turns | None) -> Transcription:
+    if turns is None:
+        return transcript
+    found = await turns  # thousands of turns and words take a second
+    return await asyncio.to_thread(transcript.with_speakers, found)
 
 
 def _event(kind: str, **facts: Any) -> dict[str, Any]:

@@ -28,14 +28,14 @@ def event_id_of(event: dict[str, Any]) -> str | None:
     return event_id if isinstance(event_id, str) else None
 
 
-async def read_event(frame: str | bytes) -> dict[str, Any]:
+def read_event(frame: str | bytes) -> dict[str, Any]:
     if isinstance(frame, bytes):
         raise InvalidField(
             "Events are JSON in text messages, and this is a binary one: send audio in base64 with "
             "input_audio_buffer.append.",
             code="invalid_message",
         )
-    return await read_object(frame, audio="audio")
+    return read_object(frame, audio="audio")
 
 
 def unknown_event(kind: Any) -> InvalidField:

@@ -12,8 +12,7 @@ from specwhisper.errors import InvalidAudio
 from specwhisper.live import MIN_SILENCE_MS
 from specwhisper.selection import MAX_MS
 from specwhisper_gateway.errors import InvalidField
-from specwhisper_gateway.realtime.formats import AudioFormat
-from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
+from specwhisper_gateway.realtime.settings import AudioFormat, RealtimeSettings, nested
 
 SAMPLE_RATE = 16_000  # Riva's default
 ANY_LANGUAGE = "multi"  # Riva's code for language detection

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
@@ -18,17 +17,8 @@ from specwhisper.transcription.hints import HintFeed
 from specwhisper.types import SAMPLE_RATE, TimedHint
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_gateway.errors import InvalidField
-from specwhisper_gateway.realtime import riva
+from specwhisper_gateway.realtime import commands, riva
 from specwhisper_gateway.realtime.backlog import Backlog, TurnAudio
-from specwhisper_gateway.realtime.commands import (
-    audio_of,
-    ends_utterance,
-    event_id_of,
-    hint_of,
-    read_event,
-    session_of,
-    unknown_event,
-)
 from specwhisper_gateway.realtime.settings import LANGUAGE, RealtimeSettings, nested
 from specwhisper_gateway.realtime.turn import Items, RealtimeTurn
 from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of
@@ -123,21 +113,21 @@ class RealtimeConnection:
         async for frame in self._peer.frames():
             received: dict[str, Any] = {}
             try:
-                received = await read_event(frame)
+                received = commands.read_event(frame)
                 await self._follow(received)
             except InvalidRequest as error:
-                await self._peer.report(error, event_id_of(received))
+                await self._peer.report(error, commands.event_id_of(received))
             await self._backlog.has_room()
 
     async def _follow(self, received: dict[str, Any]) -> None:
         match received.get("type"):
             case "input_audio_buffer.append":
-                audio = audio_of(received)
+                audio = commands.audio_of(received)
                 if self._is_riva:
                     audio = self._pieces.samples_of(audio)
                 samples, self._rest = self._settings.audio_format.decode(self._rest + audio)
                 self._append(samples)
-                if ends_utterance(received):
+                if commands.ends_utterance(received):
                     self._pieces.finish()
                     await self._end_turn()
             case "input_audio_buffer.commit":
@@ -153,7 +143,7 @@ class RealtimeConnection:
                 self._clear()
                 await self._peer.send(event("input_audio_buffer.cleared"))
             case "input_audio_buffer.hint":
-                self._hints.put(hint_of(received))
+                self._hints.put(commands.hint_of(received))
                 self._send_hints()
             case "input_audio_buffer.done":
                 if not self._is_riva:
@@ -161,19 +151,19 @@ class RealtimeConnection:
                 await self._end_turn()
                 self._waiting.put_nowait(None)
             case "session.update" | "transcription_session.update" as kind:
-                is_flat = kind == "transcription_session.update"
-                await self._update(session_of(received), event_id_of(received), is_flat=is_flat)
+                await self._update(received, is_flat=kind == "transcription_session.update")
             case kind:
-                raise unknown_event(kind)
+                raise commands.unknown_event(kind)
 
     def _append(self, pcm: bytes) -> None:
         if not pcm:
             return
         run = self._open or self._begin_turn()
         # One second at a time: other clients wait while a piece is resampled.
-        for piece in _pieces(pcm, run.settings.audio_format.rate * BYTES_PER_SAMPLE):
-            run.audio.put(piece)
-            run.num_samples += len(piece) // BYTES_PER_SAMPLE
+        piece_bytes = run.settings.audio_format.rate * BYTES_PER_SAMPLE
+        for start in range(0, len(pcm), piece_bytes):
+            run.audio.put(pcm[start : start + piece_bytes])
+        run.num_samples += len(pcm) // BYTES_PER_SAMPLE
 
     def _begin_turn(self) -> _Run:
         self._take_session()
@@ -218,8 +208,9 @@ class RealtimeConnection:
         self._open = None
         self._previous_s += run.length_s
 
-    async def _update(self, update: dict[str, Any], event_id: str | None, *, is_flat: bool) -> None:
+    async def _update(self, received: dict[str, Any], *, is_flat: bool) -> None:
         ignored: list[InvalidField] = []
+        update = commands.session_of(received)
         if self._is_riva:
             settings = riva.updated(self._settings, update)
         else:
@@ -233,7 +224,7 @@ class RealtimeConnection:
             await self._end_turn()  # a running transcription keeps its settings
         self._settings = settings
         if ignored:
-            await self._peer.send(warning_event(ignored, event_id))
+            await self._peer.send(warning_event(ignored, commands.event_id_of(received)))
         await self._send_session("updated", is_flat=is_flat)
 
     async def _transcribe(self) -> None:
@@ -294,11 +285,6 @@ class RealtimeConnection:
         await self._peer.send(event(kind, session=facts | described))
 
 
-def _pieces(pcm: bytes, num_bytes: int) -> Iterator[bytes]:
-    for start in range(0, len(pcm), num_bytes):
-        yield pcm[start : start + num_bytes]
-
-
 async def _feed(stream: StreamingClient, audio: TurnAudio) -> None:
     """Send a turn's audio as fast as its draft server takes it."""
     async with aclosing(audio.taken()) as pieces:
@@ -335,7 +321,7 @@ async def realtime(socket: WebSocket, take_session: Annotated[TakeSession, Depen
     secret = gateway.secrets.find((authorization(socket) or "")[len(SCHEME) :].strip())
     settings = RealtimeSettings() if secret is None else secret.settings
     if not settings.model or "model" in socket.query_params:
-        settings = settings.with_model(model)
+        settings = replace(settings, model=model)
     if is_riva:
         settings = riva.updated(settings, RIVA_DEFAULTS)
     async with accepted(socket) as peer:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic_core import from_json
@@ -59,8 +58,8 @@ def warning_event(ignored: Sequence[InvalidField], event_id: str | None = None) 
     return event("warning", warning=details | {"event_id": event_id})
 
 
-async def read_object(frame: str, *, audio: str | None = None) -> dict[str, Any]:
-    """Parse a message, in a thread if it is large.
+def read_object(frame: str, *, audio: str | None = None) -> dict[str, Any]:
+    """Parse a message.
 
     Raises :class:`InvalidField` if it is invalid.
 
@@ -68,24 +67,18 @@ async def read_object(frame: str, *, audio: str | None = None) -> dict[str, Any]
     ----------
     audio : key whose text does not count towards the size of a control message.
     """
-    if len(frame) <= MAX_CONTROL_BYTES:
-        return _parse(frame)
-    if audio is None or sum(frame.count(separator) for separator in ",[{") > MAX_SEPARATORS:
+    is_large = len(frame) > MAX_CONTROL_BYTES
+    if is_large and (audio is None or sum(map(frame.count, ",[{")) > MAX_SEPARATORS):
         raise _too_large()
-    message = await asyncio.to_thread(_parse, frame)
-    text = message.get(audio)
-    if not isinstance(text, str) or len(frame) - len(text) > MAX_CONTROL_BYTES:
-        raise _too_large()
-    return message
-
-
-def _parse(frame: str) -> dict[str, Any]:
     try:
         message = from_json(frame)  # unlike the standard library's parser, it refuses lone surrogates
     except ValueError as error:
         raise InvalidField("The message is not JSON.", code="invalid_json") from error
     if not isinstance(message, dict):
         raise InvalidField("The message must be a JSON object.")
+    text = message.get(audio) if audio is not None else None
+    if is_large and not (isinstance(text, str) and len(frame) - len(text) <= MAX_CONTROL_BYTES):
+        raise _too_large()
     _check_shape(message)
     return message
 
@@ -94,7 +87,11 @@ def _check_shape(message: dict[str, Any]) -> None:
     containers: list[Any] = [message]
     num_values = 0
     for _ in range(MAX_DEPTH):
-        values = [value for container in containers for value in _values(container)]
+        values = [
+            value
+            for container in containers
+            for value in (container.values() if isinstance(container, dict) else container)
+        ]
         num_values += len(values)
         if num_values > MAX_VALUES:
             raise InvalidField(
@@ -108,10 +105,6 @@ def _check_shape(message: dict[str, Any]) -> None:
         f"The message is nested more than {MAX_DEPTH} levels deep: no message needs that many.",
         code="message_too_large",
     )
-
-
-def _values(container: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    return container.values() if isinstance(container, dict) else container
 
 
 def _too_large() -> InvalidField:

@@ -8,7 +8,6 @@ import socket as sockets
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import starmap
 from typing import Any
 
 import pytest
@@ -95,18 +94,6 @@ def test_forms(server, path, recording, more, end, boundary):
     body = [hostile.part(b"file", recording, FILE), hostile.part(b"model", MODEL.encode()), *more, end]
     content_type = ("Content-Type", f"multipart/form-data; boundary={boundary}")
     check_reply(*server.ask("POST", path, [content_type], b"".join(body)))
-
-
-@examples(60)
-@given(path=st.sampled_from(ROUTES), fields=hostile.fields)
-@example(path=ROUTES[0], fields={"prompt": hostile.HALF_CHARACTER})
-def test_fields_of_a_valid_recording(server, path, fields):
-    reply = [(name.encode(), value.encode("utf-8", "surrogatepass")) for name, value in fields.items()]
-    body = [hostile.part(b"file", hostile.RECORDING, FILE), *starmap(hostile.part, reply)]
-    if "model" not in fields:
-        body.append(hostile.part(b"model", MODEL.encode()))
-    content_type = ("Content-Type", "multipart/form-data; boundary=x")
-    check_reply(*server.ask("POST", path, [content_type], b"".join(body) + b"--x--\r\n"))
 
 
 def frame_of(socket: ClientConnection) -> dict[str, Any] | None:

@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import threading
 
 import pytest
-from pydantic_core import from_json
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.live import EndpointingOptions
@@ -13,73 +11,51 @@ from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.live import MAX_STATE_CHARACTERS, read_message
 from specwhisper_gateway.option_fields import values_of
 from specwhisper_gateway.realtime.settings import RealtimeSettings, _Session
-from specwhisper_gateway.transport import messages
-from specwhisper_gateway.transport.messages import MAX_CONTROL_BYTES, MAX_VALUES, read_object
+from specwhisper_gateway.transport.messages import (
+    MAX_CONTROL_BYTES,
+    MAX_MESSAGE_BYTES,
+    MAX_VALUES,
+    read_object,
+)
 from specwhisper_gateway.transport.sockets import Peer
 
 APPEND = {"type": "input_audio_buffer.append"}
 MANY = {f"k{number}": 1 for number in range(1_000)}
 
 
-@pytest.fixture
-def parsed_by(monkeypatch):
-    """Return the ids of the threads that have parsed a message."""
-    threads = []
-
-    def parse(text):
-        threads.append(threading.get_ident())
-        return from_json(text)
-
-    monkeypatch.setattr(messages, "from_json", parse)
-    return threads
-
-
-async def test_a_large_message_is_not_parsed_by_the_event_loop(parsed_by):
-    event = APPEND | {"audio": "A" * MAX_CONTROL_BYTES}
-    assert await read_object(json.dumps(event), audio="audio") == event
-    assert len(parsed_by) == 1
-    assert parsed_by[0] != threading.get_ident()
-
-
-@pytest.mark.parametrize(
-    ("message", "audio"),
-    [
-        ({"type": "start", "language": "x" * MAX_CONTROL_BYTES}, None),
-        ({"type": "start", "audio": "x" * MAX_CONTROL_BYTES}, None),
-        (APPEND | {"audio": "A" * MAX_CONTROL_BYTES} | MANY, "audio"),
-        (APPEND | {"audio": ["A"] * MAX_CONTROL_BYTES}, "audio"),
-    ],
-)
-async def test_a_large_message_without_audio_is_not_parsed(parsed_by, message, audio):
-    with pytest.raises(InvalidField) as refused:
-        await read_object(json.dumps(message), audio=audio)
-    assert (refused.value.code, parsed_by) == ("message_too_large", [])
-
-
 @pytest.mark.parametrize(
     "message",
     [
-        APPEND | {"event_id": "x" * MAX_CONTROL_BYTES, "audio": "AAAA"},
-        {"type": "session.update", "session": {"prompt": "x" * MAX_CONTROL_BYTES}},
-        {"values": [1] * (MAX_VALUES + 1)},
-        {"objects": [{"a": 1}] * (MAX_VALUES // 2 + 1)},
-        {"deep": json.loads("[" * 9 + "]" * 9)},
-        {"type": "session.update", "session": json.loads('{"audio": ' * 9 + "1" + "}" * 9)},
+        pytest.param(APPEND | {"audio": "A" * MAX_CONTROL_BYTES} | MANY, id="keys beside audio"),
+        pytest.param(APPEND | {"audio": ["A"] * MAX_CONTROL_BYTES}, id="audio in pieces"),
+        pytest.param(APPEND | {"event_id": "x" * MAX_CONTROL_BYTES, "audio": "AAAA"}, id="an id"),
+        pytest.param({"session": {"prompt": "x" * MAX_CONTROL_BYTES}}, id="a prompt"),
+        pytest.param({"values": [1] * (MAX_VALUES + 1)}, id="values"),
+        pytest.param({"objects": [{"a": 1}] * (MAX_VALUES // 2 + 1)}, id="objects"),
+        pytest.param({"deep": json.loads("[" * 9 + "]" * 9)}, id="levels of lists"),
+        pytest.param(json.loads('{"audio": ' * 9 + "1" + "}" * 9), id="levels of objects"),
     ],
-    ids=["an id", "a prompt", "values", "objects", "levels", "levels of a session"],
 )
-async def test_only_audio_makes_a_message_large_and_values_and_levels_are_few(message):
+def test_only_audio_makes_a_message_large_and_values_and_levels_are_few(message):
     with pytest.raises(InvalidField) as refused:
-        await read_object(json.dumps(message), audio="audio")
+        read_object(json.dumps(message), audio="audio")
     assert refused.value.code == "message_too_large"
 
 
-async def test_the_largest_allowed_message_is_read():
+def test_a_message_without_audio_is_never_large():
+    with pytest.raises(InvalidField) as refused:
+        read_object(json.dumps({"type": "start", "audio": "x" * MAX_CONTROL_BYTES}))
+    assert refused.value.code == "message_too_large"
+
+
+def test_the_largest_allowed_message_is_read():
     message = {"values": [1] * (MAX_VALUES - 1)}
-    assert await read_object(json.dumps(message)) == message
+    assert read_object(json.dumps(message)) == message
+    append = APPEND | {"audio": "A" * (MAX_MESSAGE_BYTES - 100)}
+    assert read_object(json.dumps(append), audio="audio") == append
     point = {"state": "A" * MAX_STATE_CHARACTERS, "start_sample": 0}
     start = {"type": "start", "sample_rate": 16_000, "resume_point": point}
-    found = await read_message(json.dumps(start))
+    found = read_message(json.dumps(start))
     assert len(found.resume_point.state) == MAX_STATE_CHARACTERS // 4 * 3
 
 
@@ -191,3 +167,21 @@ async def test_other_tasks_run_between_messages():
     working.cancel()
     await frames.aclose()
     assert turns >= 49
+
+
+@pytest.mark.parametrize(
+    ("message", "param"),
+    [
+        ({"type": "start"}, "sample_rate"),
+        ({"sample_rate": 400}, "sample_rate"),
+        ({"mode": "sync"}, "mode"),
+        ({"volume": 11}, "volume"),
+        ({"languages": 3}, "languages"),
+        ({"type": "begin"}, "type"),
+    ],
+)
+def test_messages_of_the_page_that_are_refused(message, param):
+    start = {} if message == {"type": "start"} else {"type": "start", "sample_rate": 16_000}
+    with pytest.raises(InvalidRequest) as refused:
+        read_message(json.dumps(start | message))
+    assert refused.value.param == param

@@ -11,7 +11,7 @@ from specwhisper.errors import InvalidRequest, SpecWhisperError, UnsafeBind
 from specwhisper.rpc.tokens import Tokens
 from specwhisper_gateway import errors as gateway_errors
 from specwhisper_gateway.config import API_KEY, GatewayConfig, KeysFlag
-from specwhisper_gateway.errors import ANSWER_OF_ERROR
+from specwhisper_gateway.errors import ANSWER_OF_ERROR, answer_to, body_of
 
 TOKENS = Tokens({"0123456789abcdef": "anna"})
 ALL_ERRORS = {
@@ -80,3 +80,23 @@ def test_the_error_names_a_missing_extra():
     assert run.returncode == 2
     needs = "specwhisper-gateway: the gateway needs uvicorn: pip install 'specwhisper[gateway]'."
     assert run.stderr.strip() == needs
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "kind"),
+    [
+        (errors.InvalidAudio("A gap."), 400, "invalid_request_error"),
+        (errors.ServerDraining("Stopping."), 503, "server_error"),
+        (errors.TargetUnavailable("The target went away."), 503, "server_error"),
+        (errors.PairMismatch("They cannot work together."), 500, "server_error"),
+        (SpecWhisperError("Something else."), 500, "server_error"),
+    ],
+)
+def test_answers_to_errors_of_the_draft_server(error, status, kind):
+    assert answer_to(error).status == status
+    described = body_of(error)["error"]
+    assert (described["type"], described["message"]) == (kind, str(error))
+
+
+def test_an_unexpected_error_is_not_described():
+    assert "secret" not in str(body_of(KeyError("secret")))
