@@ -30,7 +30,7 @@ from specwhisper_gateway.transport.sockets import refuse_socket
 
 def add_error_handlers(app: FastAPI) -> None:
     app.exception_handler(SpecWhisperError)(_refused)
-    app.exception_handler(ClientDisconnect)(_disconnected)
+    app.exception_handler(ClientDisconnect)(_refused)
     app.exception_handler(HTTPException)(_no_such_route)
     app.exception_handler(Exception)(_failed)
 
@@ -47,12 +47,10 @@ def refusal(scope: Scope, error: SpecWhisperError) -> ASGIApp:
     return JSONResponse(body_of(error), answer_to(error).status, headers_of(error))
 
 
-async def _refused(request: HTTPConnection, error: SpecWhisperError) -> ASGIApp:
+async def _refused(request: HTTPConnection, error: SpecWhisperError | ClientDisconnect) -> ASGIApp:
+    if isinstance(error, ClientDisconnect):
+        error = ClientGone("The client disconnected before its request was complete.")
     return refusal(request.scope, error)
-
-
-async def _disconnected(request: Request, error: ClientDisconnect) -> ASGIApp:
-    return await _refused(request, ClientGone("The client disconnected before its request was complete."))
 
 
 async def _no_such_route(request: HTTPConnection, error: HTTPException) -> JSONResponse:

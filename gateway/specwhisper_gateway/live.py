@@ -16,7 +16,6 @@ from specwhisper.errors import InvalidRequest, MessageTooLarge
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.tasks import running
 from specwhisper.transcription.speakers import UtteranceSpeakers
-from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import Mode, Segment
 from specwhisper.validated import REQUIRED, Rule, choice, option, switch, text, to_text, whole
 from specwhisper_client.live_transcription import Utterances
@@ -75,8 +74,6 @@ class Start(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class Finish:
-    """Finish: no audio follows."""
-
     type: str
 
 
@@ -96,10 +93,6 @@ def read_message(frame: str) -> Message:
     return kind(**values_of(kind, message))
 
 
-def ready_message(model: ModelInfo) -> dict[str, Any]:
-    return {"type": "ready", "target": model.target, "draft": model.draft}
-
-
 def update_message(news: Update, resume_point: ResumePoint | None) -> dict[str, Any]:
     """Return an update of the text; one of the speech leaves the text as it is."""
     if news.speech is not None:
@@ -117,9 +110,9 @@ def update_message(news: Update, resume_point: ResumePoint | None) -> dict[str, 
             "start_sample": resume_point.start_sample,
             "num_ends": resume_point.num_ends,
         }
-    if news.statistics is None:
-        return report
-    return report | {"statistics": _statistics(news.statistics)}
+    if news.statistics is not None:
+        report["statistics"] = _statistics(news.statistics)
+    return report
 
 
 def _final(segment: Segment) -> dict[str, Any]:
@@ -151,12 +144,7 @@ def _statistics(statistics: SpeculationStatistics) -> dict[str, Any]:
 
 
 class LiveConnection:
-    """Runs a transcription for the page.
-
-    Parameters
-    ----------
-    take_session : called when the page sends more than its settings.
-    """
+    """Runs a transcription for the page; it takes a session when the page sends more than its settings."""
 
     def __init__(self, gateway: Gateway, peer: Peer, take_session: TakeSession) -> None:
         self._gateway = gateway
@@ -173,7 +161,19 @@ class LiveConnection:
         second = await self._next(frames)
         self._take_session()
         speakers = self._speakers(start)
-        stream = self._open(start, speakers)
+        stream = StreamingClient(
+            self._gateway.config.server,
+            resume_point=start.resume_point,
+            mode=start.mode,
+            sample_rate=start.sample_rate,
+            added_latency_ms=start.added_latency_ms,
+            continue_unverified=True,
+            languages=start.languages,
+            with_statistics=True,
+            reconnect_s=RECONNECT_S,
+            servers=self._gateway.client.servers,
+            speakers=speakers,
+        )
         choice = "choose one of the list, or leave it empty."  # a page has no room for all
         await self._gateway.check_languages(stream.options, "languages", choice)
         start_s = stream.received_s
@@ -196,21 +196,6 @@ class LiveConnection:
             return None
         point = start.resume_point
         return found.live(start_sample=point.start_sample if point is not None else 0)
-
-    def _open(self, start: Start, speakers: UtteranceSpeakers | None) -> StreamingClient:
-        return StreamingClient(
-            self._gateway.config.server,
-            resume_point=start.resume_point,
-            mode=start.mode,
-            sample_rate=start.sample_rate,
-            added_latency_ms=start.added_latency_ms,
-            continue_unverified=True,
-            languages=start.languages,
-            with_statistics=True,
-            reconnect_s=RECONNECT_S,
-            servers=self._gateway.client.servers,
-            speakers=speakers,
-        )
 
     async def _next(self, frames: AsyncGenerator[str | bytes]) -> str | bytes:
         if (frame := await anext(frames, None)) is None:
@@ -259,7 +244,8 @@ class LiveConnection:
                 async for update in updates:
                     if stream.model is not None and stream.model != model:
                         model = stream.model
-                        await self._peer.send(ready_message(model))
+                        ready = {"type": "ready", "target": model.target, "draft": model.draft}
+                        await self._peer.send(ready)
                     await self._peer.send(update_message(update, stream.resume_point))
                     for utterance in utterances.add(update.segments):
                         complete.put_nowait(utterance)

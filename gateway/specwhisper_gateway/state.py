@@ -78,8 +78,6 @@ class Gateway:
     client : the connection to the draft server.
     limiter : limits concurrent transcriptions.
     health : the draft server's description of itself, at most a few seconds old.
-    model_names : the names by which requests may call the target.
-    secrets : those that open realtime sessions.
     started_s : Unix time when it started.
     """
 

@@ -30,7 +30,7 @@ NAMES = {declared.name for declared in fields(DecodingOptions)}
 FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
 MAX_SPEAKERS = 4  # OpenAI's limit
 SPEAKERS, REFERENCES = "known_speaker_names", "known_speaker_references"
-ONLY_DIARIZED = "only diarized_json names speakers; set response_format to it."
+VAD = "chunking_strategy"
 STREAMED = ("json", "text", "diarized_json")
 OPENAIS_NAMES = {
     "threshold": "threshold",
@@ -234,50 +234,33 @@ class TranscriptionFields(AudioFields):
     def __post_init__(self) -> None:
         """Refuse values of OpenAI's API that have no effect here, and fields that contradict each other."""
         strategy = self.chunking_strategy
-        refusals = (
-            (bool(self.known_speaker_names) and not self.has_speakers, SPEAKERS, ONLY_DIARIZED),
-            (bool(self.known_speaker_references) and not self.has_speakers, REFERENCES, ONLY_DIARIZED),
-            (
-                bool(self.include),
+        for name in (SPEAKERS, REFERENCES):
+            if getattr(self, name) and not self.has_speakers:
+                raise _unsupported(name, "only diarized_json names speakers; set response_format to it.")
+        if self.include:
+            raise _unsupported(
                 "include",
-                "draft servers do not send log-probabilities of tokens; verbose_json has avg_logprob by "
-                "segment.",
-            ),
-            (
-                self.stream and self.response_format not in STREAMED,
-                "response_format",
-                "a stream has json, text and diarized_json: choose one of them, or leave out stream.",
-            ),
-            (
-                self.interim_results and not self.stream,
-                "interim_results",
-                "only a stream has text that may change; set stream too.",
-            ),
-            (
-                bool(self.timestamp_granularities) and self.response_format != "verbose_json",
-                "timestamp_granularities",
-                "only verbose_json has times; set response_format to it.",
-            ),
-            (
-                isinstance(strategy, str) and strategy not in ("", "auto"),
-                "chunking_strategy",
-                f"{str(strategy)[:SHOWN_CHARS]!r} is neither 'auto' nor an object of type server_vad.",
-            ),
-            (
-                self.vad_filter and bool(strategy),
-                "vad_filter",
-                "chunking_strategy says the same: send one of them.",
-            ),
-        )
-        for is_wrong, name, reason in refusals:
-            if is_wrong:
-                raise _invalid(name, reason, "unsupported_value")
+                "draft servers send no log-probabilities of tokens; verbose_json has avg_logprob by segment.",
+            )
+        if self.stream and self.response_format not in STREAMED:
+            reason = "a stream has json, text and diarized_json: choose one of them, or leave out stream."
+            raise _unsupported("response_format", reason)
+        if self.interim_results and not self.stream:
+            raise _unsupported("interim_results", "only a stream has text that may change; set stream too.")
+        if self.timestamp_granularities and self.response_format != "verbose_json":
+            reason = "only verbose_json has times; set response_format to it."
+            raise _unsupported("timestamp_granularities", reason)
+        if isinstance(strategy, str) and strategy not in ("", "auto"):
+            shown = repr(strategy[:SHOWN_CHARS])
+            raise _unsupported(VAD, f"{shown} is neither 'auto' nor an object of type server_vad.")
+        if self.vad_filter and strategy:
+            raise _unsupported("vad_filter", "chunking_strategy says the same: send one of them.")
         self.known_speakers()
         if isinstance(strategy, dict):
             try:
                 self._vad_parameters(strategy)
             except InvalidRequest as error:
-                raise InvalidField(str(error), "chunking_strategy", "unsupported_value") from None
+                raise InvalidField(str(error), VAD, "unsupported_value") from None
 
 
 def _file_in(reference: str, name: str) -> bytes:
@@ -288,6 +271,10 @@ def _file_in(reference: str, name: str) -> bytes:
         return base64.b64decode(data, validate=True)
     except ValueError:
         raise _invalid(REFERENCES, f"the one for {name!r} is not base64.") from None
+
+
+def _unsupported(name: str, reason: str) -> InvalidField:
+    return _invalid(name, reason, "unsupported_value")
 
 
 def _invalid(name: str, reason: str, code: str = "invalid_value") -> InvalidField:

@@ -37,10 +37,7 @@ Received = Annotated[Upload, Depends(receive_upload)]
 
 
 def _form(fields: type[AudioFields]) -> dict[str, Any]:
-    """Return the schema of a route's form.
-
-    FastAPI has none, because the form is read in pieces.
-    """
+    """Return the schema of a route's form, which FastAPI lacks because the form is read in pieces."""
     content = {"multipart/form-data": {"schema": fields.form_schema()}}
     return {"requestBody": {"required": True, "content": content}}
 

@@ -56,12 +56,6 @@ class _Run:
     def length_s(self) -> float:
         return self.num_samples / self.settings.audio_format.rate
 
-    def clear(self) -> None:
-        self.is_cleared = True
-        self.audio.discard()
-        if self.work is not None:
-            self.work.cancel()
-
 
 class RealtimeConnection:
     """One client's session.
@@ -201,10 +195,13 @@ class RealtimeConnection:
             return
         self._close_turn(run)
         if not run.turn.discard():
-            run.clear()
+            run.is_cleared = True
+            run.audio.discard()
+            if run.work is not None:
+                run.work.cancel()
 
     def _close_turn(self, run: _Run) -> None:
-        run.audio.finish()
+        run.audio.put(None)
         self._open = None
         self._previous_s += run.length_s
 
@@ -239,7 +236,7 @@ class RealtimeConnection:
                 continue
             if not run.is_cleared:
                 await self._run(run)
-            run.audio.forget()
+            run.audio.end()
 
     async def _run(self, run: _Run) -> None:
         """Send a turn's audio and read its text, until the text is final or the turn is cleared."""

@@ -53,9 +53,7 @@ class _Format:
 
 
 @dataclass
-@with_options(
-    DecodingOptions, "language", "languages", "hint", "padding", prompt="initial_prompt"
-)  # the last two are not OpenAI's
+@with_options(DecodingOptions, "language", "languages", "hint", "padding", prompt="initial_prompt")
 class _Transcription:
     model: str = text()
     keywords: tuple[str, ...] | None = text(None, repeats=True)

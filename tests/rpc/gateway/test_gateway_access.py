@@ -8,9 +8,7 @@ import openai
 import pytest
 import websockets
 
-from specwhisper.errors import UnsafeBind
 from specwhisper.rpc.tokens import Tokens, read_tokens
-from specwhisper_gateway.config import GatewayConfig
 from specwhisper_gateway.transport.access import OPEN_TO_ALL
 from tests.rpc.client_scripts import ScriptedTranscription
 from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, gateway_for, socket_refusal
@@ -182,15 +180,3 @@ async def test_descriptions_of_the_gateway_need_a_key(settings, status):
             assert (
                 await gateway.http.get(url, headers={"Authorization": f"Bearer {TOKEN}"})
             ).status_code == status
-
-
-@pytest.mark.parametrize(
-    ("protection", "lacks"),
-    [({}, "encryption and without authentication"), ({"tokens": TOKENS}, "without encryption to")],
-)
-def test_an_unprotected_gateway_refuses_to_listen_on_the_network(protection, lacks):
-    with pytest.raises(UnsafeBind, match=lacks):
-        GatewayConfig(host="0.0.0.0", **protection)
-    with pytest.raises(UnsafeBind, match=lacks):
-        GatewayConfig(metrics_host="0.0.0.0", metrics_port=0, **protection)
-    GatewayConfig(host="0.0.0.0", insecure=True, **protection)

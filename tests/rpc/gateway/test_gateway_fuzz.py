@@ -109,7 +109,7 @@ def frame_of(socket: ClientConnection) -> dict[str, Any] | None:
 
 
 @examples(120)
-@given(frames=st.lists(hostile.framed(hostile.events), max_size=6))
+@given(frames=st.lists(hostile.frames(hostile.EVENTS), max_size=6))
 @example(frames=[json.dumps({"type": "no.such.event", "event_id": hostile.HALF_CHARACTER})])
 def test_realtime_events(server, frames):
     with connect(f"ws://{server.gateway.server.address}/v1/realtime?intent=transcription") as socket:
@@ -126,8 +126,8 @@ def test_realtime_events(server, frames):
 
 @examples(80)
 @given(
-    first=hostile.mostly(hostile.started.map(json.dumps), hostile.framed(hostile.changes)),
-    frames=st.lists(hostile.framed(hostile.changes) | st.binary(max_size=4_000), max_size=5),
+    first=hostile.frames([hostile.START]),
+    frames=st.lists(hostile.frames(hostile.CHANGES) | st.binary(max_size=4_000), max_size=5),
 )
 def test_the_pages_messages(server, first, frames):
     with connect(f"ws://{server.gateway.server.address}/live") as socket:

@@ -9,8 +9,7 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.live import EndpointingOptions
 from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.live import MAX_STATE_CHARACTERS, read_message
-from specwhisper_gateway.option_fields import values_of
-from specwhisper_gateway.realtime.settings import RealtimeSettings, _Session
+from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
 from specwhisper_gateway.transport.messages import (
     MAX_CONTROL_BYTES,
     MAX_MESSAGE_BYTES,
@@ -57,20 +56,6 @@ def test_the_largest_allowed_message_is_read():
     start = {"type": "start", "sample_rate": 16_000, "resume_point": point}
     found = read_message(json.dumps(start))
     assert len(found.resume_point.state) == MAX_STATE_CHARACTERS // 4 * 3
-
-
-@pytest.mark.parametrize(
-    ("kind", "value", "path"),
-    [
-        (_Session, {"audio": {"input": MANY}}, "audio.input.k0"),
-        (_Session, MANY, "k0"),
-        (_Session, {"audio": {"input": {"transcription": {"keywords": [1] * 1_000}}}}, "audio.input"),
-    ],
-)
-def test_validation_stops_at_the_first_error(kind, value, path):
-    with pytest.raises(InvalidRequest) as refused:
-        values_of(kind, value)
-    assert refused.value.param.startswith(path)
 
 
 def test_an_error_does_not_repeat_a_long_key():
@@ -129,21 +114,6 @@ def test_turn_detection_by_eagerness():
     assert by_silence.eagerness is None
 
 
-@pytest.mark.parametrize(
-    ("name", "turn_detection"),
-    [
-        ("eagerness", {"type": "server_vad", "eagerness": "low"}),
-        ("eagerness", {"type": "semantic_vad", "eagerness": "hasty"}),
-        ("threshold", {"type": "semantic_vad", "threshold": 0.5}),
-        ("type", {"type": "loud_vad"}),
-    ],
-)
-def test_turn_detection_that_is_refused(name, turn_detection):
-    with pytest.raises(InvalidRequest) as refused:
-        RealtimeSettings().updated(detecting(**turn_detection))
-    assert refused.value.param == f"session.audio.input.turn_detection.{name}"
-
-
 class Sender:
     """A client whose next message has always arrived already."""
 
@@ -185,3 +155,65 @@ def test_messages_of_the_page_that_are_refused(message, param):
     with pytest.raises(InvalidRequest) as refused:
         read_message(json.dumps(start | message))
     assert refused.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("audio_input", "param"),
+    [
+        ({"format": {"type": "audio/opus"}}, "format.type"),
+        ({"format": {"type": "audio/pcm", "rate": 44_100}}, "format.rate"),
+        ({"format": {"type": "audio/pcmu", "rate": 16_000}}, "format.rate"),
+        ({"transcription": {"languages": ["de"], "language": "en"}}, "transcription.languages"),
+        ({"transcription": {"padding": "some"}}, "transcription.padding"),
+        ({"transcription": {"interim_results": "some"}}, "transcription.interim_results"),
+        ({"transcription": {"keywords": [1] * 1_000}}, "transcription.keywords[]"),
+        ({"turn_detection": {"eagerness": "low"}}, "turn_detection.eagerness"),
+        ({"turn_detection": {"type": "semantic_vad", "eagerness": "hasty"}}, "turn_detection.eagerness"),
+        ({"turn_detection": {"type": "semantic_vad", "threshold": 0.5}}, "turn_detection.threshold"),
+        ({"turn_detection": {"type": "loud_vad"}}, "turn_detection.type"),
+        (MANY, "k0"),
+    ],
+)
+def test_settings_that_are_not_supported(audio_input, param):
+    with pytest.raises(InvalidRequest) as refused:
+        RealtimeSettings().updated({"audio": {"input": audio_input}})
+    assert refused.value.param == f"session.audio.input.{param}"
+
+
+def test_only_transcription_sessions_are_offered():
+    with pytest.raises(InvalidRequest) as refused:
+        RealtimeSettings().updated({"type": "realtime"})
+    assert refused.value.param == "session.type"
+
+
+@pytest.mark.parametrize("language", ["de-CH", "de_CH", "German"])
+def test_an_update_changes_only_what_it_names(language):
+    settings = RealtimeSettings().updated({"audio": {"input": {"transcription": {"language": language}}}})
+    settings = settings.updated({"audio": {"input": {"turn_detection": None}}})
+    assert (settings.languages, settings.endpointing) == (("de",), None)
+    assert settings.describe()["audio"]["input"]["transcription"]["language"] == "de"
+
+
+BETA = {
+    "input_audio_format": "g711_ulaw",
+    "input_audio_noise_reduction": {"type": "near_field"},
+    "input_audio_transcription": {"language": "de", "temperature": 1, "delay": "low"},
+    "turn_detection": {"type": "server_vad", "threshold": 0.7, "create_response": True},
+    "include": ["item.input_audio_transcription.logprobs"],
+    "instructions": "Be kind.",
+}
+
+
+def test_the_beta_has_the_same_settings_and_what_has_no_effect_is_ignored():
+    ignored: list[InvalidField] = []
+    settings = RealtimeSettings().updated(nested(BETA), ignored)
+    assert (settings.audio_format.name, settings.audio_format.rate) == ("audio/pcmu", 8_000)
+    assert (settings.languages, settings.endpointing.threshold) == (("de",), 0.7)
+    assert {error.param.removeprefix("session.audio.input.") for error in ignored} == {
+        *("noise_reduction", "transcription.temperature", "transcription.delay"),
+        *("turn_detection.create_response", "session.include", "session.instructions"),
+    }
+    ignored.clear()
+    assert RealtimeSettings().updated(nested(settings.describe_flat()), ignored) == settings
+    assert RealtimeSettings().updated(settings.describe(), ignored) == settings
+    assert ignored == []

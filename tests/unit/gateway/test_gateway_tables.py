@@ -32,7 +32,6 @@ def test_every_error_or_one_of_its_bases_is_in_the_table():
     ("settings", "kind"),
     [
         ({"server": "nowhere"}, InvalidRequest),
-        ({"host": "0.0.0.0"}, UnsafeBind),
         ({"max_upload_bytes": 0}, InvalidRequest),
         ({"max_sessions": 0}, InvalidRequest),
         ({"max_connections": 0}, InvalidRequest),
@@ -69,7 +68,6 @@ def test_an_api_key_is_not_stored_as_text(monkeypatch):
     tokens = KeysFlag().tokens()
     assert tokens.name_of("bearer 0123456789abcdef") == "api-key"
     assert "0123456789abcdef" not in repr(vars(tokens))
-    assert GatewayConfig(host="0.0.0.0", insecure=True).host == "0.0.0.0"
 
 
 def test_the_error_names_a_missing_extra():
@@ -100,3 +98,15 @@ def test_answers_to_errors_of_the_draft_server(error, status, kind):
 
 def test_an_unexpected_error_is_not_described():
     assert "secret" not in str(body_of(KeyError("secret")))
+
+
+@pytest.mark.parametrize(
+    ("protection", "lacks"),
+    [({}, "encryption and without authentication"), ({"tokens": TOKENS}, "without encryption to")],
+)
+def test_an_unprotected_gateway_refuses_to_listen_on_the_network(protection, lacks):
+    with pytest.raises(UnsafeBind, match=lacks):
+        GatewayConfig(host="0.0.0.0", **protection)
+    GatewayConfig(host="0.0.0.0", insecure=True, **protection)
+    with pytest.raises(UnsafeBind, match=lacks):
+        GatewayConfig(metrics_host="0.0.0.0", metrics_port=0, **protection)

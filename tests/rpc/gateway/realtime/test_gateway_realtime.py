@@ -163,27 +163,6 @@ async def test_a_hint_reaches_the_turn_of_its_time():
     assert starts == pytest.approx([1.2, max(0, 1.2 - SECONDS)], abs=0.001)
 
 
-async def test_an_update_changes_only_what_it_names(gateway):
-    async with session(gateway) as connection:
-        for audio_input in ({"transcription": {"language": "de"}}, {"turn_detection": None}):
-            await connection.session.update(session=settings(**audio_input))
-            updated = await connection.recv()
-    assert updated.session.audio.input.transcription.language == "de"
-    assert updated.session.audio.input.turn_detection is None
-
-
-@pytest.mark.parametrize("language", ["de-CH", "de_CH", "German"])
-async def test_a_language_may_have_a_region_or_a_name(language):
-    audio_input = {"transcription": {"language": language}, "turn_detection": None}
-    server = ScriptedTranscription(EVERYTHING)
-    async with gateway_for(server) as gateway, session(gateway) as connection:
-        await connection.session.update(session=settings(**audio_input))
-        updated = await connection.recv()
-        await turn(connection)
-    assert updated.session.audio.input.transcription.language == "de"
-    assert server.config.config.decoding.languages == ["de"]
-
-
 async def test_the_format_of_the_beta_api():
     flat = {
         "input_audio_format": "pcm16",
