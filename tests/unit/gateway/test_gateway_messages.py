@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from specwhisper.audio.decode import G711, decode_g711
 from specwhisper.errors import InvalidRequest
 from specwhisper.live import EndpointingOptions
 from specwhisper_gateway.errors import InvalidField
@@ -217,3 +218,14 @@ def test_the_beta_has_the_same_settings_and_what_has_no_effect_is_ignored():
     assert RealtimeSettings().updated(nested(settings.describe_flat()), ignored) == settings
     assert RealtimeSettings().updated(settings.describe(), ignored) == settings
     assert ignored == []
+
+
+@pytest.mark.parametrize(
+    ("name", "beta", "law"),
+    [("audio/pcmu", "g711_ulaw", G711.MULAW), ("audio/pcma", "g711_alaw", G711.ALAW)],
+)
+def test_a_telephones_format(name, beta, law):
+    settings = RealtimeSettings().updated({"audio": {"input": {"format": {"type": name}}}})
+    assert settings == RealtimeSettings().updated(nested({"input_audio_format": beta}))
+    assert settings.describe_flat()["input_audio_format"] == beta
+    assert settings.audio_format.decode(b"\x00\x7f\xff") == (decode_g711(b"\x00\x7f\xff", law), b"")
