@@ -14,16 +14,12 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from specwhisper.errors import (
-    InvalidRequest,
-    MessageTooLarge,
-    ServerDraining,
-    ServerFull,
     SpecWhisperError,
     TargetUnavailable,
 )
 from specwhisper.rpc.addresses import is_loopback
 from specwhisper_gateway.access_log import note_error
-from specwhisper_gateway.errors import ClientGone, ForeignPage, IdleTimeout, WrongApiKey, answer_to
+from specwhisper_gateway.errors import ClientGone, ForeignPage, IdleTimeout, answer_to
 from specwhisper_gateway.state import gateway_of, within_time
 from specwhisper_gateway.transport.messages import error_event
 
@@ -38,26 +34,6 @@ KEY_SUBPROTOCOLS = (
     "openai-insecure-api-key.",  # carries a browser's key, since its WebSockets cannot set headers
     RIVA_SUBPROTOCOL,
 )
-
-# RFC 6455's codes, and IANA's code for full servers.
-POLICY_VIOLATION, TOO_BIG, FAILED, TRY_AGAIN_LATER = 1008, 1009, 1011, 1013
-CODE_OF_ERROR: dict[type[Exception], int] = {
-    InvalidRequest: POLICY_VIOLATION,
-    WrongApiKey: POLICY_VIOLATION,
-    IdleTimeout: POLICY_VIOLATION,
-    MessageTooLarge: TOO_BIG,
-    ServerFull: TRY_AGAIN_LATER,
-    ServerDraining: TRY_AGAIN_LATER,
-    TargetUnavailable: TRY_AGAIN_LATER,
-}
-
-
-def close_code(error: BaseException) -> int:
-    """Return the close code for an error.
-
-    An error that is not in the table is a failure of the gateway.
-    """
-    return next((CODE_OF_ERROR[kind] for kind in type(error).__mro__ if kind in CODE_OF_ERROR), FAILED)
 
 
 def subprotocol_of(socket: WebSocket) -> str | None:
@@ -207,8 +183,10 @@ class Peer:
 
     async def close(self, error: BaseException | None = None) -> None:
         """Close the connection with the error's close code; the reason is its kind."""
-        code = 1000 if error is None else close_code(error)
-        reason = "" if error is None else answer_to(error).code or answer_to(error).type
+        code, reason = 1000, ""
+        if error is not None:
+            answer = answer_to(error)
+            code, reason = answer.close_code, answer.code or answer.type
         with suppress(WebSocketDisconnect, RuntimeError, TimeoutError):  # it has disconnected
             async with asyncio.timeout(self._send_timeout_s):
                 await self._socket.close(code, reason)

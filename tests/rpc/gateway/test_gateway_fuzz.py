@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from websockets.sync.client import ClientConnection, connect
 
-from specwhisper_gateway.transport.sockets import FAILED
+from specwhisper_gateway.errors import FAILED
 from tests.rpc import gateway_hostile as hostile
 from tests.rpc.gateway.test_gateway_access import SOCKETS, routes_of
 from tests.rpc.gateway_fuzzing import REPLY_S, Fuzzed, check_reply, examples, fuzzed

@@ -8,8 +8,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from specwhisper.errors import MessageTooLarge, ModelNotFound, PairMismatch, ServerFull, TargetUnavailable
 from specwhisper_gateway.audio import uploads
 from specwhisper_gateway.audio.uploads import IDLE_TIMEOUT_S, MIN_BYTES_PER_S
-from specwhisper_gateway.errors import ClientGone, IdleTimeout, InvalidField, WrongApiKey
-from specwhisper_gateway.transport.sockets import Peer, close_code, refuse_socket
+from specwhisper_gateway.errors import ClientGone, IdleTimeout, InvalidField, WrongApiKey, answer_to
+from specwhisper_gateway.transport.sockets import Peer, refuse_socket
 from tests.rpc.services import eventually
 
 
@@ -128,7 +128,7 @@ async def test_a_client_that_leaves_while_it_is_refused(num_sent):
     ],
 )
 def test_close_codes(error, code):
-    assert close_code(error) == code
+    assert answer_to(error).close_code == code
 
 
 async def test_an_upload_has_a_least_rate(monkeypatch):
