@@ -32,13 +32,9 @@ def test_every_error_or_one_of_its_bases_is_in_the_table():
     ("settings", "kind"),
     [
         ({"server": "nowhere"}, InvalidRequest),
-        ({"max_upload_bytes": 0}, InvalidRequest),
-        ({"max_sessions": 0}, InvalidRequest),
         ({"max_connections": 0}, InvalidRequest),
-        ({"session_timeout_s": 0.0}, InvalidRequest),
         ({"session_timeout_s": math.nan}, InvalidRequest),
         ({"max_sessions_per_token": 0, "tokens": TOKENS}, InvalidRequest),
-        ({"drain_timeout_s": -1.0}, InvalidRequest),
     ],
 )
 def test_invalid_settings_are_refused(settings, kind):
