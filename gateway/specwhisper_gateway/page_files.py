@@ -22,16 +22,8 @@ SAMPLES = Path(str(files("specwhisper"))) / "demo" / "samples"
 MEDIA_TYPES = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
 # In order of dependency: the replay is one file without imports.
 REPLAY_MODULES = (
-    "words.js",
-    "state.js",
-    "transcript.js",
-    "charts.js",
-    "waveform.js",
-    "link.js",
-    "view.js",
-    "player.js",
-    "playback.js",
-    "replay.js",
+    *("words", "state", "transcript", "charts", "waveform"),
+    *("link", "view", "player", "playback", "replay"),
 )
 
 
@@ -44,7 +36,7 @@ def page_files() -> dict[str, bytes]:
 
 def replay_template() -> str:
     """Return the replay page with its modules and style inline; the page adds a recording."""
-    script = "\n".join(_without_imports((PAGE / name).read_text()) for name in REPLAY_MODULES)
+    script = "\n".join(_without_imports((PAGE / f"{name}.js").read_text()) for name in REPLAY_MODULES)
     page = (PAGE / "replay.html").read_text()
     return page.replace("/*STYLE*/", (PAGE / "style.css").read_text()).replace("/*SCRIPT*/", script)
 
