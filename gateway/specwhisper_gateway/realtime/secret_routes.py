@@ -71,6 +71,6 @@ def _create(request: Request, settings: RealtimeSettings, lifetime_s: int) -> tu
 
 async def _body(request: Request) -> dict[str, Any]:
     """Read a JSON object; an empty body is an empty one."""
-    receive = limited(request.receive, MAX_CONTROL_BYTES, "no settings are that large.")
+    receive = limited(request.receive, MAX_CONTROL_BYTES, "send only the settings of the session.")
     body = await Request(request.scope, receive).body()
     return read_object(body.decode(errors="replace")) if body else {}
