@@ -86,10 +86,11 @@ def configured(folder: Path, port: int, gateway: str, head_s: int) -> None:
 
 @asynccontextmanager
 async def run_proxy(
-    folder: Path, port: int, draft: str, *, head_s: int = 10, **settings
+    folder: Path, free_port: Callable[[], int], draft: str, *, head_s: int = 10, **settings
 ) -> AsyncIterator[Proxy]:
     """Run a gateway, and nginx before it."""
     async with running_gateway(draft, **settings) as gateway:
+        port = free_port()  # chosen once the servers have theirs
         configured(folder, port, gateway.server.address, head_s)
         assert NGINX is not None
         arguments = ("-p", f"{folder}/", "-c", f"{folder}/nginx.conf", "-e", "stderr")
@@ -116,8 +117,8 @@ async def run_proxy(
 
 
 @pytest.fixture
-def proxied(tmp_path, unused_tcp_port) -> Callable[..., AbstractAsyncContextManager[Proxy]]:
-    return partial(run_proxy, tmp_path, unused_tcp_port)
+def proxied(tmp_path, unused_tcp_port_factory) -> Callable[..., AbstractAsyncContextManager[Proxy]]:
+    return partial(run_proxy, tmp_path, unused_tcp_port_factory)
 
 
 async def test_slow_heads_and_handshakes_are_cut(proxied):
