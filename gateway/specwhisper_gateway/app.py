@@ -57,7 +57,6 @@ def create_app(config: GatewayConfig, metrics: GatewayMetrics) -> FastAPI:
             try:
                 yield
             finally:
-                await health.close()
                 if config.speakers is not None:
                     await config.speakers.close()
 

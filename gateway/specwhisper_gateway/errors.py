@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 from specwhisper.errors import (
     CheckpointError,
@@ -74,30 +73,34 @@ TOKEN_REFUSED = (
 INTERNAL_ERROR = "The gateway failed to handle this request; its log has the reason."
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer to an error: HTTP status, and OpenAI's ``type`` and ``code``."""
+# Close codes of WebSockets: RFC 6455's, and IANA's for full servers.
+POLICY_VIOLATION, TOO_BIG, FAILED, TRY_AGAIN_LATER = 1008, 1009, 1011, 1013
+
+
+class Answer(NamedTuple):
+    """The answer to an error: HTTP status, OpenAI's ``type`` and ``code``, and a WebSocket's close code."""
 
     status: int
     type: str
     code: str | None = None
+    close_code: int = FAILED
 
 
 ANSWER_OF_ERROR: dict[type[SpecWhisperError], Answer] = {
-    InvalidRequest: Answer(HTTPStatus.BAD_REQUEST, INVALID),
+    InvalidRequest: Answer(HTTPStatus.BAD_REQUEST, INVALID, None, POLICY_VIOLATION),
     InvalidUpload: Answer(HTTPStatus.BAD_REQUEST, INVALID, "invalid_file"),
-    ModelNotFound: Answer(HTTPStatus.NOT_FOUND, INVALID, "model_not_found"),
-    WrongApiKey: Answer(HTTPStatus.UNAUTHORIZED, INVALID, "invalid_api_key"),
+    ModelNotFound: Answer(HTTPStatus.NOT_FOUND, INVALID, "model_not_found", POLICY_VIOLATION),
+    WrongApiKey: Answer(HTTPStatus.UNAUTHORIZED, INVALID, "invalid_api_key", POLICY_VIOLATION),
     ForeignPage: Answer(HTTPStatus.FORBIDDEN, INVALID, "foreign_page"),
-    IdleTimeout: Answer(HTTPStatus.REQUEST_TIMEOUT, INVALID, "session_idle"),
-    MessageTooLarge: Answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, INVALID, "request_too_large"),
+    IdleTimeout: Answer(HTTPStatus.REQUEST_TIMEOUT, INVALID, "session_idle", POLICY_VIOLATION),
+    MessageTooLarge: Answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, INVALID, "request_too_large", TOO_BIG),
     StorageFull: Answer(HTTPStatus.INSUFFICIENT_STORAGE, BROKEN, "storage_full"),
-    ServerFull: Answer(HTTPStatus.TOO_MANY_REQUESTS, "requests", "rate_limit_exceeded"),
-    ServerDraining: Answer(HTTPStatus.SERVICE_UNAVAILABLE, BROKEN, "unavailable"),
-    SessionExpired: Answer(HTTPStatus.REQUEST_TIMEOUT, INVALID, "session_expired"),
-    TargetUnavailable: Answer(HTTPStatus.SERVICE_UNAVAILABLE, BROKEN, "unavailable"),
+    ServerFull: Answer(HTTPStatus.TOO_MANY_REQUESTS, "requests", "rate_limit_exceeded", TRY_AGAIN_LATER),
+    ServerDraining: Answer(HTTPStatus.SERVICE_UNAVAILABLE, BROKEN, "unavailable", TRY_AGAIN_LATER),
+    SessionExpired: Answer(HTTPStatus.REQUEST_TIMEOUT, INVALID, "session_expired", TRY_AGAIN_LATER),
+    TargetUnavailable: Answer(HTTPStatus.SERVICE_UNAVAILABLE, BROKEN, "unavailable", TRY_AGAIN_LATER),
     ClientGone: Answer(CLIENT_GONE, INVALID),
-    RecordingsFailed: Answer(HTTPStatus.BAD_REQUEST, INVALID),
+    RecordingsFailed: Answer(HTTPStatus.BAD_REQUEST, INVALID, None, POLICY_VIOLATION),
     # The operator has to mend these; no other request can.
     PairMismatch: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
     Unauthenticated: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request
@@ -24,12 +25,12 @@ from specwhisper_gateway.errors import (
     error_body,
     headers_of,
 )
-from specwhisper_gateway.transport.sockets import SocketRefusal
+from specwhisper_gateway.transport.sockets import refuse_socket
 
 
 def add_error_handlers(app: FastAPI) -> None:
     app.exception_handler(SpecWhisperError)(_refused)
-    app.exception_handler(ClientDisconnect)(_disconnected)
+    app.exception_handler(ClientDisconnect)(_refused)
     app.exception_handler(HTTPException)(_no_such_route)
     app.exception_handler(Exception)(_failed)
 
@@ -42,16 +43,14 @@ def refusal(scope: Scope, error: SpecWhisperError) -> ASGIApp:
     """
     note_error(scope, error)
     if scope["type"] == "websocket":
-        return WebSocketClose() if isinstance(error, ForeignPage) else SocketRefusal(error)
+        return WebSocketClose() if isinstance(error, ForeignPage) else partial(refuse_socket, error)
     return JSONResponse(body_of(error), answer_to(error).status, headers_of(error))
 
 
-async def _refused(request: HTTPConnection, error: SpecWhisperError) -> ASGIApp:
+async def _refused(request: HTTPConnection, error: SpecWhisperError | ClientDisconnect) -> ASGIApp:
+    if isinstance(error, ClientDisconnect):
+        error = ClientGone("The client disconnected before its request was complete.")
     return refusal(request.scope, error)
-
-
-async def _disconnected(request: Request, error: ClientDisconnect) -> ASGIApp:
-    return await _refused(request, ClientGone("The client disconnected before its request was complete."))
 
 
 async def _no_such_route(request: HTTPConnection, error: HTTPException) -> JSONResponse:

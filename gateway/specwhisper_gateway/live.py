@@ -16,7 +16,6 @@ from specwhisper.errors import InvalidRequest, MessageTooLarge
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.tasks import running
 from specwhisper.transcription.speakers import UtteranceSpeakers
-from specwhisper.transcription.transcription import ModelInfo
 from specwhisper.types import Mode, Segment
 from specwhisper.validated import REQUIRED, Rule, choice, option, switch, text, to_text, whole
 from specwhisper_client.live_transcription import Utterances
@@ -24,15 +23,9 @@ from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import ResumePoint, Update
 from specwhisper_gateway.errors import ClientGone, InvalidField
 from specwhisper_gateway.option_fields import values_of, within
-from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of, within_time
-from specwhisper_gateway.transport.messages import error_event, read_object
-from specwhisper_gateway.transport.sockets import (
-    Peer,
-    check_origin,
-    close_on_error,
-    stall_timeout,
-    subprotocol_of,
-)
+from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of
+from specwhisper_gateway.transport.messages import interim_of, read_object
+from specwhisper_gateway.transport.sockets import Peer, accepted, check_origin, stall_timeout
 
 MAX_STATE_CHARACTERS = 16_384  # base64; more than any state has
 MAX_AUDIO_BYTES = 256 * 1024
@@ -81,8 +74,6 @@ class Start(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class Finish:
-    """Finish: no audio follows."""
-
     type: str
 
 
@@ -90,20 +81,16 @@ Message = Start | Change | Finish
 KINDS: dict[Any, type[Message]] = {"start": Start, "change": Change, "finish": Finish}
 
 
-async def read_message(frame: str) -> Message:
+def read_message(frame: str) -> Message:
     """Parse and validate a control message.
 
     Raises ``InvalidRequest`` for its first error.
     """
-    message = await read_object(frame)
+    message = read_object(frame)
     kind = KINDS.get(str(message.get("type")))
     if kind is None:
         raise InvalidField(f"The message's type must be one of: {', '.join(KINDS)}.", "type")
     return kind(**values_of(kind, message))
-
-
-def ready_message(model: ModelInfo) -> dict[str, Any]:
-    return {"type": "ready", "target": model.target, "draft": model.draft}
 
 
 def update_message(news: Update, resume_point: ResumePoint | None) -> dict[str, Any]:
@@ -113,9 +100,7 @@ def update_message(news: Update, resume_point: ResumePoint | None) -> dict[str, 
     report: dict[str, Any] = {
         "type": "update",
         "finals": [_final(segment) for segment in news.segments],
-        "verified": news.verified_text,
-        "stable": news.stable_text,
-        "tentative": news.tentative_text,
+        **interim_of(news),
         "is_unverified": news.is_unverified,
         "received_s": round(news.received_s, 3),
     }
@@ -125,13 +110,9 @@ def update_message(news: Update, resume_point: ResumePoint | None) -> dict[str, 
             "start_sample": resume_point.start_sample,
             "num_ends": resume_point.num_ends,
         }
-    if news.statistics is None:
-        return report
-    return report | {"statistics": _statistics(news.statistics)}
-
-
-def _speaker(utterance: Segment) -> dict[str, Any]:
-    return {"type": "speaker", "utterance": utterance.utterance, "speaker": utterance.speaker}
+    if news.statistics is not None:
+        report["statistics"] = _statistics(news.statistics)
+    return report
 
 
 def _final(segment: Segment) -> dict[str, Any]:
@@ -163,55 +144,24 @@ def _statistics(statistics: SpeculationStatistics) -> dict[str, Any]:
 
 
 class LiveConnection:
-    """Runs a transcription for the page.
-
-    Parameters
-    ----------
-    take_session : called when the page sends more than its settings.
-    """
+    """Runs a transcription for the page; it takes a session when the page sends more than its settings."""
 
     def __init__(self, gateway: Gateway, peer: Peer, take_session: TakeSession) -> None:
         self._gateway = gateway
         self._peer = peer
         self._take_session = take_session
+        self._has_finished = False
 
     async def run(self) -> None:
         frames = self._peer.frames()
-        start = await _start(await anext(frames, None))
-        second = await anext(frames, None)
-        if second is None:
-            raise ClientGone("The page was closed before it sent any audio.")
+        first = await self._next(frames)
+        start = read_message(first) if isinstance(first, str) else None
+        if not isinstance(start, Start):
+            raise InvalidField("A stream begins with a message of type 'start'; this one does not.")
+        second = await self._next(frames)
         self._take_session()
         speakers = self._speakers(start)
-        stream = self._open(start, speakers)
-        choice = "choose one of the list, or leave it empty."  # a page has no room for all
-        await self._gateway.check_languages(stream.options, "languages", choice)
-        start_s = stream.received_s
-        async with stream:
-            work = (self._read(_chained(second, frames), stream), self._send(stream, speakers))
-            try:
-                async with running(*work) as (reading, sending):
-                    await asyncio.wait((reading, sending), return_when=asyncio.FIRST_COMPLETED)
-                    if not sending.done():
-                        reading.result()
-                        raise ClientGone("The page was closed before its transcription ended.")
-                    sending.result()
-            finally:
-                self._gateway.metrics.count(stream.statistics, stream.received_s - start_s)
-        await self._peer.send({"type": "done"})
-
-    async def report_error(self, error: BaseException) -> None:
-        await self._peer.send(error_event(error))
-
-    def _speakers(self, start: Start) -> UtteranceSpeakers | None:
-        found = self._gateway.config.speakers
-        if found is None or not start.speakers:
-            return None
-        point = start.resume_point
-        return found.live(start_sample=point.start_sample if point is not None else 0)
-
-    def _open(self, start: Start, speakers: UtteranceSpeakers | None) -> StreamingClient:
-        return StreamingClient(
+        stream = StreamingClient(
             self._gateway.config.server,
             resume_point=start.resume_point,
             mode=start.mode,
@@ -224,29 +174,67 @@ class LiveConnection:
             servers=self._gateway.client.servers,
             speakers=speakers,
         )
-
-    async def _read(self, frames: AsyncGenerator[str | bytes], stream: StreamingClient) -> None:
-        has_finished = False
-        async for frame in frames:
-            if isinstance(frame, bytes):
-                if has_finished:
-                    raise InvalidField("Audio arrived after the message 'finish'.")
-                await _forward(stream, frame)
-                continue
+        choice = "choose one of the list, or leave it empty."  # a page has no room for all
+        await self._gateway.check_languages(stream.options, "languages", choice)
+        start_s = stream.received_s
+        async with stream:
+            work = (self._read(second, frames, stream), self._send(stream, speakers))
             try:
-                match await read_message(frame):
-                    case Start():
-                        raise InvalidField(
-                            "The stream has started already: send 'change', or open another connection."
-                        )
-                    case Change() as change if not has_finished:
-                        stream.change(mode=change.mode, added_latency_ms=change.added_latency_ms)
-                    case Finish() if not has_finished:
-                        has_finished = True
-                        async with stall_timeout():
-                            await stream.finish()
-            except InvalidRequest as error:
-                await self.report_error(error)
+                async with running(*work) as (reading, sending):
+                    await asyncio.wait((reading, sending), return_when=asyncio.FIRST_COMPLETED)
+                    if not sending.done():
+                        reading.result()
+                        raise ClientGone("The page was closed before its transcription ended.")
+                    sending.result()
+            finally:
+                self._gateway.metrics.count(stream.statistics, stream.received_s - start_s)
+        await self._peer.send({"type": "done"})
+
+    def _speakers(self, start: Start) -> UtteranceSpeakers | None:
+        found = self._gateway.config.speakers
+        if found is None or not start.speakers:
+            return None
+        point = start.resume_point
+        return found.live(start_sample=point.start_sample if point is not None else 0)
+
+    async def _next(self, frames: AsyncGenerator[str | bytes]) -> str | bytes:
+        if (frame := await anext(frames, None)) is None:
+            raise ClientGone("The page was closed before it sent any audio.")
+        return frame
+
+    async def _read(
+        self, second: str | bytes, frames: AsyncGenerator[str | bytes], stream: StreamingClient
+    ) -> None:
+        await self._follow(second, stream)
+        async for frame in frames:
+            await self._follow(frame, stream)
+
+    async def _follow(self, frame: str | bytes, stream: StreamingClient) -> None:
+        if isinstance(frame, bytes):
+            await self._forward(frame, stream)
+            return
+        try:
+            match read_message(frame):
+                case Start():
+                    raise InvalidField(
+                        "The stream has started already: send 'change', or open another connection."
+                    )
+                case Change() as change if not self._has_finished:
+                    stream.change(mode=change.mode, added_latency_ms=change.added_latency_ms)
+                case Finish() if not self._has_finished:
+                    self._has_finished = True
+                    async with stall_timeout():
+                        await stream.finish()
+        except InvalidRequest as error:
+            await self._peer.report(error)
+
+    async def _forward(self, pcm: bytes, stream: StreamingClient) -> None:
+        if self._has_finished:
+            raise InvalidField("Audio arrived after the message 'finish'.")
+        if len(pcm) > MAX_AUDIO_BYTES:
+            raise MessageTooLarge(f"The audio message has {len(pcm)} bytes; the limit is {MAX_AUDIO_BYTES}.")
+        async with stall_timeout():
+            await stream.send(pcm)
 
     async def _send(self, stream: StreamingClient, speakers: UtteranceSpeakers | None) -> None:
         model, utterances = None, Utterances()
@@ -256,7 +244,8 @@ class LiveConnection:
                 async for update in updates:
                     if stream.model is not None and stream.model != model:
                         model = stream.model
-                        await self._peer.send(ready_message(model))
+                        ready = {"type": "ready", "target": model.target, "draft": model.draft}
+                        await self._peer.send(ready)
                     await self._peer.send(update_message(update, stream.resume_point))
                     for utterance in utterances.add(update.segments):
                         complete.put_nowait(utterance)
@@ -267,38 +256,13 @@ class LiveConnection:
         self, utterances: asyncio.Queue[Segment | None], speakers: UtteranceSpeakers | None
     ) -> None:
         while speakers is not None and (utterance := await utterances.get()) is not None:
-            await self._peer.send(_speaker(await speakers.named(utterance)))
-
-
-async def _start(frame: str | bytes | None) -> Start:
-    if frame is None:
-        raise ClientGone("The page was closed before it started.")
-    message = await read_message(frame) if isinstance(frame, str) else None
-    if not isinstance(message, Start):
-        raise InvalidField("A stream begins with a message of type 'start'; this one does not.")
-    return message
-
-
-async def _chained(first: str | bytes, others: AsyncGenerator[str | bytes]) -> AsyncGenerator[str | bytes]:
-    yield first
-    async for frame in others:
-        yield frame
-
-
-async def _forward(stream: StreamingClient, pcm: bytes) -> None:
-    if len(pcm) > MAX_AUDIO_BYTES:
-        raise MessageTooLarge(f"The audio message has {len(pcm)} bytes; the limit is {MAX_AUDIO_BYTES}.")
-    async with stall_timeout():
-        await stream.send(pcm)
+            named = await speakers.named(utterance)
+            await self._peer.send({"type": "speaker", "utterance": named.utterance, "speaker": named.speaker})
 
 
 # Refuses pages of other sites, with keys too: they may use /v1/realtime.
 @router.websocket("/live", dependencies=[Depends(check_origin)])
 async def live(socket: WebSocket, take_session: Annotated[TakeSession, Depends(admit_later)]) -> None:
     """Transcribe for the page."""
-    await socket.accept(subprotocol_of(socket))
-    peer = Peer(socket)
-    session = LiveConnection(gateway_of(socket), peer, take_session)
-    async with close_on_error(socket, peer, session.report_error), within_time(socket):
-        await session.run()
-        await peer.close()
+    async with accepted(socket) as peer:
+        await LiveConnection(gateway_of(socket), peer, take_session).run()

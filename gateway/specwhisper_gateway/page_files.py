@@ -6,7 +6,6 @@ import asyncio
 import io
 import json
 import wave
-from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, HTTPException, Response
-from pydantic import BaseModel
 
 from specwhisper.audio.decode import decode_file
 from specwhisper.types import SAMPLE_RATE
@@ -22,49 +20,23 @@ from specwhisper.types import SAMPLE_RATE
 PAGE = Path(str(files("specwhisper_gateway"))) / "page"
 SAMPLES = Path(str(files("specwhisper"))) / "demo" / "samples"
 MEDIA_TYPES = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
-RECORDING_MARK = "/*RECORDING*/"
 # In order of dependency: the replay is one file without imports.
 REPLAY_MODULES = (
-    "words.js",
-    "state.js",
-    "transcript.js",
-    "charts.js",
-    "waveform.js",
-    "link.js",
-    "view.js",
-    "player.js",
-    "playback.js",
-    "replay.js",
+    *("words", "state", "transcript", "charts", "waveform"),
+    *("link", "view", "player", "playback", "replay"),
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PageFile:
-    content: bytes
-    media_type: str
-
-
 @cache
-def page_files() -> dict[str, PageFile]:
-    """Read all files of the page, and build the replay page from some of them."""
-    found = {
-        path.name: PageFile(path.read_bytes(), MEDIA_TYPES[path.suffix])
-        for path in sorted(PAGE.iterdir())
-        if path.suffix in MEDIA_TYPES
-    }
-    return found | {"replay.html": PageFile(replay_template().encode(), "text/html")}
+def page_files() -> dict[str, bytes]:
+    """Return the content of the page's files by name."""
+    found = {path.name: path.read_bytes() for path in PAGE.iterdir() if path.suffix in MEDIA_TYPES}
+    return found | {"replay.html": replay_template().encode()}
 
 
-def replay_page(recording: dict[str, Any]) -> str:
-    written = json.dumps(recording, separators=(",", ":"))
-    # The transcript must not contain an end tag, which would end the script.
-    return replay_template().replace(RECORDING_MARK, written.replace("<", "\\u003c"))
-
-
-@cache
 def replay_template() -> str:
-    """Return the replay page with its modules and style inline."""
-    script = "\n".join(_without_imports((PAGE / name).read_text()) for name in REPLAY_MODULES)
+    """Return the replay page with its modules and style inline; the page adds a recording."""
+    script = "\n".join(_without_imports((PAGE / f"{name}.js").read_text()) for name in REPLAY_MODULES)
     page = (PAGE / "replay.html").read_text()
     return page.replace("/*STYLE*/", (PAGE / "style.css").read_text()).replace("/*SCRIPT*/", script)
 
@@ -99,33 +71,16 @@ def sample_as_wav(name: str) -> bytes:
 
 router = APIRouter(include_in_schema=False)
 
-# Nothing from other machines, nothing inline: speech goes to this gateway only.
-POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self' data:",
-        "connect-src 'self'",
-        "worker-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    )
-)
 HEADERS = {
-    "Content-Security-Policy": POLICY,
+    # Nothing from other machines, nothing inline: speech goes to this gateway only.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; connect-src 'self'; worker-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Permissions-Policy": "microphone=(self), camera=(), geolocation=()",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-cache",
 }
-
-
-class Sample(BaseModel):
-    name: str
-    title: str
-    seconds: float
 
 
 @router.get("/")
@@ -139,9 +94,9 @@ async def file(name: str) -> Response:
 
 
 @router.get("/samples")
-async def list_samples() -> list[Sample]:
+async def list_samples() -> list[dict[str, Any]]:
     return [
-        Sample(name=name, title=sample["title"], seconds=sample["seconds"])
+        {"name": name, "title": sample["title"], "seconds": sample["seconds"]}
         for name, sample in samples().items()
     ]
 
@@ -154,7 +109,6 @@ async def sample(name: str) -> Response:
 
 
 def _file(name: str) -> Response:
-    found = page_files().get(name)
-    if found is None:
+    if name not in page_files():
         raise HTTPException(HTTPStatus.NOT_FOUND)
-    return Response(found.content, media_type=found.media_type, headers=HEADERS)
+    return Response(page_files()[name], media_type=MEDIA_TYPES[Path(name).suffix], headers=HEADERS)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from asyncio import timeout_at
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from fastapi import Request
 from starlette.requests import HTTPConnection
@@ -19,7 +20,7 @@ from specwhisper.errors import SessionExpired, SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.settings.model_names import ModelNames
-from specwhisper.tasks import retrieve_error, running
+from specwhisper.tasks import running
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.updates import ServerInfo
 from specwhisper_gateway.access_log import caller_of
@@ -46,27 +47,21 @@ class CachedAnswer(Generic[T]):
     def __init__(self, ask: Callable[[], Awaitable[T]], max_age_s: float = MAX_AGE_S) -> None:
         self._ask = ask
         self._max_age_s = max_age_s
-        self._answer: asyncio.Task[T] | None = None
-        self._good_until_s = 0.0
+        self._asking = asyncio.Lock()
+        self._answer: T | SpecWhisperError | None = None
+        self._good_until_s = -math.inf
 
     async def get(self) -> T:
-        now_s = asyncio.get_running_loop().time()
-        if self._answer is None or (self._answer.done() and now_s >= self._good_until_s):
-            self._answer = asyncio.ensure_future(self._asked())
-            self._answer.add_done_callback(retrieve_error)
-        # Shielded: a caller that leaves does not cancel it for others.
-        return await asyncio.shield(self._answer)
-
-    async def close(self) -> None:
-        if self._answer is not None:
-            self._answer.cancel()
-            await asyncio.gather(self._answer, return_exceptions=True)
-
-    async def _asked(self) -> T:
-        try:
-            return await self._ask()
-        finally:
-            self._good_until_s = asyncio.get_running_loop().time() + self._max_age_s
+        async with self._asking:
+            if time.monotonic() >= self._good_until_s:
+                try:
+                    self._answer = await self._ask()
+                except SpecWhisperError as error:
+                    self._answer = error
+                self._good_until_s = time.monotonic() + self._max_age_s
+            if isinstance(self._answer, SpecWhisperError):
+                raise self._answer
+            return cast(T, self._answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +73,6 @@ class Gateway:
     client : the connection to the draft server.
     limiter : limits concurrent transcriptions.
     health : the draft server's description of itself, at most a few seconds old.
-    model_names : the names by which requests may call the target.
-    secrets : those that open realtime sessions.
     started_s : Unix time when it started.
     """
 

@@ -62,6 +62,7 @@ class HttpServer(uvicorn.Server):
             log_level=log_level,
             access_log=False,
             server_header=False,
+            # This setting takes any protocol: uvicorn's own within ours, as no setting has these limits.
             http=connection,
             h11_max_incomplete_event_size=MAX_HEAD_BYTES,
             timeout_keep_alive=KEEP_ALIVE_S,

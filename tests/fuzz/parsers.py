@@ -1,6 +1,5 @@
 """Parsers of untrusted bytes: each returns, or raises one of its declared errors."""
 
-import asyncio
 import io
 import json
 from collections.abc import Callable
@@ -31,12 +30,10 @@ from specwhisper.types import Candidates, Limits, Resume, Window
 from specwhisper.wire import PROTOCOL_VERSION, codec, flac
 from specwhisper.wire.status import shorten
 from specwhisper.wire.v1 import resume_point_pb2, transcription_pb2, verification_pb2
-from specwhisper_gateway.audio.fields import TranslationFields
-from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
+from specwhisper_gateway.audio.fields import TranscriptionFields, TranslationFields
 from specwhisper_gateway.live import Start, read_message
 from specwhisper_gateway.realtime.commands import audio_of, event_id_of, hint_of, read_event, session_of
-from specwhisper_gateway.realtime.formats import AudioFormat
-from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
+from specwhisper_gateway.realtime.settings import AudioFormat, RealtimeSettings, nested
 from specwhisper_riva.audio import StreamedAudio
 from specwhisper_riva.requests import endpointing, recognition_config, whole_audio, whole_config
 from tests.unit.model.checkpoints.binary_files import CTRANSLATE2_FILE, GGML_FILE
@@ -168,7 +165,7 @@ def _read_weights(data: bytes, read: Callable[[Path], object]) -> None:
 
 
 def realtime_event(data: bytes) -> None:
-    event = asyncio.run(read_event(_frame(data)))
+    event = read_event(_frame(data))
     event_id_of(event)
     match event.get("type"):
         case "input_audio_buffer.append":
@@ -184,7 +181,7 @@ def realtime_event(data: bytes) -> None:
 
 
 def live_message(data: bytes) -> None:
-    message = asyncio.run(read_message(_frame(data)))
+    message = read_message(_frame(data))
     if isinstance(message, Start):  # begins a stream
         CanonicalStream(message.sample_rate, 1)
 

@@ -9,8 +9,7 @@ from urllib.parse import quote
 
 from hypothesis import strategies as st
 
-from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
-from specwhisper_gateway.realtime.commands import KNOWN
+from specwhisper_gateway.audio.fields import TranscriptionFields
 from tests.rpc.gateways import MODEL, wav
 
 RECORDING = wav(0.3)
@@ -85,7 +84,6 @@ def targets(draw: st.DrawFn, paths: Sequence[str]) -> str:
 
 form_fields = [each.name for each in dataclasses.fields(TranscriptionFields)]
 names = st.sampled_from([*form_fields, "hotwords", "chunking_strategy[type]"])
-fields = st.dictionaries(names | names.map("{}[]".format), words | values.map(str), max_size=3)
 
 
 @st.composite
@@ -124,95 +122,72 @@ def parts(draw: st.DrawFn) -> bytes:
     return part(name.encode("latin-1", "replace"), value, draw(more))
 
 
-# Events of the realtime API
+# Messages on WebSockets
 
 pcm = st.binary(max_size=4_000).map(lambda samples: base64.b64encode(samples).decode())
-audio = mostly(pcm, words | values | pcm.map(lambda text: text[:-1]) | pcm.map(lambda text: f"{text[:7]}\n"))
-odd = words | values
-audio_inputs = st.fixed_dictionaries(
-    {},
-    optional={
-        "format": mostly(
-            st.fixed_dictionaries({"type": st.just("audio/pcm"), "rate": mostly(st.just(16_000), values)}),
-            values,
-        ),
-        "transcription": mostly(
-            st.fixed_dictionaries(
-                {},
-                optional={
-                    "model": mostly(st.just(MODEL), odd),
-                    "language": mostly(st.just("en"), odd),
-                    "prompt": mostly(words, odd),
-                    "keywords": mostly(st.lists(words, max_size=3), odd),
-                },
-            ),
-            st.dictionaries(words, values, max_size=2) | values,
-        ),
-        "turn_detection": mostly(
-            st.none()
-            | st.fixed_dictionaries(
-                {},
-                optional={
-                    "type": st.sampled_from(["server_vad", "semantic_vad"]) | words,
-                    "eagerness": st.sampled_from(["low", "high", "auto"]) | values,
-                    "threshold": st.floats(0, 1) | numbers,
-                    "prefix_padding_ms": st.integers(0, 500) | numbers,
-                    "silence_duration_ms": st.integers(0, 2_000) | numbers,
-                },
-            ),
-            values,
-        ),
+odd = words | values | pcm | pcm.map(lambda text: text[:-1]) | pcm.map(lambda text: f"{text[:7]}\n")
+AUDIO = "AAAA" * 800
+SERVER_VAD = {"type": "server_vad", "threshold": 0.5, "prefix_padding_ms": 300, "silence_duration_ms": 500}
+SESSIONS: list[dict[str, Any]] = [
+    {
+        "type": "transcription",
+        "audio": {
+            "input": {
+                "format": {"type": "audio/pcm", "rate": 16_000},
+                "transcription": {"model": MODEL, "language": "en", "prompt": "Bees", "keywords": ["a"]},
+                "turn_detection": SERVER_VAD,
+            }
+        },
     },
-)
-flat = st.fixed_dictionaries(
-    {},
-    optional={
-        "input_audio_format": mostly(st.just("pcm16"), values),
-        "input_audio_transcription": mostly(st.fixed_dictionaries({"prompt": words}), values),
-        "turn_detection": st.none() | values,
-    },
-)
-sessions = mostly(
-    st.fixed_dictionaries({"audio": st.fixed_dictionaries({"input": audio_inputs})}) | flat,
-    st.dictionaries(words, values, max_size=2) | values,
-)
-events = (
-    st.fixed_dictionaries({"type": st.sampled_from(KNOWN)}, optional={"event_id": odd})
-    | st.fixed_dictionaries(
-        {"type": st.sampled_from(KNOWN[:2]), "session": sessions}, optional={"event_id": odd}
-    )
-    | st.fixed_dictionaries({"type": st.just("input_audio_buffer.append"), "audio": audio})
-)
+    {"audio": {"input": {"turn_detection": {"type": "semantic_vad", "eagerness": "high"}}}},
+    {"audio": {"input": {"turn_detection": None}}},
+]
+FLAT = {
+    "input_audio_format": "pcm16",
+    "input_audio_transcription": {"prompt": "Bees"},
+    "turn_detection": SERVER_VAD,
+}
+EVENTS: list[dict[str, Any]] = [
+    *({"type": "session.update", "event_id": "a", "session": each} for each in SESSIONS),
+    {"type": "transcription_session.update", "session": FLAT},
+    *[{"type": "input_audio_buffer.append", "audio": AUDIO}] * 3,
+    {"type": "input_audio_buffer.commit", "event_id": "b"},
+    {"type": "input_audio_buffer.clear"},
+    {"type": "input_audio_buffer.hint", "text": "Bees", "audio_start_ms": 0},
+]
+START = {
+    "type": "start",
+    "sample_rate": 16_000,
+    "mode": "full",
+    "added_latency_ms": 0,
+    "languages": "en",
+    "speakers": True,
+    "resume_point": {"state": AUDIO[:8], "start_sample": 320, "num_ends": 1},
+}
+CHANGES = [{"type": "change", "mode": "target-only"}, {"type": "change"}, {"type": "finish"}, START]
+
+
+def changed(draw: st.DrawFn, value: Any) -> Any:
+    """Draw a value in place of a member of an object at any depth, without it, or beside it."""
+    if not isinstance(value, dict) or not value:
+        return draw(odd)
+    name = draw(st.sampled_from(sorted(value)))
+    if isinstance(value[name], dict) and draw(st.booleans()):
+        return value | {name: changed(draw, value[name])}
+    others = {each: kept for each, kept in value.items() if each != name}
+    return draw(st.sampled_from([others, others | {name: draw(odd)}, value | {draw(words): draw(odd)}]))
+
+
+@st.composite
+def frames(draw: st.DrawFn, messages: Sequence[dict[str, Any]]) -> str | bytes:
+    """Draw a message as it is, with one change, or anything else."""
+    message = draw(st.sampled_from(messages))
+    kind = draw(st.sampled_from(["valid", "changed", "changed", "other"]))
+    if kind == "other":
+        return draw(values.map(json.dumps) | words.map(sendable) | st.binary(max_size=4_000))
+    return json.dumps(changed(draw, message) if kind == "changed" else message)
 
 
 def sendable(text: str) -> str:
     """Return the text as a WebSocket can send it: valid UTF-8."""
     return text.encode("utf-8", "replace").decode()
-
-
-def framed(messages: Json) -> st.SearchStrategy[str | bytes]:
-    """Draw messages, mostly JSON text."""
-    return mostly(
-        messages.map(json.dumps), values.map(json.dumps) | words.map(sendable) | st.binary(max_size=4_000)
-    )
-
-
-# Messages of the page
-
-way = {"mode": mostly(st.sampled_from(["full", "target-only"]), odd)}
-started = st.fixed_dictionaries(
-    {"type": st.just("start"), "sample_rate": mostly(st.sampled_from([8_000, 16_000, 48_000]), numbers)},
-    optional=way
-    | {
-        "added_latency_ms": st.sampled_from([0, 1]) | values,
-        "languages": mostly(st.sampled_from(["", "en", "xx,en"]), odd),
-        "speakers": st.booleans() | values,
-        "resume_point": st.fixed_dictionaries(
-            {"state": mostly(pcm, odd), "start_sample": st.sampled_from([0, 320, 321, 2**62]) | numbers},
-            optional={"num_ends": st.integers(0, 9) | numbers},
-        ),
-    },
-)
-changes = st.fixed_dictionaries(
-    {"type": st.sampled_from(["change", "change", "finish", "start"])}, optional=way
-)

@@ -5,10 +5,10 @@ import io
 import json
 import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import openai
@@ -22,7 +22,6 @@ from specwhisper_gateway.server import GatewayServer
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.services import eventually
 
-T = TypeVar("T")
 MODEL = "whisper-1"
 CALLER = "anna"
 # OpenAI's client warns that OpenAI's own translations end.
@@ -63,16 +62,6 @@ class RunningGateway:
         """Transcribe the recording with OpenAI's client; fields may name another one."""
         return self.api.audio.transcriptions.create(**({"file": RECORDING, "model": MODEL} | fields))
 
-    async def in_thread(self, ask: Callable[[openai.OpenAI], T], **settings: Any) -> T:
-        """Call OpenAI's synchronous client in a thread."""
-
-        def run() -> T:
-            http = openai.DefaultHttpxClient(verify=NO_CERTIFICATES)
-            with openai.OpenAI(**(api_settings(self.url) | settings), http_client=http) as api:
-                return ask(api)
-
-        return await asyncio.to_thread(run)
-
     async def figures(self, key: str = "none") -> dict[str, float]:
         """Return the metrics of /metrics by name and labels."""
         text = (await self.http.get("/metrics", headers={"Authorization": f"Bearer {key}"})).text
@@ -95,11 +84,6 @@ async def socket_refusal(url: str, **settings: Any) -> tuple[dict[str, Any], int
     return event["error"], socket.close_code
 
 
-def api_settings(url: str) -> dict[str, Any]:
-    """Return OpenAI's client's settings: no retries, because tests count requests."""
-    return {"base_url": f"{url}/v1", "api_key": "any", "max_retries": 0}
-
-
 @asynccontextmanager
 async def running_gateway(
     draft: str, *, port: int = 0, api_key: str | None = None, **settings: Any
@@ -114,7 +98,9 @@ async def running_gateway(
         url = f"http://{server.address}"
         async with (
             openai.DefaultAsyncHttpxClient(base_url=url, verify=NO_CERTIFICATES) as http,
-            openai.AsyncOpenAI(**api_settings(url), http_client=http) as api,
+            openai.AsyncOpenAI(  # no retries, because tests count requests
+                base_url=f"{url}/v1", api_key="any", max_retries=0, http_client=http
+            ) as api,
         ):
             yield RunningGateway(server, api, http)
     finally:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
-from typing import Literal
+from typing import Any
 
 from fastapi.sse import EventSourceResponse, format_sse_event
-from openai.types.audio import (
-    TranscriptionTextDeltaEvent,
-    TranscriptionTextDoneEvent,
-    TranscriptionTextSegmentEvent,
-)
-from pydantic import BaseModel
+from pydantic_core import to_json
 from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
 
@@ -30,36 +25,10 @@ from specwhisper_gateway.audio.uploads import Upload, errors_about
 from specwhisper_gateway.errors import ClientGone, body_of
 from specwhisper_gateway.metrics import GatewayMetrics
 from specwhisper_gateway.state import within_time
+from specwhisper_gateway.transport.messages import NO_INTERIM, interim_of
 from specwhisper_gateway.transport.sockets import SEND_TIMEOUT_S
 
-
-class TextRetractedEvent(BaseModel):
-    """The end of the deltas' text is taken back, since its window is decoded again."""
-
-    type: Literal["transcript.text.retracted"] = "transcript.text.retracted"
-    text: str
-
-
-class TextInterimEvent(BaseModel):
-    """Text after the deltas' that may still change: the target's, then the draft's.
-
-    ``stable`` is the part of the draft's that four hypotheses in a row have, ``tentative`` the rest.
-    """
-
-    type: Literal["transcript.text.interim"] = "transcript.text.interim"
-    verified: str
-    stable: str
-    tentative: str
-
-
-TranscriptEvent = (
-    TranscriptionTextDeltaEvent
-    | TranscriptionTextDoneEvent
-    | TranscriptionTextSegmentEvent
-    | TextRetractedEvent
-    | TextInterimEvent
-)
-Events = AsyncGenerator[TranscriptEvent]
+Events = AsyncGenerator[dict[str, Any]]
 
 
 async def transcript_events(
@@ -72,51 +41,49 @@ async def transcript_events(
 ) -> Events:
     """Yield a delta whenever segments are complete, and the whole text at the end.
 
+    Two events are not OpenAI's: ``retracted`` takes back the end of the deltas' text, whose window is decoded
+    again; ``interim`` has text after it that may still change. The last one has no usage, which OpenAI counts
+    in billed tokens.
+
     Parameters
     ----------
     beside : finds the turns of speakers, if it finds any; then an event for each speaker's part of the text
         comes before the last one.
     interim_results : whether to yield text that may still change as well.
     """
-    deltas, shown = Deltas(), TextInterimEvent(verified="", stable="", tentative="")
+    deltas, shown = Deltas(), NO_INTERIM
     with errors_about(upload):
         async with beside as turns, aclosing(aiter(transcription)) as updates:
             async for update in updates:
                 retracted, delta = deltas.add(update.segments, update.settled_text)
                 if retracted:
-                    yield TextRetractedEvent(text=retracted)
+                    yield _event("retracted", text=retracted)
                 if delta:
-                    yield TranscriptionTextDeltaEvent(type="transcript.text.delta", delta=delta)
-                interim = TextInterimEvent(
-                    verified=update.verified_text.removeprefix(update.settled_text),
-                    stable=update.stable_text,
-                    tentative=update.tentative_text,
-                )
+                    yield _event("delta", delta=delta)
+                interim = interim_of(update)
+                interim["verified"] = interim["verified"].removeprefix(update.settled_text)
                 if interim_results and interim != shown:
-                    yield interim
+                    yield _event("interim", **interim)
                     shown = interim
-            transcript = transcription.result
+            transcript = await with_speakers(transcription.result, turns)
             if turns is not None:
-                found = await turns  # thousands of turns and words take a second
-                transcript = await asyncio.to_thread(transcript.with_speakers, found)
                 for segment in (await asyncio.to_thread(diarized, transcript))["segments"]:
-                    yield TranscriptionTextSegmentEvent.model_validate(segment)
+                    yield segment
     metrics.count_transcript(transcript)
     warnings = [upload.without_path(sentence) for sentence in transcript.warnings]
-    yield done(transcript, warnings)
+    facts = {"warnings": warnings} if warnings else {}  # not OpenAI's
+    yield _event("done", text=transcript.text, languages=languages(transcript), **facts)
 
 
-def done(transcript: Transcription, warnings: Sequence[str] = ()) -> TranscriptionTextDoneEvent:
-    """Return the last event; it has no usage, which OpenAI counts in billed tokens.
+async def with_speakers(transcript: Transcription, turns: Turns | None) -> Transcription:
+    if turns is None:
+        return transcript
+    found = await turns  # thousands of turns and words take a second
+    return await asyncio.to_thread(transcript.with_speakers, found)
 
-    ``warnings`` are not OpenAI's.
-    """
-    event = {
-        "type": "transcript.text.done",
-        "text": transcript.text,
-        "languages": languages(transcript),
-    }
-    return TranscriptionTextDoneEvent.model_validate(event | ({"warnings": warnings} if warnings else {}))
+
+def _event(kind: str, **facts: Any) -> dict[str, Any]:
+    return {"type": f"transcript.text.{kind}"} | facts
 
 
 class EventStream(EventSourceResponse):
@@ -127,7 +94,7 @@ class EventStream(EventSourceResponse):
     first : the first event; an error before it has an HTTP status of its own.
     """
 
-    def __init__(self, first: TranscriptEvent, events: Events) -> None:
+    def __init__(self, first: dict[str, Any], events: Events) -> None:
         self._events = events
         self._error: SpecWhisperError | None = ClientGone(
             "The client disconnected before the end of the stream."
@@ -147,7 +114,7 @@ class EventStream(EventSourceResponse):
         if self._error is not None:
             note_error(scope, self._error)
 
-    async def _written(self, first: TranscriptEvent) -> AsyncGenerator[bytes]:
+    async def _written(self, first: dict[str, Any]) -> AsyncGenerator[bytes]:
         yield _written(first)
         try:
             async for event in self._events:
@@ -168,5 +135,5 @@ def _failure(error: SpecWhisperError) -> bytes:
     return format_sse_event(event="error", data_str=json.dumps(body_of(error)))
 
 
-def _written(event: TranscriptEvent) -> bytes:
-    return format_sse_event(data_str=escaped_json(event.model_dump_json(exclude_none=True)))
+def _written(event: dict[str, Any]) -> bytes:
+    return format_sse_event(data_str=escaped_json(to_json(event).decode()))

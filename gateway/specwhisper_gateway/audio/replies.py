@@ -11,8 +11,7 @@ from pydantic_core import to_json
 from specwhisper.printable import blanked, escaped_json
 from specwhisper.transcription.formats import to_diarized_json, to_srt, to_verbose_json, to_vtt
 from specwhisper.transcription.transcription import Transcription
-from specwhisper_gateway.audio.fields import AudioFields
-from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
+from specwhisper_gateway.audio.fields import AudioFields, TranscriptionFields
 
 ENGLISH = "english"  # the language of a translation, as OpenAI names it
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Annotated, Any
@@ -19,10 +18,9 @@ from specwhisper.tasks import beside
 from specwhisper.transcription.speakers import Turns
 from specwhisper.transcription.transcription import Transcription
 from specwhisper_client.file_transcription import FileTranscription
-from specwhisper_gateway.audio.events import EventStream, transcript_events
-from specwhisper_gateway.audio.fields import AudioFields, TranslationFields
+from specwhisper_gateway.audio.events import EventStream, transcript_events, with_speakers
+from specwhisper_gateway.audio.fields import REFERENCES, AudioFields, TranscriptionFields, TranslationFields
 from specwhisper_gateway.audio.replies import reply
-from specwhisper_gateway.audio.transcription_fields import REFERENCES, TranscriptionFields
 from specwhisper_gateway.audio.uploads import Upload, errors_about, receive_upload
 from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.state import admit, cancel_on_disconnect, gateway_of, within_time
@@ -35,20 +33,11 @@ router = APIRouter(
 )
 
 
-async def upload(request: Request) -> AsyncIterator[Upload]:
-    """Receive the form; its recording exists until the response was sent."""
-    async with receive_upload(request, gateway_of(request).config.max_upload_bytes) as received:
-        yield received
-
-
-Received = Annotated[Upload, Depends(upload)]
+Received = Annotated[Upload, Depends(receive_upload)]
 
 
 def _form(fields: type[AudioFields]) -> dict[str, Any]:
-    """Return the schema of a route's form.
-
-    FastAPI has none, because the form is read in pieces.
-    """
+    """Return the schema of a route's form, which FastAPI lacks because the form is read in pieces."""
     content = {"multipart/form-data": {"schema": fields.form_schema()}}
     return {"requestBody": {"required": True, "content": content}}
 
@@ -133,11 +122,7 @@ async def _complete(
     async with beside as turns:
         async for _ in transcription:
             pass
-        transcript = transcription.result
-        if turns is None:
-            return transcript
-        found = await turns  # thousands of turns and words take a second
-        return await asyncio.to_thread(transcript.with_speakers, found)
+        return await with_speakers(transcription.result, turns)
 
 
 async def _speakers(

@@ -7,7 +7,7 @@ import errno
 import re
 import shutil
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -21,7 +21,7 @@ from starlette.types import Message, Receive
 from specwhisper.errors import InvalidAudio, InvalidRequest, MessageTooLarge
 from specwhisper.options import MAX_HINT_BYTES
 from specwhisper_gateway.errors import IdleTimeout, InvalidField, InvalidUpload, StorageFull
-from specwhisper_gateway.state import within_time
+from specwhisper_gateway.state import gateway_of, within_time
 
 FILE, FORM = "file", "multipart/form-data"
 MAX_FIELDS = 200  # keywords[] is a list
@@ -31,6 +31,7 @@ MAX_SAMPLE_BYTES = 3 * 1024 * 1024
 MAX_BYTES_OF = {"hint": MAX_HINT_BYTES, "known_speaker_references": MAX_SAMPLE_BYTES}
 IDLE_TIMEOUT_S = 30.0  # for a client that stops in the middle: it counts as a session
 MIN_BYTES_PER_S = 4_000  # less than any network that audio is sent over; slower clients count as idle
+SEND_LESS = "send the recording compressed or in parts, or ask the operator for a larger --max-upload-bytes."
 TEMPORARY_PREFIX = "specwhisper-upload-"
 SUFFIX = re.compile(r"\.[a-zA-Z0-9]{1,8}\Z")
 
@@ -53,20 +54,21 @@ class Upload:
         return sentence.replace(f"Audio file '{self.path}'", "The file")
 
 
-@asynccontextmanager
-async def receive_upload(request: Request, max_bytes: int) -> AsyncIterator[Upload]:
-    """Read a form into a temporary file.
+async def receive_upload(request: Request) -> AsyncIterator[Upload]:
+    """Read a form into a temporary file, which exists until the response was sent.
 
     Raises :class:`MessageTooLarge` once it exceeds the limit.
     """
+    max_bytes = gateway_of(request).config.max_upload_bytes
+    receive = limited(request.receive, max_bytes, SEND_LESS)
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > max_bytes:
-        raise _too_large(int(declared), max_bytes)
+        raise _too_large(int(declared), max_bytes, SEND_LESS)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
         raise _missing_file()  # other forms have no files, and are slow to parse
     with _full_disk_as_error():
         async with within_time(request):
-            parts = await _form(Request(request.scope, _limited(request.receive, max_bytes)))
+            parts = await _form(Request(request.scope, receive))
         try:
             fields = [(name, value) for name, value in parts.multi_items() if isinstance(value, str)]
             for name, value in fields:
@@ -123,7 +125,7 @@ async def _form(request: Request) -> FormData:
         raise InvalidRequest(f"The form cannot be read: {error.message}") from error
 
 
-def _limited(receive: Receive, max_bytes: int) -> Receive:
+def limited(receive: Receive, max_bytes: int, remedy: str) -> Receive:
     """Limit the received bytes, whatever the headers declare, and the time of waiting for them.
 
     A client that sends nothing uses up its time, which bytes renew.
@@ -145,7 +147,7 @@ def _limited(receive: Receive, max_bytes: int) -> Receive:
         left_s = min(IDLE_TIMEOUT_S, left_s - (monotonic() - began_s) + new_bytes / MIN_BYTES_PER_S)
         num_bytes += new_bytes
         if num_bytes > max_bytes:
-            raise _too_large(num_bytes, max_bytes)
+            raise _too_large(num_bytes, max_bytes, remedy)
         return message
 
     return receive_counted
@@ -159,8 +161,7 @@ def _missing_file() -> InvalidField:
     )
 
 
-def _too_large(num_bytes: int, max_bytes: int) -> MessageTooLarge:
+def _too_large(num_bytes: int, max_bytes: int, remedy: str) -> MessageTooLarge:
     return MessageTooLarge(
-        f"The request has {num_bytes} bytes or more and this gateway takes {max_bytes}: send the recording "
-        "compressed or in parts, or ask the operator for a larger --max-upload-bytes."
+        f"The request has {num_bytes} bytes or more and this gateway takes {max_bytes}: {remedy}"
     )

@@ -36,39 +36,33 @@ class Backlog:
 
 
 class TurnAudio:
-    """Audio of one turn, and hints for it, from when they come until they are taken."""
+    """Audio of one turn, and hints for it, from when they come until they are taken; ``None`` ends it."""
 
     def __init__(self, backlog: Backlog) -> None:
         self._backlog = backlog
         self._pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
-        self._num_bytes = TURN_BYTES
         backlog.add(TURN_BYTES)
 
-    def put(self, piece: Piece) -> None:
-        self._count(_size(piece))
+    def put(self, piece: Piece | None) -> None:
+        self._backlog.add(_size(piece))
         self._pieces.put_nowait(piece)
-
-    def finish(self) -> None:
-        self._pieces.put_nowait(None)
 
     async def taken(self) -> AsyncGenerator[Piece]:
         while (piece := await self._pieces.get()) is not None:
-            yield piece
-            self._count(-_size(piece))
+            try:
+                yield piece
+            finally:
+                self._backlog.add(-_size(piece))
 
     def discard(self) -> None:
         while not self._pieces.empty():
-            if (piece := self._pieces.get_nowait()) is not None:
-                self._count(-_size(piece))
+            self._backlog.add(-_size(self._pieces.get_nowait()))
 
-    def forget(self) -> None:
+    def end(self) -> None:
         """No longer count the turn: it is over."""
-        self._count(-self._num_bytes)
-
-    def _count(self, num_bytes: int) -> None:
-        self._num_bytes += num_bytes
-        self._backlog.add(num_bytes)
+        self.discard()
+        self._backlog.add(-TURN_BYTES)
 
 
-def _size(piece: Piece) -> int:
-    return len(piece if isinstance(piece, bytes) else piece.text.encode())
+def _size(piece: Piece | None) -> int:
+    return len(piece.text.encode() if isinstance(piece, TimedHint) else piece or b"")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Any
 
 from specwhisper.errors import InvalidRequest
@@ -28,14 +27,14 @@ def event_id_of(event: dict[str, Any]) -> str | None:
     return event_id if isinstance(event_id, str) else None
 
 
-async def read_event(frame: str | bytes) -> dict[str, Any]:
+def read_event(frame: str | bytes) -> dict[str, Any]:
     if isinstance(frame, bytes):
         raise InvalidField(
             "Events are JSON in text messages, and this is a binary one: send audio in base64 with "
             "input_audio_buffer.append.",
             code="invalid_message",
         )
-    return await read_object(frame, audio="audio")
+    return read_object(frame, audio="audio")
 
 
 def unknown_event(kind: Any) -> InvalidField:
@@ -81,7 +80,6 @@ def audio_of(event: dict[str, Any]) -> bytes:
         raise InvalidField("input_audio_buffer.append needs 'audio', samples in base64.", "audio")
     try:
         return base64.b64decode(audio, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise InvalidField(
-            "audio is not base64: encode the samples' bytes.", "audio", "invalid_base64"
-        ) from error
+    except ValueError as error:
+        sentence = "audio is not base64: encode the samples' bytes."
+        raise InvalidField(sentence, "audio", "invalid_base64") from error

@@ -12,9 +12,7 @@ from specwhisper.errors import InvalidAudio
 from specwhisper.live import MIN_SILENCE_MS
 from specwhisper.selection import MAX_MS
 from specwhisper_gateway.errors import InvalidField
-from specwhisper_gateway.realtime.formats import AudioFormat
-from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
-from specwhisper_gateway.transport.messages import new_id
+from specwhisper_gateway.realtime.settings import AudioFormat, RealtimeSettings, nested
 
 SAMPLE_RATE = 16_000  # Riva's default
 ANY_LANGUAGE = "multi"  # Riva's code for language detection
@@ -26,26 +24,6 @@ WITHOUT_EFFECT = frozenset(
     | {"recognition_config"}
 )
 OWN = frozenset({"input_audio_params", "speaker_diarization", "word_boosting", "endpointing_config"})
-
-
-def created_event() -> dict[str, Any]:
-    conversation = {"id": new_id("conv"), "object": "realtime.conversation"}
-    return {"type": "conversation.created", "event_id": new_id("event"), "conversation": conversation}
-
-
-def last_event(transcript: str) -> dict[str, Any]:
-    """Return the event that ends a session.
-
-    It has all text of the session, because the client keeps the last text only.
-    """
-    return {
-        "type": "conversation.item.input_audio_transcription.completed",
-        "event_id": new_id("event"),
-        "item_id": new_id("item"),
-        "content_index": 0,
-        "transcript": transcript,
-        "is_last_result": True,
-    }
 
 
 def updated(settings: RealtimeSettings, session: Mapping[str, Any]) -> RealtimeSettings:

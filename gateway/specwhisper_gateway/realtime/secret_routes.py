@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 
-from specwhisper.errors import MessageTooLarge
 from specwhisper.validated import choice, option, whole
 from specwhisper_gateway.access_log import caller_of
-from specwhisper_gateway.audio.uploads import IDLE_TIMEOUT_S
-from specwhisper_gateway.errors import IdleTimeout
+from specwhisper_gateway.audio.uploads import limited
 from specwhisper_gateway.option_fields import to_object, values_of, within
 from specwhisper_gateway.realtime.settings import LANGUAGE, RealtimeSettings, nested
 from specwhisper_gateway.state import gateway_of
-from specwhisper_gateway.transport.messages import (
-    MAX_CONTROL_BYTES,
-    new_id,
-    read_object,
-)
+from specwhisper_gateway.transport.messages import MAX_CONTROL_BYTES, new_id, read_object
 from specwhisper_gateway.transport.sockets import check_origin_without_keys
 
 router = APIRouter(
@@ -55,8 +48,7 @@ async def client_secret(request: Request) -> dict[str, Any]:
 @router.post("/transcription_sessions")
 async def transcription_session(request: Request) -> dict[str, Any]:
     """Return a session, and a secret that opens it, in the beta's format."""
-    settings = RealtimeSettings().updated(nested(await _body(request)))
-    settings = await _checked(request, settings)
+    settings = await _checked(request, RealtimeSettings().updated(nested(await _body(request))))
     value, expires_s = _create(request, settings, SESSION_LIFETIME_S)
     return {
         "id": new_id("sess"),
@@ -69,7 +61,7 @@ async def transcription_session(request: Request) -> dict[str, Any]:
 
 async def _checked(request: Request, settings: RealtimeSettings) -> RealtimeSettings:
     await gateway_of(request).check_languages(settings.options(), LANGUAGE)
-    return settings.with_model(await gateway_of(request).model_names.resolve(settings.model))
+    return replace(settings, model=await gateway_of(request).model_names.resolve(settings.model))
 
 
 def _create(request: Request, settings: RealtimeSettings, lifetime_s: int) -> tuple[str, int]:
@@ -79,13 +71,6 @@ def _create(request: Request, settings: RealtimeSettings, lifetime_s: int) -> tu
 
 async def _body(request: Request) -> dict[str, Any]:
     """Read a JSON object; an empty body is an empty one."""
-    body = b""
-    try:
-        async with asyncio.timeout(IDLE_TIMEOUT_S):
-            async for piece in request.stream():
-                body += piece
-                if len(body) > MAX_CONTROL_BYTES:
-                    raise MessageTooLarge(f"The request has more than {MAX_CONTROL_BYTES} bytes.")
-    except TimeoutError as error:
-        raise IdleTimeout(f"The request took more than {IDLE_TIMEOUT_S:g} s: send it again.") from error
-    return await read_object(body.decode(errors="replace")) if body else {}
+    receive = limited(request.receive, MAX_CONTROL_BYTES, "send only the settings of the session.")
+    body = await Request(request.scope, receive).body()
+    return read_object(body.decode(errors="replace")) if body else {}

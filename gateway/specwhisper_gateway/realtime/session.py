@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, WebSocket
-from openai.types.realtime import InputAudioBufferClearedEvent
-from pydantic import BaseModel
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.errors import InvalidRequest
@@ -20,29 +17,19 @@ from specwhisper.transcription.hints import HintFeed
 from specwhisper.types import SAMPLE_RATE, TimedHint
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_gateway.errors import InvalidField
-from specwhisper_gateway.realtime import riva
+from specwhisper_gateway.realtime import commands, riva
 from specwhisper_gateway.realtime.backlog import Backlog, TurnAudio
-from specwhisper_gateway.realtime.commands import (
-    audio_of,
-    ends_utterance,
-    event_id_of,
-    hint_of,
-    read_event,
-    session_of,
-    unknown_event,
-)
 from specwhisper_gateway.realtime.settings import LANGUAGE, RealtimeSettings, nested
-from specwhisper_gateway.realtime.turn import Items, RealtimeTurn, event
-from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of, within_time
+from specwhisper_gateway.realtime.turn import Items, RealtimeTurn
+from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of
 from specwhisper_gateway.transport.access import authorization
-from specwhisper_gateway.transport.messages import error_event, new_id, warning_event
+from specwhisper_gateway.transport.messages import event, new_id, warning_event
 from specwhisper_gateway.transport.sockets import (
     RIVA_SUBPROTOCOL,
     Peer,
+    accepted,
     check_origin_without_keys,
-    close_on_error,
     stall_timeout,
-    subprotocol_of,
 )
 
 
@@ -68,12 +55,6 @@ class _Run:
     @property
     def length_s(self) -> float:
         return self.num_samples / self.settings.audio_format.rate
-
-    def clear(self) -> None:
-        self.is_cleared = True
-        self.audio.discard()
-        if self.work is not None:
-            self.work.cancel()
 
 
 class RealtimeConnection:
@@ -101,7 +82,7 @@ class RealtimeConnection:
         self._settings = settings
         self._take_session = take_session
         self._id = new_id("sess")
-        self._items = Items(is_beta, keeps_transcript=is_riva)
+        self._items = Items(is_beta)
         self._is_riva = is_riva
         self._pieces = riva.WavPieces()
         self._rest = b""  # the start of a sample that the next piece of audio completes
@@ -113,7 +94,8 @@ class RealtimeConnection:
 
     async def run(self) -> None:
         if self._is_riva:
-            await self._peer.send(riva.created_event())
+            conversation = {"id": new_id("conv"), "object": "realtime.conversation"}
+            await self._peer.send(event("conversation.created", conversation=conversation))
         else:
             await self._send_session("created", is_flat=self._items.is_beta)
         async with running(self._read(), self._transcribe()) as tasks:
@@ -121,28 +103,25 @@ class RealtimeConnection:
             for task in done:
                 task.result()
 
-    async def report_error(self, error: BaseException, event_id: str | None = None) -> None:
-        await self._peer.send(error_event(error, event_id))
-
     async def _read(self) -> None:
         async for frame in self._peer.frames():
             received: dict[str, Any] = {}
             try:
-                received = await read_event(frame)
+                received = commands.read_event(frame)
                 await self._follow(received)
             except InvalidRequest as error:
-                await self.report_error(error, event_id_of(received))
+                await self._peer.report(error, commands.event_id_of(received))
             await self._backlog.has_room()
 
     async def _follow(self, received: dict[str, Any]) -> None:
         match received.get("type"):
             case "input_audio_buffer.append":
-                audio = audio_of(received)
+                audio = commands.audio_of(received)
                 if self._is_riva:
                     audio = self._pieces.samples_of(audio)
                 samples, self._rest = self._settings.audio_format.decode(self._rest + audio)
                 self._append(samples)
-                if ends_utterance(received):
+                if commands.ends_utterance(received):
                     self._pieces.finish()
                     await self._end_turn()
             case "input_audio_buffer.commit":
@@ -156,9 +135,9 @@ class RealtimeConnection:
                 await self._end_turn()
             case "input_audio_buffer.clear":
                 self._clear()
-                await self._send(event(InputAudioBufferClearedEvent))
+                await self._peer.send(event("input_audio_buffer.cleared"))
             case "input_audio_buffer.hint":
-                self._hints.put(hint_of(received))
+                self._hints.put(commands.hint_of(received))
                 self._send_hints()
             case "input_audio_buffer.done":
                 if not self._is_riva:
@@ -166,19 +145,19 @@ class RealtimeConnection:
                 await self._end_turn()
                 self._waiting.put_nowait(None)
             case "session.update" | "transcription_session.update" as kind:
-                is_flat = kind == "transcription_session.update"
-                await self._update(session_of(received), event_id_of(received), is_flat=is_flat)
+                await self._update(received, is_flat=kind == "transcription_session.update")
             case kind:
-                raise unknown_event(kind)
+                raise commands.unknown_event(kind)
 
     def _append(self, pcm: bytes) -> None:
         if not pcm:
             return
         run = self._open or self._begin_turn()
         # One second at a time: other clients wait while a piece is resampled.
-        for piece in _pieces(pcm, run.settings.audio_format.rate * BYTES_PER_SAMPLE):
-            run.audio.put(piece)
-            run.num_samples += len(piece) // BYTES_PER_SAMPLE
+        piece_bytes = run.settings.audio_format.rate * BYTES_PER_SAMPLE
+        for start in range(0, len(pcm), piece_bytes):
+            run.audio.put(pcm[start : start + piece_bytes])
+        run.num_samples += len(pcm) // BYTES_PER_SAMPLE
 
     def _begin_turn(self) -> _Run:
         self._take_session()
@@ -207,7 +186,7 @@ class RealtimeConnection:
         if (run := self._open) is None:
             return
         self._close_turn(run)
-        await self._send(*run.turn.commit(run.length_s))
+        await self._peer.send(*run.turn.commit(run.length_s))
 
     def _clear(self) -> None:
         """Discard audio that is not committed; what is committed is still completed."""
@@ -216,15 +195,19 @@ class RealtimeConnection:
             return
         self._close_turn(run)
         if not run.turn.discard():
-            run.clear()
+            run.is_cleared = True
+            run.audio.discard()
+            if run.work is not None:
+                run.work.cancel()
 
     def _close_turn(self, run: _Run) -> None:
-        run.audio.finish()
+        run.audio.put(None)
         self._open = None
         self._previous_s += run.length_s
 
-    async def _update(self, update: dict[str, Any], event_id: str | None, *, is_flat: bool) -> None:
+    async def _update(self, received: dict[str, Any], *, is_flat: bool) -> None:
         ignored: list[InvalidField] = []
+        update = commands.session_of(received)
         if self._is_riva:
             settings = riva.updated(self._settings, update)
         else:
@@ -238,7 +221,7 @@ class RealtimeConnection:
             await self._end_turn()  # a running transcription keeps its settings
         self._settings = settings
         if ignored:
-            await self._peer.send(warning_event(ignored, event_id))
+            await self._peer.send(warning_event(ignored, commands.event_id_of(received)))
         await self._send_session("updated", is_flat=is_flat)
 
     async def _transcribe(self) -> None:
@@ -249,11 +232,11 @@ class RealtimeConnection:
         while True:
             run = await self._waiting.get()
             if run is None:
-                await self._peer.send(riva.last_event(self._items.transcript))
+                await self._peer.send(self._items.last_event())
                 continue
             if not run.is_cleared:
                 await self._run(run)
-            run.audio.forget()
+            run.audio.end()
 
     async def _run(self, run: _Run) -> None:
         """Send a turn's audio and read its text, until the text is final or the turn is cleared."""
@@ -282,11 +265,11 @@ class RealtimeConnection:
         try:
             async with aclosing(aiter(stream)) as updates:
                 async for update in updates:
-                    await self._send(*turn.on_update(update))
-            await self._send(*turn.end(run.length_s))
+                    await self._peer.send(*turn.on_update(update))
+            await self._peer.send(*turn.end(run.length_s))
         except InvalidRequest as error:
-            await self._send(*turn.fail(error))
-            await self.report_error(error)
+            await self._peer.send(*turn.fail(error))
+            await self._peer.report(error)
             if self._open is run:
                 self._close_turn(run)
         finally:
@@ -296,15 +279,7 @@ class RealtimeConnection:
         facts = {"id": self._id, "object": "realtime.transcription_session"}
         described = self._settings.describe_flat() if is_flat else self._settings.describe()
         kind = f"transcription_session.{what}" if is_flat else f"session.{what}"
-        await self._peer.send({"type": kind, "event_id": new_id("event"), "session": facts | described})
-
-    async def _send(self, *events: BaseModel) -> None:
-        await self._peer.send(*(event.model_dump(exclude_unset=True) for event in events))
-
-
-def _pieces(pcm: bytes, num_bytes: int) -> Iterator[bytes]:
-    for start in range(0, len(pcm), num_bytes):
-        yield pcm[start : start + num_bytes]
+        await self._peer.send(event(kind, session=facts | described))
 
 
 async def _feed(stream: StreamingClient, audio: TurnAudio) -> None:
@@ -336,8 +311,6 @@ async def realtime(socket: WebSocket, take_session: Annotated[TakeSession, Depen
         )
     model = await gateway.model_names.resolve(socket.query_params.get("model", ""))
     await gateway.client.get_model()  # fails here if no target answers
-    await socket.accept(subprotocol_of(socket))
-    peer = Peer(socket)
     is_beta = BETA_HEADER in socket.headers.get("openai-beta", "") or (
         BETA_SUBPROTOCOL in socket.scope["subprotocols"]
     )
@@ -345,9 +318,9 @@ async def realtime(socket: WebSocket, take_session: Annotated[TakeSession, Depen
     secret = gateway.secrets.find((authorization(socket) or "")[len(SCHEME) :].strip())
     settings = RealtimeSettings() if secret is None else secret.settings
     if not settings.model or "model" in socket.query_params:
-        settings = settings.with_model(model)
+        settings = replace(settings, model=model)
     if is_riva:
         settings = riva.updated(settings, RIVA_DEFAULTS)
-    session = RealtimeConnection(gateway, peer, settings, take_session, is_beta=is_beta, is_riva=is_riva)
-    async with close_on_error(socket, peer, session.report_error), within_time(socket):
+    async with accepted(socket) as peer:
+        session = RealtimeConnection(gateway, peer, settings, take_session, is_beta=is_beta, is_riva=is_riva)
         await session.run()

@@ -6,18 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.audio.decode import G711, decode_g711
 from specwhisper.live import EndpointingOptions
 from specwhisper.options import DecodingOptions, Padding, options_from
 from specwhisper.validated import choice, switch, text
 from specwhisper_gateway.errors import InvalidField
-from specwhisper_gateway.option_fields import (
-    UNKNOWN,
-    values_of,
-    with_options,
-    within,
-)
-from specwhisper_gateway.realtime.formats import BETA_NAMES, G711_RATE, LAWS, PCM_RATE, AudioFormat
+from specwhisper_gateway.option_fields import UNKNOWN, values_of, with_options, within
 
+PCM_RATE = 24_000  # OpenAI's pcm16, in Hz
+G711_RATE = 8_000
+LAWS = {"audio/pcmu": G711.MULAW, "audio/pcma": G711.ALAW}
+# The beta's names, which has all members of today's audio.input in the session itself.
+BETA_FORMATS = {"pcm16": "audio/pcm", "g711_ulaw": "audio/pcmu", "g711_alaw": "audio/pcma"}
+BETA_MEMBERS = {
+    "input_audio_transcription": "transcription",
+    "input_audio_noise_reduction": "noise_reduction",
+    "turn_detection": "turn_detection",
+}
 NO_RESPONSES = "a transcription session has no responses"
 WITHOUT_EFFECT = {
     "include": "draft servers do not send log-probabilities of tokens",
@@ -47,9 +53,7 @@ class _Format:
 
 
 @dataclass
-@with_options(
-    DecodingOptions, "language", "languages", "hint", "padding", prompt="initial_prompt"
-)  # the last two are not OpenAI's
+@with_options(DecodingOptions, "language", "languages", "hint", "padding", prompt="initial_prompt")
 class _Transcription:
     model: str = text()
     keywords: tuple[str, ...] | None = text(None, repeats=True)
@@ -79,6 +83,21 @@ class _Audio:
 class _Session:
     type: str = choice("transcription", choices=("transcription",))
     audio: Any = within(_Audio)
+
+
+@dataclass(frozen=True, slots=True)
+class AudioFormat:
+    """A format of raw samples in one channel, by OpenAI's name; ``rate`` in Hz."""
+
+    name: str = "audio/pcm"
+    rate: int = PCM_RATE
+
+    def decode(self, audio: bytes) -> tuple[bytes, bytes]:
+        """Return whole samples as PCM, and the start of another one."""
+        if self.name in LAWS:
+            return decode_g711(audio, LAWS[self.name]), b""
+        end = len(audio) - len(audio) % BYTES_PER_SAMPLE
+        return audio[:end], audio[end:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +162,6 @@ class RealtimeSettings:
             settings = settings._with_turn_detection(changed["turn_detection"])
         return settings
 
-    def with_model(self, name: str) -> RealtimeSettings:
-        return replace(self, model=name)
-
     def describe(self) -> dict[str, Any]:
         transcription: dict[str, Any] = {
             "model": self.model,
@@ -157,11 +173,14 @@ class RealtimeSettings:
         for name in ("keywords", "hint", "padding", "interim_results"):
             if (value := getattr(self, name)) != _DEFAULTS[name]:
                 transcription[name] = list(value) if isinstance(value, tuple) else value
+        audio_format: dict[str, Any] = {"type": self.audio_format.name}
+        if self.audio_format.name not in LAWS:
+            audio_format["rate"] = self.audio_format.rate
         return {
             "type": "transcription",
             "audio": {
                 "input": {
-                    "format": self.audio_format.describe(),
+                    "format": audio_format,
                     "noise_reduction": None,
                     "transcription": transcription,
                     "turn_detection": self._turn_detection(),
@@ -173,13 +192,9 @@ class RealtimeSettings:
     def describe_flat(self) -> dict[str, Any]:
         """Return the session object in the format of OpenAI's beta."""
         described = self.describe()["audio"]["input"]
-        return {
-            "input_audio_format": self.audio_format.beta_name,
-            "input_audio_transcription": described["transcription"],
-            "input_audio_noise_reduction": None,
-            "turn_detection": described["turn_detection"],
-            "include": [],
-        }
+        names = {today: beta for beta, today in BETA_FORMATS.items()}
+        members = {beta: described[today] for beta, today in BETA_MEMBERS.items()}
+        return {"input_audio_format": names[self.audio_format.name]} | members | {"include": []}
 
     def _with_transcription(self, changes: dict[str, Any]) -> RealtimeSettings:
         language, languages = changes.pop("language", ()), changes.get("languages")
@@ -222,17 +237,12 @@ _DEFAULTS: dict[str, Any] = {each.name: each.default for each in fields(Realtime
 
 def nested(session: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a session object of the beta into today's format."""
-    names = {
-        "input_audio_transcription": "transcription",
-        "input_audio_noise_reduction": "noise_reduction",
-        "turn_detection": "turn_detection",
-    }
-    changes = {names[name]: value for name, value in session.items() if name in names}
-    if (audio_format := session.get("input_audio_format")) is not None:
-        if not isinstance(audio_format, str) or audio_format not in BETA_NAMES:
-            raise _unsupported("input_audio_format", f"choose from {', '.join(BETA_NAMES)}")
-        changes["format"] = {"type": BETA_NAMES[audio_format]}
-    others = {name: value for name, value in session.items() if name not in {*names, "input_audio_format"}}
+    others = dict(session)
+    changes = {today: others.pop(beta) for beta, today in BETA_MEMBERS.items() if beta in others}
+    if (audio_format := others.pop("input_audio_format", None)) is not None:
+        if not isinstance(audio_format, str) or audio_format not in BETA_FORMATS:
+            raise _unsupported("input_audio_format", f"choose from {', '.join(BETA_FORMATS)}")
+        changes["format"] = {"type": BETA_FORMATS[audio_format]}
     return {"audio": {"input": changes}} | others
 
 

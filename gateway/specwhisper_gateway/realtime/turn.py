@@ -4,61 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, get_args
-
-from openai.types.realtime import (
-    ConversationItemAdded,
-    ConversationItemCreatedEvent,
-    ConversationItemDone,
-    ConversationItemInputAudioTranscriptionCompletedEvent,
-    ConversationItemInputAudioTranscriptionDeltaEvent,
-    ConversationItemInputAudioTranscriptionFailedEvent,
-    InputAudioBufferCommittedEvent,
-    InputAudioBufferSpeechStartedEvent,
-    InputAudioBufferSpeechStoppedEvent,
-    RealtimeConversationItemUserMessage,
-)
-from openai.types.realtime.conversation_item_input_audio_transcription_completed_event import (
-    UsageTranscriptTextUsageDuration,
-)
-from openai.types.realtime.conversation_item_input_audio_transcription_failed_event import Error
-from openai.types.realtime.realtime_conversation_item_user_message import Content
-from pydantic import BaseModel
+from typing import Any
 
 from specwhisper.errors import SpecWhisperError
 from specwhisper.types import Segment, VoiceEvent
 from specwhisper_client.deltas import Deltas
 from specwhisper_client.updates import Update
 from specwhisper_gateway.errors import body_of
-from specwhisper_gateway.transport.messages import new_id
+from specwhisper_gateway.transport.messages import NO_INTERIM, event, interim_of, new_id
 
-Events = Iterator[BaseModel]
-E = TypeVar("E", bound=BaseModel)
-
-
-def event(kind: type[E], **facts: Any) -> E:
-    """Return an event of this kind; the kind has its type's only name."""
-    (name,) = get_args(kind.model_fields["type"].annotation)
-    return kind(type=name, event_id=new_id("event"), **facts)
-
-
-class InterimEvent(BaseModel):
-    """An item's text after its deltas, which may still change: not OpenAI's.
-
-    Attributes
-    ----------
-    verified : the target's text.
-    stable : the draft's text after that that four of its hypotheses in a row have.
-    tentative : the rest of the draft's text.
-    """
-
-    type: Literal["conversation.item.input_audio_transcription.interim"]
-    event_id: str
-    item_id: str
-    content_index: int
-    verified: str
-    stable: str
-    tentative: str
+Events = Iterator[dict[str, Any]]
 
 
 @dataclass(slots=True)
@@ -69,14 +24,17 @@ class Items:
     ----------
     is_beta : whether the client uses OpenAI's beta, which has other events for new items.
     last_id : id of the last committed item.
-    keeps_transcript : whether the text is kept.
-    transcript : text of all completed items, for Riva's client, which keeps the last text only.
+    texts : those of all completed items.
     """
 
     is_beta: bool = False
     last_id: str | None = None
-    keeps_transcript: bool = False
-    transcript: str = ""
+    texts: list[str] = field(default_factory=list)
+
+    def last_event(self) -> dict[str, Any]:
+        """Return the event that ends a session of Riva's client, which keeps the last text only."""
+        transcript = " ".join(filter(None, self.texts))
+        return _Item(0.0).text_event("completed", transcript=transcript, is_last_result=True)
 
 
 @dataclass(slots=True)
@@ -88,7 +46,11 @@ class _Item:
     is_committed: bool = False
     id: str = field(default_factory=lambda: new_id("item"))
     deltas: Deltas = field(default_factory=Deltas)
-    interim: tuple[str, ...] = ("", "", "")  # last sent to the client
+    interim: dict[str, str] = field(default_factory=lambda: NO_INTERIM)  # last sent to the client
+
+    def text_event(self, kind: str, **facts: Any) -> dict[str, Any]:
+        kind = f"conversation.item.input_audio_transcription.{kind}"
+        return event(kind, item_id=self.id, content_index=0, **facts)
 
 
 class RealtimeTurn:
@@ -146,15 +108,9 @@ class RealtimeTurn:
             yield from self._complete(end_s)
 
     def fail(self, error: SpecWhisperError) -> Events:
-        details = body_of(error)["error"]
         for item in self._open:
             if item.is_committed:
-                yield event(
-                    ConversationItemInputAudioTranscriptionFailedEvent,
-                    item_id=item.id,
-                    content_index=0,
-                    error=Error(**details),
-                )
+                yield item.text_event("failed", error=body_of(error)["error"])
 
     def _on_speech(self, speech: VoiceEvent, at_s: float) -> Events:
         if at_s <= self._reported_s:
@@ -169,28 +125,27 @@ class RealtimeTurn:
     def _begin(self, at_s: float) -> Events:
         item = _Item(at_s)
         self._open.append(item)
-        yield event(InputAudioBufferSpeechStartedEvent, item_id=item.id, audio_start_ms=self._ms(at_s))
+        yield event("input_audio_buffer.speech_started", item_id=item.id, audio_start_ms=self._ms(at_s))
 
     def _stop(self, item: _Item, at_s: float) -> Events:
-        yield event(InputAudioBufferSpeechStoppedEvent, item_id=item.id, audio_end_ms=self._ms(at_s))
+        yield event("input_audio_buffer.speech_stopped", item_id=item.id, audio_end_ms=self._ms(at_s))
         yield from self._commit(item, at_s)
 
     def _commit(self, item: _Item, end_s: float) -> Events:
         previous, self._items.last_id = self._items.last_id, item.id
         item.end_s, item.is_committed = end_s, True
         self._has_unanswered_commit = False
-        yield event(InputAudioBufferCommittedEvent, item_id=item.id, previous_item_id=previous)
-        message = RealtimeConversationItemUserMessage(
-            id=item.id,
-            object="realtime.item",
-            type="message",
-            role="user",
-            status="completed",
-            content=[Content(type="input_audio", transcript=None)],
-        )
-        today = (ConversationItemAdded, ConversationItemDone)
-        for kind in (ConversationItemCreatedEvent,) if self._items.is_beta else today:
-            yield event(kind, item=message, previous_item_id=previous)
+        yield event("input_audio_buffer.committed", item_id=item.id, previous_item_id=previous)
+        message = {
+            "id": item.id,
+            "object": "realtime.item",
+            "type": "message",
+            "role": "user",
+            "status": "completed",
+            "content": [{"type": "input_audio", "transcript": None}],
+        }
+        for kind in ("created",) if self._items.is_beta else ("added", "done"):
+            yield event(f"conversation.item.{kind}", item=message, previous_item_id=previous)
 
     def _write(self, segment: Segment) -> Events:
         if not self._open and not self._takes_items:
@@ -199,33 +154,20 @@ class RealtimeTurn:
             yield from self._begin(segment.start_s)  # the stream was lost before the speech event
         item = self._current(0.0)
         if delta := item.deltas.add([segment])[1]:
-            yield event(
-                ConversationItemInputAudioTranscriptionDeltaEvent,
-                item_id=item.id,
-                content_index=0,
-                delta=delta,
-            )
+            yield item.text_event("delta", delta=delta)
         if segment.is_utterance_end and self._detects_speech:
             yield from self._complete(segment.end_s)
 
     def _show(self, update: Update) -> Events:
-        """Yield the text that may still change, unless the client has it."""
-        interim = (update.verified_text, update.stable_text, update.tentative_text)
-        is_due = self._takes_items and not self._detects_speech and any(interim)
+        """Yield the text that may still change, unless the client has it: not OpenAI's event."""
+        interim = interim_of(update)
+        is_due = self._takes_items and not self._detects_speech and interim != NO_INTERIM
         if not self._open and not is_due:
             return  # the text of an utterance follows its speech event
         item = self._current(0.0)
         if interim != item.interim:
             item.interim = interim
-            verified, stable, tentative = interim
-            yield event(
-                InterimEvent,
-                item_id=item.id,
-                content_index=0,
-                verified=verified,
-                stable=stable,
-                tentative=tentative,
-            )
+            yield item.text_event("interim", **interim)
 
     def _complete(self, end_s: float) -> Events:
         """Complete the first item; commit it first if necessary."""
@@ -235,16 +177,10 @@ class RealtimeTurn:
         elif not item.is_committed:
             yield from self._commit(item, end_s)
         self._open.remove(item)
-        if self._items.keeps_transcript:
-            self._items.transcript = " ".join(filter(None, (self._items.transcript, item.deltas.sent)))
+        self._items.texts.append(item.deltas.sent)
         seconds = max(0.0, (item.end_s or end_s) - item.begin_s)
-        yield event(
-            ConversationItemInputAudioTranscriptionCompletedEvent,
-            item_id=item.id,
-            content_index=0,
-            transcript=item.deltas.sent,
-            usage=UsageTranscriptTextUsageDuration(type="duration", seconds=round(seconds, 3)),
-        )
+        usage = {"type": "duration", "seconds": round(seconds, 3)}
+        yield item.text_event("completed", transcript=item.deltas.sent, usage=usage)
 
     def _current(self, begin_s: float) -> _Item:
         """Return the item whose text is written; without speech detection, the turn's only one."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic_core import from_json
 
+from specwhisper_client.updates import Update
 from specwhisper_gateway.errors import InvalidField, body_of
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # larger messages close the connection
@@ -17,10 +17,27 @@ MAX_VALUES = 2048  # a resume point on /live has up to 1024 tokens
 MAX_DEPTH = 8
 MAX_SEPARATORS = 64  # commas and opening brackets of a message that is mostly audio
 MAX_WARNINGS = 10  # in one event
+NO_INTERIM = dict.fromkeys(("verified", "stable", "tentative"), "")
 
 
 def new_id(prefix: str) -> str:
     return f"{prefix}_{uuid.uuid4().hex[:24]}"
+
+
+def event(kind: str, **facts: Any) -> dict[str, Any]:
+    return {"type": kind, "event_id": new_id("event")} | facts
+
+
+def interim_of(update: Update) -> dict[str, str]:
+    """Return the text of an update that may still change: the target's, then the draft's.
+
+    ``stable`` is the part of the draft's that four hypotheses in a row have, ``tentative`` the rest.
+    """
+    return {
+        "verified": update.verified_text,
+        "stable": update.stable_text,
+        "tentative": update.tentative_text,
+    }
 
 
 def error_event(error: BaseException, event_id: str | None = None) -> dict[str, Any]:
@@ -30,8 +47,7 @@ def error_event(error: BaseException, event_id: str | None = None) -> dict[str, 
     ----------
     event_id : the client's event that caused it.
     """
-    details = body_of(error)["error"] | {"event_id": event_id}
-    return {"type": "error", "event_id": new_id("event"), "error": details}
+    return event("error", error=body_of(error)["error"] | {"event_id": event_id})
 
 
 def warning_event(ignored: Sequence[InvalidField], event_id: str | None = None) -> dict[str, Any]:
@@ -39,11 +55,11 @@ def warning_event(ignored: Sequence[InvalidField], event_id: str | None = None) 
     more = len(ignored) - MAX_WARNINGS
     reasons = [*map(str, ignored[:MAX_WARNINGS]), *([f"{more} more are ignored."] if more > 0 else [])]
     details = {"code": ignored[0].code, "param": ignored[0].param, "message": " ".join(reasons)}
-    return {"type": "warning", "event_id": new_id("event"), "warning": details | {"event_id": event_id}}
+    return event("warning", warning=details | {"event_id": event_id})
 
 
-async def read_object(frame: str, *, audio: str | None = None) -> dict[str, Any]:
-    """Parse a message, in a thread if it is large.
+def read_object(frame: str, *, audio: str | None = None) -> dict[str, Any]:
+    """Parse a message.
 
     Raises :class:`InvalidField` if it is invalid.
 
@@ -51,24 +67,18 @@ async def read_object(frame: str, *, audio: str | None = None) -> dict[str, Any]
     ----------
     audio : key whose text does not count towards the size of a control message.
     """
-    if len(frame) <= MAX_CONTROL_BYTES:
-        return _parse(frame)
-    if audio is None or sum(frame.count(separator) for separator in ",[{") > MAX_SEPARATORS:
+    is_large = len(frame) > MAX_CONTROL_BYTES
+    if is_large and (audio is None or sum(map(frame.count, ",[{")) > MAX_SEPARATORS):
         raise _too_large()
-    message = await asyncio.to_thread(_parse, frame)
-    text = message.get(audio)
-    if not isinstance(text, str) or len(frame) - len(text) > MAX_CONTROL_BYTES:
-        raise _too_large()
-    return message
-
-
-def _parse(frame: str) -> dict[str, Any]:
     try:
         message = from_json(frame)  # unlike the standard library's parser, it refuses lone surrogates
     except ValueError as error:
         raise InvalidField("The message is not JSON.", code="invalid_json") from error
     if not isinstance(message, dict):
         raise InvalidField("The message must be a JSON object.")
+    text = message.get(audio) if audio is not None else None
+    if is_large and not (isinstance(text, str) and len(frame) - len(text) <= MAX_CONTROL_BYTES):
+        raise _too_large()
     _check_shape(message)
     return message
 
@@ -77,7 +87,11 @@ def _check_shape(message: dict[str, Any]) -> None:
     containers: list[Any] = [message]
     num_values = 0
     for _ in range(MAX_DEPTH):
-        values = [value for container in containers for value in _values(container)]
+        values = [
+            value
+            for container in containers
+            for value in (container.values() if isinstance(container, dict) else container)
+        ]
         num_values += len(values)
         if num_values > MAX_VALUES:
             raise InvalidField(
@@ -91,10 +105,6 @@ def _check_shape(message: dict[str, Any]) -> None:
         f"The message is nested more than {MAX_DEPTH} levels deep: no message needs that many.",
         code="message_too_large",
     )
-
-
-def _values(container: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    return container.values() if isinstance(container, dict) else container
 
 
 def _too_large() -> InvalidField:

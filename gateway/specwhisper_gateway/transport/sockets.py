@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,17 +14,13 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from specwhisper.errors import (
-    InvalidRequest,
-    MessageTooLarge,
-    ServerDraining,
-    ServerFull,
     SpecWhisperError,
     TargetUnavailable,
 )
 from specwhisper.rpc.addresses import is_loopback
 from specwhisper_gateway.access_log import note_error
-from specwhisper_gateway.errors import ClientGone, ForeignPage, IdleTimeout, WrongApiKey, answer_to
-from specwhisper_gateway.state import gateway_of
+from specwhisper_gateway.errors import ClientGone, ForeignPage, IdleTimeout, answer_to
+from specwhisper_gateway.state import gateway_of, within_time
 from specwhisper_gateway.transport.messages import error_event
 
 logger = logging.getLogger(__name__)
@@ -38,26 +34,6 @@ KEY_SUBPROTOCOLS = (
     "openai-insecure-api-key.",  # carries a browser's key, since its WebSockets cannot set headers
     RIVA_SUBPROTOCOL,
 )
-
-# RFC 6455's codes, and IANA's code for full servers.
-POLICY_VIOLATION, TOO_BIG, FAILED, TRY_AGAIN_LATER = 1008, 1009, 1011, 1013
-CODE_OF_ERROR: dict[type[Exception], int] = {
-    InvalidRequest: POLICY_VIOLATION,
-    WrongApiKey: POLICY_VIOLATION,
-    IdleTimeout: POLICY_VIOLATION,
-    MessageTooLarge: TOO_BIG,
-    ServerFull: TRY_AGAIN_LATER,
-    ServerDraining: TRY_AGAIN_LATER,
-    TargetUnavailable: TRY_AGAIN_LATER,
-}
-
-
-def close_code(error: BaseException) -> int:
-    """Return the close code for an error.
-
-    An error that is not in the table is a failure of the gateway.
-    """
-    return next((CODE_OF_ERROR[kind] for kind in type(error).__mro__ if kind in CODE_OF_ERROR), FAILED)
 
 
 def subprotocol_of(socket: WebSocket) -> str | None:
@@ -99,44 +75,39 @@ async def check_origin_without_keys(connection: HTTPConnection) -> None:
         await check_origin(connection)
 
 
-class SocketRefusal:
-    """An application that accepts a WebSocket to send it an error, and closes it.
+async def refuse_socket(error: SpecWhisperError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Accept a WebSocket to send it an error, and close it.
 
     Of a refused handshake most clients show no more than its status, and browsers nothing. An accepted socket
     costs no more than a connection that sends nothing: it takes no session, its messages are discarded, it
     counts towards ``--max-connections``, and it is cut after some seconds if the client does not close it.
     """
-
-    def __init__(self, error: SpecWhisperError) -> None:
-        self._error = error
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        socket = WebSocket(scope, receive, send)
-        try:
-            await socket.accept(subprotocol_of(socket))
-            peer = Peer(socket)
-            await peer.send(error_event(self._error))
-        except (WebSocketDisconnect, ClientGone, OSError):  # it has left
-            return
-        await peer.close(self._error)
+    socket = WebSocket(scope, receive, send)
+    with suppress(WebSocketDisconnect, ClientGone, OSError):  # it has left
+        await socket.accept(subprotocol_of(socket))
+        peer = Peer(socket)
+        await peer.report(error)
+        await peer.close(error)
 
 
 @asynccontextmanager
-async def close_on_error(
-    socket: WebSocket, peer: Peer, report: Callable[[BaseException], Awaitable[None]]
-) -> AsyncGenerator[None]:
+async def accepted(socket: WebSocket) -> AsyncGenerator[Peer]:
+    """Accept a WebSocket; report an error of the session to its client, and close it."""
+    await socket.accept(subprotocol_of(socket))
+    peer = Peer(socket)
     try:
-        yield
+        async with within_time(socket):
+            yield peer
     except Exception as error:
         note_error(socket.scope, error)
         if not isinstance(error, SpecWhisperError):
             logger.exception("session failed")
         if not isinstance(error, ClientGone):
-            try:
-                await report(error)
-            except ClientGone:
-                pass
+            with suppress(ClientGone):
+                await peer.report(error)
         await peer.close(error)
+    else:
+        await peer.close()
 
 
 @asynccontextmanager
@@ -187,6 +158,9 @@ class Peer:
         if self._idle is not None and not self._idle.expired():
             self._idle.reschedule(self._idle_at())
 
+    async def report(self, error: BaseException, event_id: str | None = None) -> None:
+        await self.send(error_event(error, event_id))
+
     async def frames(self) -> AsyncGenerator[str | bytes]:
         while True:
             try:
@@ -209,10 +183,10 @@ class Peer:
 
     async def close(self, error: BaseException | None = None) -> None:
         """Close the connection with the error's close code; the reason is its kind."""
-        code = 1000 if error is None else close_code(error)
-        reason = "" if error is None else answer_to(error).code or answer_to(error).type
-        try:
+        code, reason = 1000, ""
+        if error is not None:
+            answer = answer_to(error)
+            code, reason = answer.close_code, answer.code or answer.type
+        with suppress(WebSocketDisconnect, RuntimeError, TimeoutError):  # it has disconnected
             async with asyncio.timeout(self._send_timeout_s):
                 await self._socket.close(code, reason)
-        except (WebSocketDisconnect, RuntimeError, TimeoutError):
-            pass  # it has disconnected

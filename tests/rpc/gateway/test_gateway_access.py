@@ -8,14 +8,12 @@ import openai
 import pytest
 import websockets
 
-from specwhisper.errors import UnsafeBind
-from specwhisper.rpc.tokens import Tokens, read_tokens
-from specwhisper_gateway.config import GatewayConfig
+from specwhisper.rpc.tokens import Tokens
 from specwhisper_gateway.transport.access import OPEN_TO_ALL
 from tests.rpc.client_scripts import ScriptedTranscription
 from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, gateway_for, socket_refusal
 
-TOKEN, OTHER, FORMER = "0123456789abcdef-Right", "another-token-of-hers", "the-former-token-of-ben"
+TOKEN, OTHER = "0123456789abcdef-Right", "another-token-of-hers"
 TOKENS = Tokens({TOKEN: "anna", OTHER: "anna"})
 OPEN = ["/", "/health", "/health/live", "/page/{name}", "/samples", "/samples/{name}.wav"]
 SOCKETS = ["/live", "/v1/realtime"]
@@ -32,15 +30,9 @@ OTHERS = [
 ]
 SHOWN = {
     "none": None,
-    "empty": "",
     "no scheme": TOKEN,
-    "empty token": 'Bearer ""',
-    "wrong": "Bearer 0123456789abcdef-Wrong",
     "prefix": f"Bearer {TOKEN[:-1]}",
-    "longer": f"Bearer {TOKEN}x",
-    "other case": f"Bearer {TOKEN.upper()}",
     "other scheme": f"Basic {TOKEN}",
-    "removed": f"Bearer {FORMER}",
 }
 
 
@@ -69,19 +61,9 @@ def is_refusal(reply: Any, method: str) -> bool:
     return is_named and code in (None, "invalid_api_key")
 
 
-@pytest.fixture
-def tokens(tmp_path) -> Tokens:
-    """Return the tokens of a file after one was removed."""
-    file = tmp_path / "tokens"
-    file.write_text(f"anna {TOKEN}\nben {FORMER}\n")
-    assert read_tokens(file).name_of(f"bearer {FORMER}") == "ben"
-    file.write_text(f"anna {TOKEN}\nanna {OTHER}\n")
-    return read_tokens(file)
-
-
-async def test_requests_without_a_valid_key_are_refused(tokens):
+async def test_requests_without_a_valid_key_are_refused():
     server = ScriptedTranscription()
-    async with gateway_for(server, tokens=tokens) as gateway:
+    async with gateway_for(server, tokens=TOKENS) as gateway:
         paths = paths_of(gateway)
         assert {path for path in paths if OPEN_TO_ALL.fullmatch(filled(path))} == set(OPEN)
         sockets = {path for path, methods in paths.items() if not methods and path.startswith(tuple(SOCKETS))}
@@ -107,20 +89,15 @@ async def test_requests_without_a_valid_key_are_refused(tokens):
 
 
 @pytest.mark.parametrize("path", SOCKETS)
-async def test_every_websocket_needs_a_key(path, tokens):
-    server = ScriptedTranscription()
-    async with gateway_for(server, tokens=tokens) as gateway:
+async def test_every_websocket_needs_a_key(path):
+    async with gateway_for(tokens=TOKENS) as gateway:
         url = f"ws://{gateway.server.address}{path}?intent=transcription"
         offers: list[dict[str, Any]] = [
             {"additional_headers": {} if header is None else {"Authorization": header}}
             for header in SHOWN.values()
         ]
-        offers += [
-            {"subprotocols": ["realtime", f"openai-insecure-api-key.{header.removeprefix('Bearer ')}"]}
-            for header in filter(None, SHOWN.values())
-            if header.startswith("Bearer ") and '"' not in header  # not valid in a subprotocol
-        ]
-        offers += [{"subprotocols": ["realtime", shown]} for shown in (TOKEN, "realtime-token.ek_x")]
+        wrong = (TOKEN, f"openai-insecure-api-key.{TOKEN[:-1]}", "realtime-token.ek_x")
+        offers += [{"subprotocols": ["realtime", shown]} for shown in wrong]
         for offer in offers:
             error, code = await socket_refusal(url, **offer)
             assert (error["code"], code) == ("invalid_api_key", 1008), offer
@@ -182,15 +159,3 @@ async def test_descriptions_of_the_gateway_need_a_key(settings, status):
             assert (
                 await gateway.http.get(url, headers={"Authorization": f"Bearer {TOKEN}"})
             ).status_code == status
-
-
-@pytest.mark.parametrize(
-    ("protection", "lacks"),
-    [({}, "encryption and without authentication"), ({"tokens": TOKENS}, "without encryption to")],
-)
-def test_an_unprotected_gateway_refuses_to_listen_on_the_network(protection, lacks):
-    with pytest.raises(UnsafeBind, match=lacks):
-        GatewayConfig(host="0.0.0.0", **protection)
-    with pytest.raises(UnsafeBind, match=lacks):
-        GatewayConfig(metrics_host="0.0.0.0", metrics_port=0, **protection)
-    GatewayConfig(host="0.0.0.0", insecure=True, **protection)

@@ -7,11 +7,10 @@ import json
 import grpc.aio
 import websockets
 
-from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.servers import CONNECTIONS
 from specwhisper_client.streaming import StreamingClient
-from tests.rpc.client_scripts import ScriptedTranscription, serving
-from tests.rpc.gateways import gateway_for, running_gateway
+from tests.rpc.client_scripts import ScriptedTranscription
+from tests.rpc.gateways import gateway_for
 from tests.rpc.live_scripts import EVERYTHING
 
 PCM = bytes(9_600)
@@ -64,13 +63,6 @@ async def test_all_sessions_share_the_connections():
         assert 1 < len(server.peers) <= CONNECTIONS, "six sessions share the connections"
 
 
-async def test_another_draft_server_answers_when_one_is_lost(unused_tcp_port, choose_first):
-    async with serving(ScriptedTranscription()) as address:
-        async with running_gateway(f"127.0.0.1:{unused_tcp_port}, {address}") as gateway:
-            assert (await gateway.transcribe()).text
-            assert (await gateway.http.get("/health")).status_code == 200
-
-
 async def test_turns_of_a_lost_client_leave_no_session(monkeypatch):
     monkeypatch.setattr("specwhisper_client.servers.CONNECTIONS", 1)
     server = ScriptedTranscription(EVERYTHING, hangs=True)
@@ -86,14 +78,3 @@ async def test_turns_of_a_lost_client_leave_no_session(monkeypatch):
         await gateway.all_answered()
         assert num_alive(StreamingClient) == 0
         assert num_alive(grpc.aio.Channel) == before
-
-
-async def test_a_closed_stream_ends_its_call_and_no_other():
-    server = ScriptedTranscription(EVERYTHING, reads_everything=False, hangs=True)
-    async with serving(server) as address, TranscriptionClient(address) as client:
-        async with StreamingClient(address, servers=client.servers) as stream:
-            updates = aiter(stream)
-            assert (await anext(updates)).segments
-        await server.left
-        assert (await client.get_model()).model.target == "large"
-        await updates.aclose()

@@ -132,7 +132,7 @@ async def test_a_stream_without_a_reader_reaches_the_session_timeout(is_read_aga
     async def transcribed():
         yield first
 
-    first = events.TranscriptionTextDeltaEvent(type="transcript.text.delta", delta="Hello")
+    first = {"type": "transcript.text.delta", "delta": "Hello"}
     gateway = SimpleNamespace(config=SimpleNamespace(session_timeout_s=0.01))
     scope: dict[str, Any] = {
         "type": "http",

@@ -23,7 +23,7 @@ from specwhisper.wire.v1 import transcription_pb2_grpc as rpc
 from specwhisper_gateway.config import GatewayConfig
 from tests.certificates import save
 from tests.rpc.client_scripts import SERVICE, ScriptedTranscription, serving
-from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, running_gateway, socket_refusal
+from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, running_gateway
 from tests.rpc.scrapes import scrape
 
 TOKEN = "0123456789abcdef-Right"
@@ -81,21 +81,10 @@ async def test_every_connection_is_encrypted(draft, folder):
                 await api.models.list()
         with pytest.raises(openai.APIConnectionError):
             await gateway.api.models.list()
-
-
-async def test_realtime_and_the_page_are_encrypted(draft, folder):
-    context = trusting(folder / "roots.pem")
-    async with running_gateway(draft, tls=server_tls(folder), tokens=TOKENS) as gateway:
-        offered = {"subprotocols": ["realtime", f"openai-insecure-api-key.{TOKEN}"], "ssl": context}
-        url = f"wss://{gateway.server.address}"
-        async with websockets.connect(f"{url}/v1/realtime?intent=transcription", **offered) as socket:
+        url = f"wss://{gateway.server.address}/v1/realtime?intent=transcription"
+        offered = ["realtime", f"openai-insecure-api-key.{TOKEN}"]
+        async with websockets.connect(url, subprotocols=offered, ssl=known["context"]) as socket:
             assert json.loads(await socket.recv())["type"] == "session.created"
-        page = f"https://{gateway.server.address}"
-        async with websockets.connect(f"{url}/live", origin=page, **offered) as socket:
-            await socket.send(json.dumps({"type": "start", "sample_rate": 16_000}))
-            await socket.send(json.dumps({"type": "finish"}))
-            assert json.loads(await socket.recv())["type"] == "ready"
-        assert (await socket_refusal(f"{url}/live", ssl=context))[0]["code"] == "invalid_api_key"
 
 
 async def test_client_certificates_can_be_required(draft, folder):

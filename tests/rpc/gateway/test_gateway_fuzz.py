@@ -8,7 +8,6 @@ import socket as sockets
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import starmap
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from websockets.sync.client import ClientConnection, connect
 
-from specwhisper_gateway.transport.sockets import FAILED
+from specwhisper_gateway.errors import FAILED
 from tests.rpc import gateway_hostile as hostile
 from tests.rpc.gateway.test_gateway_access import SOCKETS, routes_of
 from tests.rpc.gateway_fuzzing import REPLY_S, Fuzzed, check_reply, examples, fuzzed
@@ -97,18 +96,6 @@ def test_forms(server, path, recording, more, end, boundary):
     check_reply(*server.ask("POST", path, [content_type], b"".join(body)))
 
 
-@examples(60)
-@given(path=st.sampled_from(ROUTES), fields=hostile.fields)
-@example(path=ROUTES[0], fields={"prompt": hostile.HALF_CHARACTER})
-def test_fields_of_a_valid_recording(server, path, fields):
-    reply = [(name.encode(), value.encode("utf-8", "surrogatepass")) for name, value in fields.items()]
-    body = [hostile.part(b"file", hostile.RECORDING, FILE), *starmap(hostile.part, reply)]
-    if "model" not in fields:
-        body.append(hostile.part(b"model", MODEL.encode()))
-    content_type = ("Content-Type", "multipart/form-data; boundary=x")
-    check_reply(*server.ask("POST", path, [content_type], b"".join(body) + b"--x--\r\n"))
-
-
 def frame_of(socket: ClientConnection) -> dict[str, Any] | None:
     """Return the next message; ``None`` at the end, which is never an internal error."""
     try:
@@ -122,7 +109,7 @@ def frame_of(socket: ClientConnection) -> dict[str, Any] | None:
 
 
 @examples(120)
-@given(frames=st.lists(hostile.framed(hostile.events), max_size=6))
+@given(frames=st.lists(hostile.frames(hostile.EVENTS), max_size=6))
 @example(frames=[json.dumps({"type": "no.such.event", "event_id": hostile.HALF_CHARACTER})])
 def test_realtime_events(server, frames):
     with connect(f"ws://{server.gateway.server.address}/v1/realtime?intent=transcription") as socket:
@@ -139,8 +126,8 @@ def test_realtime_events(server, frames):
 
 @examples(80)
 @given(
-    first=hostile.mostly(hostile.started.map(json.dumps), hostile.framed(hostile.changes)),
-    frames=st.lists(hostile.framed(hostile.changes) | st.binary(max_size=4_000), max_size=5),
+    first=hostile.frames([hostile.START]),
+    frames=st.lists(hostile.frames(hostile.CHANGES) | st.binary(max_size=4_000), max_size=5),
 )
 def test_the_pages_messages(server, first, frames):
     with connect(f"ws://{server.gateway.server.address}/live") as socket:

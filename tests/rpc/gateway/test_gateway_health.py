@@ -2,9 +2,9 @@
 
 import asyncio
 
-import grpc
 import pytest
 
+from specwhisper.errors import PairMismatch
 from specwhisper_gateway.state import CachedAnswer
 from tests.rpc.client_scripts import ScriptedTranscription
 from tests.rpc.gateways import gateway_for, running_gateway
@@ -40,20 +40,6 @@ async def test_all_callers_share_one_answer():
     assert server.num_asked == 1
 
 
-async def test_all_callers_share_one_error():
-    class Broken(ScriptedTranscription):
-        num_asked = 0
-
-        async def GetModel(self, request, context):
-            Broken.num_asked += 1
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the pair of 10.0.0.7 does not fit")
-
-    async with gateway_for(Broken()) as gateway:
-        replies = [await gateway.http.get("/health") for _ in range(5)]
-    assert {reply.status_code for reply in replies} == {500}
-    assert Broken.num_asked == 1
-
-
 async def test_callers_without_a_key_see_the_status_alone():
     async with gateway_for(api_key="right") as gateway:
         assert (await gateway.http.get("/health", headers=KEY)).json()["target_model"] == "large"
@@ -73,54 +59,37 @@ async def test_callers_without_a_key_do_not_see_the_error(unused_tcp_port):
     assert stranger.json()["error"]["message"] == "This gateway cannot transcribe at present."
 
 
+class Asked:
+    """Counts how often it is asked; returns the number, or raises an error."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.num_asked, self.error = 0, error
+        self.may_answer = asyncio.Event()
+
+    async def __call__(self) -> int:
+        self.num_asked += 1
+        await self.may_answer.wait()
+        if self.error is not None:
+            raise self.error
+        return self.num_asked
+
+
 async def test_an_answer_expires():
-    num_asked = 0
-
-    async def ask():
-        nonlocal num_asked
-        num_asked += 1
-        return num_asked
-
-    assert [await CachedAnswer(ask).get() for _ in range(2)] == [1, 2]
-    kept, fresh = CachedAnswer(ask, max_age_s=600), CachedAnswer(ask, max_age_s=0)
-    assert [await kept.get() for _ in range(3)] == [3, 3, 3]
-    assert [await fresh.get() for _ in range(3)] == [4, 5, 6]
+    asked = Asked()
+    asked.may_answer.set()
+    kept, fresh = CachedAnswer(asked, max_age_s=600), CachedAnswer(asked, max_age_s=0)
+    assert [await kept.get() for _ in range(3)] == [1, 1, 1]
+    assert [await fresh.get() for _ in range(3)] == [2, 3, 4]
 
 
-async def test_a_caller_that_leaves_does_not_cancel_the_answer():
-    may_answer = asyncio.Event()
-
-    async def ask():
-        await may_answer.wait()
-        raise KeyError("an error")
-
-    answer = CachedAnswer(ask)
-    leaving, staying = (asyncio.create_task(answer.get()) for _ in range(2))
-    await asyncio.sleep(0)
+async def test_an_error_is_shared_and_a_caller_that_leaves_ends_no_other():
+    asked = Asked(PairMismatch("They do not fit."))
+    answer = CachedAnswer(asked, max_age_s=600)
+    leaving, *staying = (asyncio.create_task(answer.get()) for _ in range(3))
+    await eventually(lambda: asked.num_asked == 1)
     leaving.cancel()
-    may_answer.set()
-    with pytest.raises(KeyError):
-        await staying
-    with pytest.raises(asyncio.CancelledError):
-        await leaving
-
-
-async def test_a_pending_check_is_cancelled_on_close():
-    was_cancelled = False
-
-    async def ask():
-        nonlocal was_cancelled
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            was_cancelled = True
-            raise
-
-    answer = CachedAnswer(ask)
-    asking = asyncio.create_task(answer.get())
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    await answer.close()
-    with pytest.raises(asyncio.CancelledError):
-        await asking
-    assert was_cancelled
+    asked.may_answer.set()
+    for task in staying:
+        with pytest.raises(PairMismatch):
+            await task
+    assert asked.num_asked == 2  # the first was cancelled

@@ -1,13 +1,18 @@
 """Only pages of allowed sites may use a gateway over HTTP and WebSockets."""
 
 import json
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import websockets
+from starlette.requests import HTTPConnection
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.rpc.tokens import Tokens
 from specwhisper_gateway.config import GatewayConfig
+from specwhisper_gateway.errors import ForeignPage
+from specwhisper_gateway.transport.sockets import check_origin_without_keys
 from tests.rpc.client_scripts import ScriptedTranscription
 from tests.rpc.gateways import MODEL, RECORDING, gateway_for, running_gateway
 
@@ -87,3 +92,36 @@ def test_invalid_origins_are_refused_at_the_start(origin):
 def test_valid_origins(origin):
     assert GatewayConfig(allow_origins=(origin,)).allows(origin)
     assert GatewayConfig(allow_origins=("*",), tokens=Tokens({"0123456789abcdef": "anna"})).allows(origin)
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "is_allowed"),
+    [
+        ("127.0.0.1:1", "https://elsewhere.example", False),
+        ("127.0.0.1:1", "null", False),
+        ("127.0.0.1:1", "http://[", False),
+        ("localhost:1", "http://localhost:1", True),
+        ("[::1]:1", "http://[::1]:1", True),
+        ("localhost:1", "http://localhost:2", False),
+        pytest.param("rebound.example:1", "http://rebound.example:1", False, id="DNS rebinding"),
+    ],
+)
+@pytest.mark.parametrize("tokens", [None, Tokens({"0123456789abcdef": "anna"})], ids=["open", "keys"])
+async def test_pages_of_other_sites_need_the_key(host, origin, is_allowed, tokens):
+    gateway = SimpleNamespace(config=GatewayConfig(tokens=tokens))
+    headers = [(b"host", host.encode()), (b"origin", origin.encode())]
+    app = SimpleNamespace(state=SimpleNamespace(gateway=gateway))
+    connection = HTTPConnection({"type": "http", "headers": headers, "app": app})
+    with nullcontext() if is_allowed or tokens else pytest.raises(ForeignPage):
+        await check_origin_without_keys(connection)
+
+
+async def test_the_pages_socket_is_for_its_own_page_alone():
+    async with gateway_for(api_key="right") as gateway:
+        url = f"ws://{gateway.server.address}/live"
+        protocols = ["specwhisper.live", "openai-insecure-api-key.right"]
+        with pytest.raises(websockets.InvalidStatus, match="403"):
+            async with websockets.connect(url, subprotocols=protocols, origin=OTHER):
+                pass
+        async with websockets.connect(url, subprotocols=protocols, origin=gateway.url) as socket:
+            assert socket.subprotocol == "specwhisper.live"

@@ -10,8 +10,7 @@ from specwhisper.options import OTHER_NAMES, DecodingOptions, Padding, options_f
 from specwhisper.settings.setting import Part
 from specwhisper_client import StreamingClient, TranscriptionClient
 from specwhisper_client.cli.transcribe_command import TranscribeOptions
-from specwhisper_gateway.audio.fields import TranslationFields
-from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
+from specwhisper_gateway.audio.fields import TranscriptionFields, TranslationFields
 
 NAMES = {option.name for option in fields(DecodingOptions)}
 NOT_ON_THE_COMMAND_LINE = {

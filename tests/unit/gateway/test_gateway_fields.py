@@ -13,9 +13,9 @@ from specwhisper.selection import VadOptions
 from specwhisper.transcription.formats import to_verbose_json
 from specwhisper.types import Segment, Word
 from specwhisper.validated import option_of
+from specwhisper_gateway.audio.fields import TranscriptionFields
 from specwhisper_gateway.audio.replies import reply
-from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
-from specwhisper_gateway.errors import InvalidField
+from specwhisper_gateway.errors import InvalidField, body_of
 
 
 def read(*fields: tuple[str, str]) -> TranscriptionFields:
@@ -74,6 +74,46 @@ def test_an_error_names_the_field_its_value_and_what_is_valid(name, value, sente
     assert refused.value.param == name.removesuffix("[]")
 
 
+VAD = "chunking_strategy"
+JSON = "response_format"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "code"),
+    [
+        ({JSON: "docx"}, JSON, "invalid_value"),
+        ({"include[]": "logprobs"}, "include", "unsupported_value"),
+        ({"include[]": "speakers"}, "include", "invalid_value"),
+        ({"timestamp_granularities[]": "word"}, "timestamp_granularities", "unsupported_value"),
+        ({"stream": "true", JSON: "srt"}, JSON, "unsupported_value"),
+        ({f"{VAD}[type]": "server_vad", f"{VAD}[threshold]": "1.5"}, VAD, "unsupported_value"),
+        ({f"{VAD}[type]": "server_vad", f"{VAD}[eagerness]": "low"}, VAD, "unsupported_value"),
+        ({f"{VAD}[threshold]": "0.5"}, VAD, "unsupported_value"),
+        ({VAD: "auto", "vad_filter": "true"}, "vad_filter", "unsupported_value"),
+        ({"vad_parameters[threshold]": "high"}, "vad_parameters", None),
+        ({"vad_parameters[threshold]": "0.2"}, "vad_parameters", None),
+        ({"vad_filter": "true", "vad_parameters[threshold]": "2"}, "vad_parameters", None),
+        ({"vad_filter": "true", "vad_parameters": '{"'}, "vad_parameters", None),
+        ({"channel": "middle"}, "channel", None),
+        ({"temperature": "1e-9"}, "temperature", None),
+        ({"known_speaker_names[]": "Ann"}, "known_speaker_names", "unsupported_value"),
+        ({"known_speaker_references[]": "data:,"}, "known_speaker_references", "unsupported_value"),
+        ({"languages[]": "de", "language": "en"}, "languages", None),
+        ({"language": "en", "multilingual": "true"}, "multilingual", None),
+        ({"keywords[]": "a", "hotwords": "b"}, "keywords", None),
+        ({"padding": "bogus"}, "padding", None),
+        ({"interim_results": "true"}, "interim_results", "unsupported_value"),
+        ({"clip_timestamps": "0"}, "clip_timestamps", "unknown_parameter"),
+    ],
+)
+def test_a_field_that_is_not_supported(fields, param, code):
+    with pytest.raises(InvalidRequest) as refused:
+        read(*fields.items()).options()
+    answer = body_of(refused.value)["error"]
+    assert (answer["param"], answer["code"]) == (param, code or "invalid_value")
+    assert answer["message"].endswith(".")
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -126,3 +166,8 @@ def test_verbose_json_is_as_requested_and_as_openai_describes_it():
     assert verbose(SEGMENTS) == {name: value for name, value in whole.items() if name != "words"}
     empty = verbose((), *BOTH)
     assert (empty["segments"], empty["words"], empty["text"]) == ([], [], "")
+
+
+def test_a_field_may_come_once():
+    with pytest.raises(InvalidField, match="temperature is sent more than once"):
+        read(("temperature[]", "0.1"), ("temperature[]", "0.2"))

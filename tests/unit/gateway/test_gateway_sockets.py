@@ -8,8 +8,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from specwhisper.errors import MessageTooLarge, ModelNotFound, PairMismatch, ServerFull, TargetUnavailable
 from specwhisper_gateway.audio import uploads
 from specwhisper_gateway.audio.uploads import IDLE_TIMEOUT_S, MIN_BYTES_PER_S
-from specwhisper_gateway.errors import ClientGone, IdleTimeout, InvalidField, WrongApiKey
-from specwhisper_gateway.transport.sockets import Peer, SocketRefusal, close_code, close_on_error
+from specwhisper_gateway.errors import ClientGone, IdleTimeout, InvalidField, WrongApiKey, answer_to
+from specwhisper_gateway.transport.sockets import Peer, refuse_socket
 from tests.rpc.services import eventually
 
 
@@ -92,13 +92,8 @@ async def test_an_event_after_the_idle_timeout_does_not_restart_it():
 
 
 async def test_closing_does_not_wait_for_a_client_that_does_not_read():
-    async def report(error):
-        await peer.send({"error": str(error)})
-
     socket = Socket()
-    peer = Peer(socket, send_timeout_s=0)
-    async with close_on_error(socket, peer, report):
-        raise ServerFull("The draft server is full.")
+    await Peer(socket, send_timeout_s=0).close(ServerFull("The draft server is full."))
     assert socket.closed == (1013, "rate_limit_exceeded")
 
 
@@ -115,7 +110,7 @@ async def test_a_client_that_leaves_while_it_is_refused(num_sent):
         sent.append(message["type"])
 
     scope = {"type": "websocket", "headers": [], "subprotocols": []}
-    await SocketRefusal(ServerFull("The gateway is full."))(scope, receive, send)
+    await refuse_socket(ServerFull("The gateway is full."), scope, receive, send)
     assert sent == ["websocket.accept"][:num_sent]
 
 
@@ -133,7 +128,7 @@ async def test_a_client_that_leaves_while_it_is_refused(num_sent):
     ],
 )
 def test_close_codes(error, code):
-    assert close_code(error) == code
+    assert answer_to(error).close_code == code
 
 
 async def test_an_upload_has_a_least_rate(monkeypatch):
@@ -146,7 +141,7 @@ async def test_an_upload_has_a_least_rate(monkeypatch):
         return {"body": bytes(num_bytes)}
 
     monkeypatch.setattr(uploads, "monotonic", lambda: now_s)
-    limited = uploads._limited(receive, 10**9)
+    limited = uploads.limited(receive, 10**9, "")
     for _ in range(1_000):
         await limited()
     num_bytes = MIN_BYTES_PER_S // 2

@@ -26,7 +26,7 @@ def events_of(turn, *updates, end_s=9.0):
 
 
 def kinds(events, *wanted):
-    return [event.type for event in events if event.type in wanted]
+    return [event["type"] for event in events if event["type"] in wanted]
 
 
 BEGIN, END = VoiceEvent.BEGIN, VoiceEvent.END
@@ -48,7 +48,7 @@ def test_a_resumed_stream_repeats_no_event():
         STOPPED,
         COMPLETED,
     ]
-    assert [event.transcript for event in events if event.type == COMPLETED] == ["One two.", "Three."]
+    assert [event["transcript"] for event in events if event["type"] == COMPLETED] == ["One two.", "Three."]
 
 
 def test_an_utterance_whose_beginning_was_lost_has_all_events():
@@ -56,14 +56,14 @@ def test_an_utterance_whose_beginning_was_lost_has_all_events():
         RealtimeTurn(Items(), 10.0, detects_speech=True), final_text(" One.", 1.0, 1.5, is_last=True)
     )
     assert kinds(events, STARTED, STOPPED, COMMITTED, COMPLETED) == [STARTED, STOPPED, COMMITTED, COMPLETED]
-    assert events[0].audio_start_ms == 11_000
+    assert events[0]["audio_start_ms"] == 11_000
 
 
 def test_an_utterance_that_is_open_at_the_end_is_completed():
     events = events_of(RealtimeTurn(Items(), 0.0, detects_speech=True), speech(BEGIN, 1.0), end_s=2.0)
     assert kinds(events, STARTED, STOPPED, COMMITTED, COMPLETED) == [STARTED, STOPPED, COMMITTED, COMPLETED]
-    assert events[-1].transcript == ""
-    assert events[-1].usage.seconds == 1.0
+    assert events[-1]["transcript"] == ""
+    assert events[-1]["usage"]["seconds"] == 1.0
 
 
 def test_speech_has_no_events_if_the_client_commits():
@@ -75,8 +75,8 @@ def test_speech_has_no_events_if_the_client_commits():
     assert kinds(first, STARTED, STOPPED, COMMITTED, COMPLETED) == []
     rest = [*turn.commit(2.0), *turn.on_update(final_text(" Two.", 1.0, 2.0, is_last=True)), *turn.end(2.0)]
     assert kinds(rest, COMMITTED, COMPLETED) == [COMMITTED, COMPLETED]
-    assert rest[-1].transcript == "One. Two."
-    assert {event.item_id for event in (first[0], rest[0], rest[-1])} == {rest[-1].item_id}
+    assert rest[-1]["transcript"] == "One. Two."
+    assert {event["item_id"] for event in (first[0], rest[0], rest[-1])} == {rest[-1]["item_id"]}
 
 
 def test_an_utterance_is_committed_as_soon_as_the_client_commits():
@@ -102,8 +102,12 @@ def test_interim_text_belongs_to_the_item_that_is_written():
         ),
         *(speech(BEGIN, 3.0), interim(" Three.", ""), final_text(" Three.", 3.0, 4.0, is_last=True)),
     )
-    first, second = (event.item_id for event in events if event.type == COMPLETED)
-    assert [(event.item_id, event.stable, event.tentative) for event in events if event.type == INTERIM] == [
+    first, second = (event["item_id"] for event in events if event["type"] == COMPLETED)
+    assert [
+        (event["item_id"], event["stable"], event["tentative"])
+        for event in events
+        if event["type"] == INTERIM
+    ] == [
         (first, "", " On"),
         (first, " One", " two"),
         (second, " Three.", ""),
@@ -113,8 +117,8 @@ def test_interim_text_belongs_to_the_item_that_is_written():
 def test_interim_text_ends_with_an_empty_event_if_the_client_commits():
     turn = RealtimeTurn(Items(), 0.0, detects_speech=False, interim_results=True)
     events = events_of(turn, interim("", ""), interim(" One", ""), final_text(" One.", 0.0, 1.0))
-    assert [event.stable for event in events if event.type == INTERIM] == [" One", ""]
-    assert len({event.item_id for event in events if hasattr(event, "item_id")}) == 1
+    assert [event["stable"] for event in events if event["type"] == INTERIM] == [" One", ""]
+    assert len({event["item_id"] for event in events if "item_id" in event}) == 1
 
 
 def test_interim_text_is_not_sent_unasked():
@@ -130,8 +134,8 @@ def test_items_of_several_turns_are_linked():
     ):
         before = items.last_id
         committed = next(iter(turn.commit(1.0)))
-        assert committed.previous_item_id == before
-        assert items.last_id == committed.item_id
+        assert committed["previous_item_id"] == before
+        assert items.last_id == committed["item_id"]
 
 
 def test_committed_utterances_are_completed_after_the_rest_is_discarded():

@@ -2,8 +2,10 @@
 
 import logging
 
-from specwhisper.errors import TargetUnavailable
-from specwhisper.settings.model_names import ModelNames
+import pytest
+
+from specwhisper.errors import ModelNotFound, TargetUnavailable
+from specwhisper.settings.model_names import MAX_LOGGED, ModelNames
 
 
 class TargetName:
@@ -37,3 +39,33 @@ async def test_a_target_that_does_not_answer_refuses_no_name(caplog):
     target.name = "large-v3"
     await names.tolerate("parakeet")
     assert len(caplog.records) == 1
+
+
+async def test_unknown_names_are_the_first_one_and_are_logged_once(caplog):
+    names = ModelNames(("large-v3", "org/large", "large-v3"), is_strict=False, target=TargetName())
+    assert await names.served() == ("large-v3", "org/large")
+    for name, found in (("org/large", "org/large"), ("", "large-v3"), ("gpt-4o-transcribe", "large-v3")) * 2:
+        assert await names.resolve(name) == found
+    assert [record.model for record in caplog.records] == ["gpt-4o-transcribe"]
+    with pytest.raises(ModelNotFound, match="request 'large-v3' or 'org/large'"):
+        await names.check("gpt-4o-transcribe")
+
+
+async def test_strict_names_are_the_targets_and_whisper_1_by_default(caplog):
+    names = ModelNames((), is_strict=True, target=TargetName())
+    for name in ("large-v3", "whisper-1"):
+        assert await names.resolve(name) == name
+    assert await names.resolve("") == "large-v3"
+    with pytest.raises(ModelNotFound, match="request 'large-v3' or 'whisper-1'"):
+        await names.resolve("large")
+    assert not caplog.records
+
+
+async def test_names_without_end_are_not_all_logged(caplog):
+    names = ModelNames((), is_strict=False, target=TargetName())
+    for number in range(3 * MAX_LOGGED):
+        assert await names.resolve(f"{number:>1000}") == "large-v3"
+        assert await names.resolve(f"model-{number}\n") == "large-v3"
+    logged = [record.model for record in caplog.records]
+    assert len(logged) == MAX_LOGGED
+    assert max(map(len, logged)) <= 100
