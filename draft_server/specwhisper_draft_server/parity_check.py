@@ -158,13 +158,14 @@ class ParityChecker:
             resume_timeout_s=self._resume_timeout_s,
             same_weights=True,
         )
-        find_room = partial(self._transcriber.find_room, recording.target, same_weights=True)
-        await find_room()
+        await self._transcriber.check_room(recording.target)
         is_open = False
         async with aclosing(session.run(_pieces(recording.pcm or bytearray()))) as updates:
             async for segments in updates:
                 if segments or not is_open:
-                    await find_room()  # for a client, in addition to this session
+                    await self._transcriber.check_room(
+                        recording.target
+                    )  # for a client, in addition to this session
                     is_open = True
         self._metrics.parity_checks.inc()
         tokens = _tokens(session)

@@ -19,10 +19,8 @@ from specwhisper.errors import (
     GONE,
     InvalidRequest,
     PairMismatch,
-    ServerDraining,
     ServerFull,
     SpecWhisperError,
-    TargetUnavailable,
 )
 from specwhisper.rpc.access import counted_as
 from specwhisper.rpc.calls import admitted_by
@@ -107,9 +105,9 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         return self._drafting.num_free_slots if self._drafting else None
 
     async def prepare(self) -> None:
-        if self._drafting is None:
+        placement = self._drafting.placement if self._drafting else None
+        if placement is None:
             return
-        placement = self._drafting.placement
         try:
             async with asyncio.timeout(FIRST_TARGET_S):
                 target = await self._transcriber.describe(placement.requirements())
@@ -169,7 +167,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         if request.options.live is not None:
             raise InvalidRequest("A recording that is sent whole is not live: leave decoding.live out.")
         with self.metrics.session(request.length.mode):
-            target, _ = await self._target_for(request)
+            target = await self._target_for(request)
             warnings = Warnings(is_strict=request.options.strict)
             source = await AudioSource.open(
                 partial(decode_recording, config, audio, self._config.max_audio_s, warnings)
@@ -246,14 +244,12 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     ) -> Session:
         """Create the session of a stream; it opens when it runs."""
         weights = required_weights(config)
-        target, lost = await self._target_for(request, weights, in_outages=config.continue_unverified)
+        target = await self._target_for(request, weights, in_outages=config.continue_unverified)
         return self._session(
             request,
             target,
             resume_point=read_resume_point(config, target),
             continue_unverified=config.continue_unverified,
-            lost=lost,
-            same_weights=bool(weights),
         )
 
     def _session(self, request: SessionRequest, target: TargetDescription, **more: Any) -> Session:
@@ -270,8 +266,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     async def _target_for(
         self, request: SessionRequest, weights_digest: str = "", *, in_outages: bool = False
-    ) -> tuple[TargetDescription, TargetUnavailable | ServerDraining | None]:
-        """Return a target for a session, and the reason of an outage.
+    ) -> TargetDescription:
+        """Return a target for a session.
 
         A second round follows if the first one's target has shown which vocabulary the draft can use.
 
@@ -280,22 +276,17 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         weights_digest : the weights that the session began on, if it continues another one.
         in_outages : whether the last known description is enough if no target can be reached.
         """
-        drafting = self._drafting if request.length.mode.drafts else None
-        lost = None
+        placement = self._drafting.placement if self._drafting and request.length.mode.drafts else None
+        if placement is None:
+            requirements = Requirements("", weights_digest)
+            return await self._descriptions.for_session(requirements, in_outages=in_outages)
         while True:
-            requirements = (
-                Requirements("", weights_digest)
-                if drafting is None
-                else drafting.placement.requirements(weights_digest)
-            )
-            if in_outages:
-                target, lost = await self._descriptions.in_outages(requirements)
-            else:
-                target = await self._descriptions.for_session(requirements)
-            if drafting is None or drafting.placement.choose(target):
-                return target, lost
-            if requirements == drafting.placement.requirements(weights_digest):
-                raise PairMismatch(drafting.placement.why_not(target))
+            requirements = placement.requirements(weights_digest)
+            target = await self._descriptions.for_session(requirements, in_outages=in_outages)
+            if placement.choose(target):
+                return target
+            if requirements == placement.requirements(weights_digest):
+                raise PairMismatch(placement.why_not(target))
 
     def _model_of(self, session: Session, request: SessionRequest) -> pb.ModelInfo:
         """Describe how a session runs now; the mode is target-only once its draft has failed."""
@@ -335,35 +326,20 @@ class Descriptions:
         self._last = await self._transcriber.describe(requirements)
         return self._last
 
-    async def for_session(self, requirements: Requirements) -> TargetDescription:
+    async def for_session(self, requirements: Requirements, *, in_outages: bool = False) -> TargetDescription:
         """Return a target on which a session may open.
 
-        If a target is lost while it is asked, targets are asked again for a while.
+        If a target is lost while it is asked, targets are asked again for a while. With ``in_outages`` the
+        last description is enough if no target can be reached.
         """
-        if (known := self._transcriber.known(requirements)) is not None:
-            return known
-        failover = Failover(self._retry_timeout_s)
-        while True:
+        failover, last = Failover(self._retry_timeout_s), self._last
+        while (known := self._transcriber.known(requirements)) is None:
             try:
                 return await self.ask(requirements)
             except GONE as error:
+                if in_outages and last is not None and requirements.are_met_by(last):
+                    return last
                 if not was_there(error):
                     raise
                 await failover.wait(error)
-
-    async def in_outages(
-        self, requirements: Requirements
-    ) -> tuple[TargetDescription, TargetUnavailable | ServerDraining | None]:
-        """Return a target as :meth:`for_session` does, also during an outage.
-
-        Then it is the last one, with the error.
-        """
-        last = self._last
-        if last is None or not requirements.are_met_by(last):
-            return await self.for_session(requirements), None
-        if (known := self._transcriber.known(requirements)) is not None:
-            return known, None
-        try:
-            return await self.ask(requirements), None
-        except GONE as error:
-            return last, error
+        return known

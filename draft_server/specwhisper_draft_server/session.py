@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.engine.draft_session import Drafted
-from specwhisper.errors import InvalidAudio, SpecWhisperError, TargetUnavailable
+from specwhisper.errors import InvalidAudio, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
 from specwhisper.observe.tracing import WindowSpans, note_event
 from specwhisper.options import DecodingOptions
@@ -175,7 +175,6 @@ class Session:
     resume_timeout_s : time in seconds in which it looks for a target after a loss.
     resume_point : where to continue another session's transcription; ``None`` begins a new one.
     continue_unverified : whether live audio waits much longer for a target.
-    lost : the error for which no target was found yet.
     same_weights : whether only targets with the weights of ``target`` may run it, because text of theirs
         exists.
 
@@ -197,7 +196,6 @@ class Session:
         resume_timeout_s: float,
         resume_point: ResumePoint | LivePosition | None = None,
         continue_unverified: bool = False,
-        lost: SpecWhisperError | None = None,
         same_weights: bool = False,
     ) -> None:
         self.id = secrets.token_hex(8)
@@ -208,8 +206,7 @@ class Session:
         self._metrics = metrics
         self._resume_timeout_s = resume_timeout_s
         self._waits_long = continue_unverified
-        self._lost = lost
-        self._same_weights = same_weights or resume_point is not None or lost is not None
+        self._same_weights = same_weights or resume_point is not None
         self._debouncer = Debouncer()
         self._windows = follow_windows(target.vocabulary, request.options)
         self._draft: SessionDraft | None = None
@@ -322,7 +319,6 @@ class Session:
             self._resume_timeout_s,
             self._metrics,
             waits_long=self._waits_long,
-            lost=self._lost,
             same_weights=self._same_weights,
             on_change=self._on_target_changed,
         )

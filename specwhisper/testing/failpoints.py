@@ -155,9 +155,6 @@ class _FailingTranscriber:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transcriber, name)
 
-    async def find_room(self, *args: Any, **kwargs: Any) -> _FailingTranscriber:
-        return _FailingTranscriber(await self._transcriber.find_room(*args, **kwargs), self._hit)
-
     @asynccontextmanager
     async def open(self, *args: Any, **kwargs: Any) -> AsyncIterator[_FailingTargetStream]:
         async with self._transcriber.open(*args, **kwargs) as stream:
@@ -170,14 +167,6 @@ class _FailingTargetStream:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-    @property
-    def on_answer(self) -> Any:
-        return self._stream.on_answer
-
-    @on_answer.setter
-    def on_answer(self, on_answer: Any) -> None:
-        self._stream.on_answer = on_answer
 
     async def events(self) -> AsyncIterator[Any]:
         async for event in self._stream.events():

@@ -67,7 +67,7 @@ def test_a_target_may_require_tls_a_client_certificate_and_a_token(start_server,
 def test_a_missing_target_is_reported_in_one_sentence():
     status, out, err = run("specwhisper_client.cli.main", "tune", "--target", "127.0.0.1:9", "--seconds", "0")
     assert (status, out) == (1, "")
-    assert "No target server answered at 127.0.0.1:9" in err
+    assert "No server answers at target 127.0.0.1:9" in err
     assert "Traceback" not in err
 
 

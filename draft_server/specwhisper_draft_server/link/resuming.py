@@ -16,7 +16,7 @@ from contextlib import (
 )
 from math import inf
 from time import monotonic
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.kept import MAX_UNREAD_S, KeptAudio
@@ -56,14 +56,8 @@ LOST = (*GONE, SlowReader)  # SlowReader: this server was stopped for a while; o
 REFUSED = (ServerFull, PairMismatch)  # all targets were asked, and none that answered takes it
 
 
-class OpenOnce(Protocol):
-    """Opens a stream on one target, as :meth:`Transcriber.open` does."""
-
-    def __call__(
-        self, target: TargetDescription, *, same_weights: bool, avoid: str, within_s: float | None = None
-    ) -> AbstractAsyncContextManager[TargetStream]: ...
-
-
+# Opens a stream on one target, as :meth:`Transcriber.open` does.
+OpenOnce = Callable[..., AbstractAsyncContextManager[TargetStream]]
 Opened = tuple[AsyncExitStack, TargetStream]
 
 
@@ -83,7 +77,6 @@ class ResumingTargetStream:
         only when a target has committed something.
     waits_long : whether it looks for up to :data:`MAX_OUTAGE_S` while audio may come, and keeps as much
         audio.
-    lost : the error for which no target was found yet. Reading the events starts another search.
     same_weights : whether the first target, too, must have the weights of ``target``.
     on_change : called when a target is lost, or has taken the session again.
     """
@@ -99,7 +92,6 @@ class ResumingTargetStream:
         metrics: DraftMetrics,
         *,
         waits_long: bool = False,
-        lost: SpecWhisperError | None = None,
         same_weights: bool = False,
         on_change: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = monotonic,
@@ -112,7 +104,7 @@ class ResumingTargetStream:
         self._open_once = open_once
         self._progress = progress
         self._waits_long = waits_long
-        self._lost = lost
+        self._lost: SpecWhisperError | None = None  # no target was found yet
         self._on_change = on_change
         self._clock = clock
         self._audio = KeptAudio(progress.audio_from, MAX_UNREAD_S)
@@ -129,8 +121,7 @@ class ResumingTargetStream:
         self._feed_error: Exception | None = None  # an error that another target would not solve
 
     async def __aenter__(self) -> Self:
-        if self._lost is None:
-            await self._connect_first()
+        await self._connect_first()
         self._metrics.kept_audio.add(self._audio)
         return self
 
@@ -184,6 +175,8 @@ class ResumingTargetStream:
         while self._current is not None:
             try:
                 async for event in self._current.events():
+                    if isinstance(event, Commit):
+                        self._pace.observe(event.timing)
                     for fresh in self._progress.observe(event):
                         if isinstance(fresh, Commit) and self._progress.advances(fresh):
                             self._failover.progressed()
@@ -288,7 +281,6 @@ class ResumingTargetStream:
         self._progress.migrate()
         self._failover.connected()
         self._pace.begin(monotonic())
-        stream.on_answer = self._pace.observe
         self._current_tasks, self._current, self.limits = stack, stream, stream.limits
         start_sample = self._progress.needed_from
         await stack.enter_async_context(running(self._hints.send(stream.send, start_sample)))

@@ -77,8 +77,6 @@ class Targets:
         self.configured = tuple(dict.fromkeys(configured))
         self._opening: Counter[str] = Counter()
         self._discovered: dict[str, None] = {}  # addresses that locators have named, the newest last
-        self._gone: set[str] = set()  # discovered targets that did not answer, or lost a session
-        self._lost: set[str] = set()  # configured targets that hang, or lost a session; until they answer
 
     async def find(
         self, locate: Callable[[str], Coroutine[Any, Any, TargetOffer]], avoid: Collection[str] = ()
@@ -100,31 +98,21 @@ class Targets:
             if all servers answer, and no target matches the session.
         """
         answers = await self._ask(locate, GRACE_S)
-        if _has_only_standbys(answers) and self._silent(answers) - self._lost - {*avoid}:
+        if _has_only_standbys(answers) and self._silent(answers) - {*avoid}:
             answers = await self._ask(locate, STANDBY_GRACE_S)
-            self._lost |= self._silent(answers)
-        self._lost -= {address for address, answer in answers.items() if not isinstance(answer, GONE)}
-        offers = self._usable_offers(answers, avoid)
+        offers = self._usable_offers(answers)
         if not offers:
             raise _most_promising(answers.values())
-        if any(isinstance(answers.get(address), TargetOffer) for address in self.configured):
-            for address in list(self._gone):  # not earlier: while no locator answers, it may come back first
-                self._forget(address)
         found = choose(offers, self._opening, avoid)
         self._remember(found.address)
         return found
 
-    def _usable_offers(
-        self, answers: Mapping[str, TargetOffer | SpecWhisperError], avoid: Collection[str]
-    ) -> list[TargetOffer]:
+    def _usable_offers(self, answers: Mapping[str, TargetOffer | SpecWhisperError]) -> list[TargetOffer]:
         """Return the offers; those of standbys only if a target is lost or no other offer exists."""
         offers = [answer for answer in answers.values() if isinstance(answer, TargetOffer)]
-        if len(offers) == len(answers) and all(offer.is_standby for offer in offers):
-            return offers
         is_lost = any(isinstance(answer, GONE) for answer in answers.values())
-        # A hanging target doesn't answer, and has lost a session: the one that avoids it, or another.
-        silent = {*avoid, *self._silent(answers)} - answers.keys()
-        is_lost = is_lost or not silent.isdisjoint({*avoid, *self._lost})
+        if _has_only_standbys(answers):  # a target that doesn't answer is lost, too
+            is_lost = is_lost or bool(self._silent(answers)) or len(offers) == len(answers)
         return [offer for offer in offers if is_lost or not offer.is_standby]
 
     def _silent(self, answers: Collection[str]) -> set[str]:
@@ -151,19 +139,6 @@ class Targets:
             if not isinstance(answer, SpecWhisperError):
                 return answer
         raise _most_promising(answers.values())
-
-    def knows(self, address: str) -> bool:
-        return address in self.configured or address in self._discovered
-
-    def note_gone(self, address: str) -> None:
-        """Note that a target is down, or has lost a session.
-
-        A discovered target is forgotten unless a locator names it again.
-        """
-        if address in self.configured:
-            self._lost.add(address)
-        if address in self._discovered:
-            self._gone.add(address)
 
     async def _ask(
         self, ask: Callable[[str], Coroutine[Any, Any, Answer]], grace_s: float
@@ -209,14 +184,9 @@ class Targets:
 
     def _remember(self, address: str) -> None:
         self._discovered.pop(address, None)
-        self._gone.discard(address)
         self._discovered[address] = None
         while len(self._discovered) > MAX_DISCOVERED:
-            self._forget(next(iter(self._discovered)))
-
-    def _forget(self, address: str) -> None:
-        self._discovered.pop(address, None)
-        self._gone.discard(address)
+            del self._discovered[next(iter(self._discovered))]
 
 
 def _has_only_standbys(answers: Mapping[str, object]) -> bool:

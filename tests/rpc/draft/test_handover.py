@@ -15,7 +15,7 @@ from specwhisper.wire import status
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_draft_server.link import link, pace, resuming
-from specwhisper_draft_server.link.link import TargetLink
+from specwhisper_draft_server.transcriber import ANY
 from tests.nightly import mostly_nightly
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -185,7 +185,7 @@ async def test_a_target_that_failed_a_session_is_avoided_even_if_it_is_the_empti
         async with open_other(limits=ONE) as other:
             asked = count_locate_calls(other, monkeypatch)
             while not asked:  # until the other target is known
-                await draft.service._transcriber.find_room()
+                await draft.service._transcriber._find(ANY)
             model.has_memory = False
             await client.end()
     losses = [record for record in caplog.records if record.message == "target lost"]
@@ -327,6 +327,3 @@ async def test_sessions_of_a_lost_target_continue_at_the_standby():
             await active.server.stop(0.0)
             await eventually(lambda: standby.service.num_sessions == 1)
             assert finals(await client.end()) == expected_finals(target_alone(65.0))
-            asked = TargetLink(active.address, standby.address)
-            assert (await asked.find_room())._offer.address == standby.address
-            await asked.close()

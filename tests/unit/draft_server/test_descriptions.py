@@ -88,16 +88,11 @@ async def test_the_error_is_raised_after_the_retry_timeout():
 @pytest.mark.parametrize("error", [ABSENT, connection_lost()])
 async def test_in_an_outage_the_last_description_is_returned_without_waiting(error):
     targets = Targets(OLD, error)
-    descriptions = Descriptions(targets, 10.0)
-    assert await descriptions.in_outages(ANY) == (OLD, None)
-    assert await descriptions.in_outages(Requirements(SPOKEN.digest, "old")) == (OLD, error)
+    descriptions = Descriptions(targets, 0.0)
+    assert await descriptions.for_session(ANY, in_outages=True) is OLD
+    assert await descriptions.for_session(Requirements(SPOKEN.digest, "old"), in_outages=True) is OLD
     assert len(targets.calls) == 2
     with pytest.raises(TargetUnavailable):
-        await Descriptions(targets, 0.0).in_outages(ANY)
-
-
-async def test_in_an_outage_a_description_of_other_weights_is_not_used():
-    descriptions = Descriptions(Targets(OLD, ABSENT), 10.0)
-    await descriptions.ask()
+        await descriptions.for_session(ANY)
     with pytest.raises(TargetUnavailable):
-        await descriptions.in_outages(Requirements(weights_digest="new"))
+        await descriptions.for_session(Requirements(weights_digest="new"), in_outages=True)
