@@ -80,15 +80,14 @@ async def test_a_session_whose_draft_hangs_continues_without_it(mode, hit, gate,
         await all_free(target, draft)
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_live_audio_whose_draft_hangs_continues_without_it(mode, gate, monkeypatch):
+async def test_live_audio_whose_draft_hangs_continues_without_it(gate, monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     pcm = talk()
     async with (
         speaking_target() as target,
         speaking_draft(target.address, draft_timeout_s=STEP_TIMEOUT_S, failpoints=hanging(gate, 9)) as draft,
     ):
-        responses = await listen(draft, pcm, mode=mode)
+        responses = await listen(draft, pcm)
         assert texts_of(final_results(responses)) == spoken_utterances(pcm)
         assert draft.service.num_sessions == 0
         gate.set()
@@ -196,30 +195,28 @@ async def test_a_slowly_placed_draft_model_is_used_once_it_is_ready(gate, fast_h
         await all_free(target, draft)
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_no_session_waits_for_an_engine_that_is_known_to_hang(mode, gate):
+async def test_no_session_waits_for_an_engine_that_is_known_to_hang(gate):
     """Waiting sessions open once the hang is known; later ones do not wait."""
     async with (
         target_server() as target,
         draft_server(target.address, place=Placing(gate), draft_timeout_s=60.0) as draft,
     ):
         drafting = draft.service._drafting
-        waiting = asyncio.create_task(stream(draft, recording(1.0), mode=mode))
+        waiting = asyncio.create_task(stream(draft, recording(1.0), mode="MODE_SYNC"))
         await eventually(lambda: bool(drafting._opening))
         drafting.watchdog.note(hangs=True)
-        for responses in (await waiting, await stream(draft, recording(1.0), mode=mode)):
+        for responses in (await waiting, await stream(draft, recording(1.0), mode="MODE_SYNC")):
             assert finals(responses) == expected_finals(target_alone(1.0))
             assert any(map(runs_target_only, responses))
         gate.set()
         await all_free(target, draft)
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_a_draft_model_that_cannot_be_placed_costs_no_session(mode, caplog):
+async def test_a_draft_model_that_cannot_be_placed_costs_no_session(caplog):
     place = Placing(None, RuntimeError("no memory"))
     async with target_server() as target, draft_server(target.address, place=place) as draft:
         for _ in range(2):
-            responses = await check_text(draft, 1.0, mode=mode)
+            responses = await check_text(draft, 1.0, mode="MODE_SYNC")
             assert any(map(runs_target_only, responses))
         assert place.num_begun == 1, "no session waits for another attempt"
         (record,) = [record for record in caplog.records if record.message == "draft model not placed"]
@@ -253,12 +250,9 @@ def test_weights_are_kept_until_the_draft_model_is_placed(monkeypatch):
     assert list(checkpoint.weights) == ["weight"], "needed to place it again"
 
 
-@pytest.mark.parametrize("where", ["score", "encode"])
-async def test_a_target_whose_engine_hangs_loses_its_sessions_to_another_one(
-    where, monkeypatch, emptiest_first
-):
+async def test_a_target_whose_engine_hangs_loses_its_sessions_to_another_one(monkeypatch, emptiest_first):
     monkeypatch.setattr(target_engine, "HANGS_AFTER_S", STEP_TIMEOUT_S)
-    model = Gated(where)
+    model = Gated("score")
     async with (
         target_server(model) as hung,
         target_server(limits=Limits(max_sessions=MAX_SESSIONS - 1)) as spare,

@@ -9,7 +9,6 @@ from experiments.common.models.speech import EnergyVad, talk
 from specwhisper.types import Limits
 from specwhisper_draft_server import parity_check
 from specwhisper_draft_server.parity_check import first_difference
-from tests.rpc.network import cut_network
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -76,18 +75,6 @@ async def test_one_recording_in_n_is_decoded_again_with_the_same_text(caplog):
     checked = {record.session for record in caplog.records if record.message == "parity checked"}
     assert len(checked) == 2
     assert checked < opened
-
-
-async def test_a_check_survives_a_lost_target(monkeypatch):
-    monkeypatch.setattr("specwhisper.rpc.failover.MAX_DELAY_S", 0.02)
-    async with (
-        target_server() as target,
-        cut_network(target.address, [1, 7, 3, 0, 5]) as (network, cutting),
-        draft_server(network.address, parity_check_every=1) as draft,
-    ):
-        await stream(draft, recording(LENGTH_S))
-        await eventually(lambda: counted(draft) == (1, 0))
-    assert cutting.num_cut == 5
 
 
 async def test_a_different_text_is_reported(caplog):

@@ -65,13 +65,6 @@ async def test_lost_and_full_targets_are_left_out(error):
     assert (await targets_of(network).find()).address == "b"
 
 
-async def test_a_target_is_avoided_while_there_is_another():
-    network = Answers(a=TargetOffer("a", free_slots=9), b=TargetOffer("b", free_slots=1))
-    assert (await targets_of(network).find(avoid="a")).address == "b"
-    network.answers["b"] = GONE
-    assert (await targets_of(network).find(avoid="a")).address == "a"
-
-
 async def test_a_silent_target_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(targets, "GRACE_S", 0.01)
     network = Answers(a=None, b=TargetOffer("b", free_slots=1))
@@ -234,21 +227,19 @@ def weights(*args, **kwargs) -> dict[str, int]:
     return dict(zip(addresses, last, strict=True))
 
 
-def test_the_weight_of_a_target_is_its_number_of_free_slots():
-    assert weights(offers(a=4, b=3, c=0), {}) == {"a": 4, "b": 3, "c": 0}
-
-
-def test_sessions_that_are_opening_take_slots():
-    assert weights(offers(a=4, b=3), {"a": 3, "b": 5, "c": 1}) == {"a": 1, "b": 0}
-
-
-def test_without_free_slots_opening_sessions_count_as_slots():
-    assert weights(offers(a=2, b=1, c=0), {"a": 2, "b": 1}) == {"a": 2, "b": 1, "c": 1}
-
-
-@pytest.mark.parametrize(("avoid", "left"), [(["a"], {"b": 1}), (["a", "b"], {"a": 9, "b": 1})])
-def test_an_address_to_avoid_is_chosen_only_if_there_is_no_other(avoid, left):
-    assert weights(offers(a=9, b=1), {}, avoid) == left
+@pytest.mark.parametrize(
+    ("free_slots", "opening", "avoid", "expected"),
+    [
+        ({"a": 4, "b": 3, "c": 0}, {}, (), {"a": 4, "b": 3, "c": 0}),
+        ({"a": 4, "b": 3}, {"a": 3, "b": 5, "c": 1}, (), {"a": 1, "b": 0}),
+        ({"a": 2, "b": 1, "c": 0}, {"a": 2, "b": 1}, (), {"a": 2, "b": 1, "c": 1}),
+        ({"a": 9, "b": 1}, {}, "a", {"b": 1}),
+        ({"a": 9, "b": 1}, {}, "ab", {"a": 9, "b": 1}),
+    ],
+    ids=["free slots", "less those that open", "no slot is free", "one to avoid", "all to avoid"],
+)
+def test_the_weights_of_targets(free_slots, opening, avoid, expected):
+    assert weights(offers(**free_slots), opening, avoid) == expected
 
 
 @given(st.dictionaries(ADDRESSES, st.integers(1, 9), min_size=1), st.data())
