@@ -45,7 +45,6 @@ from specwhisper_draft_server.requests import (
     read_request,
     read_streaming_config,
     read_streaming_request,
-    required_weights,
     with_observers,
     without_first,
 )
@@ -243,7 +242,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         self, config: pb.StreamingRecognitionConfig, request: SessionRequest
     ) -> Session:
         """Create the session of a stream; it opens when it runs."""
-        weights = required_weights(config)
+        point = config.resume_point
+        weights = codec.resume_point_weights(point) if config.HasField("resume_point") else ""
         target = await self._target_for(request, weights, in_outages=config.continue_unverified)
         return self._session(
             request,

@@ -249,24 +249,16 @@ class Session:
         """Whether its draft has failed, so that it runs as in ``target-only``."""
         return self._draft is not None and self._draft.has_failed
 
-    @property
-    def position(self) -> LivePosition | None:
-        """Where another session would continue live audio; ``None`` for a recording."""
-        windows = self._windows
-        if not isinstance(windows, LiveWindows):
-            return None
+    def resume_point(self) -> ResumePoint | LivePosition | None:
+        """Return where another session would continue; ``None`` at the beginning of a recording."""
+        if isinstance(self._progress, ResumeTracker):
+            return self._progress.resume_point()
+        windows = self._progress.windows
         position = windows.position
         if not position.is_speech:
             # From there another detector finds the same utterances.
             position = replace(position, next_sample=max(windows.final_to, self._silent_to))
         return replace(position, num_ends=self._ends.num_answered)
-
-    def resume_point(self) -> ResumePoint | None:
-        """Return where another session would continue the recording.
-
-        ``None`` at its beginning.
-        """
-        return self._progress.resume_point()
 
     async def run(self, audio: AsyncIterator[bytes | EndUtterance]) -> AsyncGenerator[SessionUpdate]:
         """Transcribe canonical PCM; yield an update after each change.
@@ -332,8 +324,7 @@ class Session:
         if drafting is None:
             mode = Mode.TARGET_ONLY
         if options.live is not None:
-            step_ms = options.live.confirm_every_ms or (None if self._draft_shows else UNDRAFTED_STEP_MS)
-            options = replace(options, live=LiveOptions(confirm_every_ms=step_ms))
+            options = replace(options, live=LiveOptions(confirm_every_ms=self._confirm_every_ms))
         name = drafting.name if drafting is not None else ""
         return self._transcriber.open(self.id, target, mode=mode, options=options, draft_model=name, **wanted)
 
@@ -349,6 +340,13 @@ class Session:
             request.options,
             receive=self._on_drafted,
         )
+
+    @property
+    def _confirm_every_ms(self) -> int | None:
+        """How often the target decodes a growing live piece: as asked, or if no draft shows text."""
+        live = self._request.options.live
+        own_ms = live.confirm_every_ms if live is not None else None
+        return own_ms or (None if self._draft_shows else UNDRAFTED_STEP_MS)
 
     # Audio
 
@@ -425,16 +423,10 @@ class Session:
         shows = known and not self.has_lost_draft
         if self._live is not None and shows != self._draft_shows:
             self._draft_shows = shows
-            self._share_showing(self._live)
-
-    def _share_showing(self, live: LiveTranscript) -> None:
-        """Let the target write the text to show while the draft doesn't."""
-        if not self._draft_shows:
-            live.forget_draft()
-        own_ms = self._request.options.live.confirm_every_ms if self._request.options.live else None
-        interval_ms = own_ms or (None if self._draft_shows else UNDRAFTED_STEP_MS)
-        if self._stream is not None:
-            self._stream.confirm_every(ConfirmEvery(interval_ms))
+            if not shows:
+                self._live.forget_draft()
+            if self._stream is not None:
+                self._stream.confirm_every(ConfirmEvery(self._confirm_every_ms))
 
     def _send_draft(self, message: AudioChunk | WindowOpened | Commit) -> None:
         if self._draft is not None:

@@ -96,11 +96,6 @@ class GrpcTargetStream:
     ----------
     target : the expected target; once it has accepted the session, the one that runs it.
     window : limits the audio in flight over the connection; heartbeats mark what has arrived.
-
-    Attributes
-    ----------
-    limits : the target's limits, once it has accepted the session.
-    going_away : set once the target drains; it still serves the session for a while.
     """
 
     def __init__(

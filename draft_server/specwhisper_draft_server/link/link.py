@@ -357,7 +357,14 @@ async def opened_at_one(
     async with AsyncExitStack() as stack:
         try:
             while True:
-                offer = offer or await _next_offer(find, avoid, tried, refusal)
+                try:
+                    offer = offer or await find([address for address in (avoid, *tried) if address])
+                except RETRY_OTHER_TARGET:
+                    if isinstance(refusal, GONE):
+                        raise refusal from None
+                    raise
+                if offer.address in tried and refusal is not None:
+                    raise refusal
                 tried.add(offer.address)
                 try:
                     opened = await stack.enter_async_context(open_at(offer))
@@ -368,20 +375,3 @@ async def opened_at_one(
         finally:
             refusal = None  # its traceback refers to this frame, and the cycle would keep it alive
         yield opened
-
-
-async def _next_offer(
-    find: Find, avoid: str, tried: Collection[str], refusal: SpecWhisperError | None
-) -> TargetOffer:
-    try:
-        offer = await find([address for address in (avoid, *tried) if address])
-    except RETRY_OTHER_TARGET:
-        if isinstance(refusal, GONE):
-            raise refusal from None
-        raise
-    else:
-        if refusal is not None and offer.address in tried:
-            raise refusal
-        return offer
-    finally:
-        refusal = None

@@ -39,7 +39,7 @@ async def marks_of(
         size = pieces[len(boundaries) % len(pieces)]
         marks += await voice.detect(pcm()[at : at + size])
         at += size
-        boundaries.append((voice.boundary_sample, voice.is_speech))
+        boundaries.append((voice.boundary_sample, voice._endpointer.is_speech))
     return [*marks, *voice.end_utterance()], boundaries
 
 
