@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from itertools import count
 from time import monotonic_ns
 
 import grpc.aio
@@ -52,39 +52,26 @@ class Outbox:
     """
 
     def __init__(self) -> None:
-        self._urgent: deque[pb.VerifyRequest] = deque()
-        self._audio: deque[pb.VerifyRequest] = deque()
-        self._is_filled = asyncio.Event()
-        self._is_empty = asyncio.Event()
-        self._is_closed = False
+        self._waiting: asyncio.PriorityQueue[tuple[int, int, pb.VerifyRequest | None]] = (
+            asyncio.PriorityQueue()
+        )
+        self._numbers = count()
 
     def put(self, request: pb.VerifyRequest, *, after_audio: bool = False) -> None:
-        """Queue a message."""
         is_late = after_audio or request.WhichOneof("message") == "audio"
-        (self._audio if is_late else self._urgent).append(request)
-        self._is_filled.set()
-        self._is_empty.clear()
+        self._waiting.put_nowait((is_late, next(self._numbers), request))
 
     async def wait_sent(self) -> None:
-        if self._urgent or self._audio:
-            await self._is_empty.wait()
+        await self._waiting.join()
 
     def close(self) -> None:
         """End the iteration, which gRPC does not stop when the call ends."""
-        self._is_closed = True
-        self._is_filled.set()
+        self._waiting.put_nowait((-1, 0, None))
 
-    def __aiter__(self) -> Outbox:
-        return self
-
-    async def __anext__(self) -> pb.VerifyRequest:
-        while not (self._urgent or self._audio or self._is_closed):
-            self._is_empty.set()
-            self._is_filled.clear()
-            await self._is_filled.wait()
-        if self._is_closed:
-            raise StopAsyncIteration
-        return (self._urgent or self._audio).popleft()
+    async def __aiter__(self) -> AsyncIterator[pb.VerifyRequest]:
+        while (request := (await self._waiting.get())[2]) is not None:
+            yield request
+            self._waiting.task_done()
 
 
 class GrpcTargetStream:

@@ -4,13 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
-from specwhisper.errors import PairMismatch, ServerFull, SlowReader, TargetUnavailable
+from specwhisper.errors import ServerFull, SlowReader, TargetUnavailable
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc.channels import open_channel
 from specwhisper.types import AudioChunk, Candidates, Commit, Mode
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper_draft_server.link import candidate_channel, grpc_target_stream
@@ -19,12 +17,10 @@ from specwhisper_draft_server.link.grpc_target_stream import GrpcTargetStream
 from specwhisper_draft_server.link.link import TargetLink
 from specwhisper_target_server import candidate_call
 from specwhisper_target_server.candidate_call import CandidateCall
-from tests.rpc.bad_network import BadNetwork
 from tests.rpc.network import cut_network
 from tests.rpc.services import (
     Draft,
     all_free,
-    as_target,
     draft_server,
     error_of,
     eventually,
@@ -107,31 +103,6 @@ async def test_sessions_continue_after_the_silence_of_their_call(shared, fast_re
         await check_texts(draft, "MODE_FULL")
         assert cutting.num_cut == 1
     assert len(shared.calls) > 1
-
-
-class SpreadCalls(BadNetwork):
-    """A proxy that sends the calls of a connection to two targets."""
-
-    def __init__(self, first: Any, second: Any) -> None:
-        super().__init__(first, None, 0)
-        self._other = BadNetwork(second, None, 0)
-
-    async def Share(self, requests, context):
-        async for response in self._other.Share(requests, context):
-            yield response
-
-
-async def test_a_proxy_that_spreads_calls_is_an_error_that_says_so(monkeypatch):
-    monkeypatch.setattr(candidate_call, "JOIN_S", 0.5)
-    async with target_server() as first, target_server() as second:
-        async with (
-            open_channel(first.address) as one,
-            open_channel(second.address) as two,
-            as_target(SpreadCalls(one, two)) as proxy,
-            draft_server(proxy.address) as draft,
-        ):
-            error = await error_of(stream(draft, recording(8.0)))
-            assert type(error) is PairMismatch and "a proxy sends the calls of one connection" in str(error)
 
 
 async def test_a_target_that_refuses_the_shared_call_refuses_the_session(monkeypatch):

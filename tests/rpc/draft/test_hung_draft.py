@@ -141,21 +141,6 @@ async def test_sessions_during_a_hang_begin_without_a_draft_and_later_ones_with_
         await all_free(target, draft)
 
 
-async def test_a_session_that_opens_does_not_wait_for_a_hanging_engine(gate):
-    """The engine is in a step of another session, within its time limit."""
-    async with (
-        target_server() as target,
-        draft_server(target.address, draft_timeout_s=STEP_TIMEOUT_S, failpoints=hanging(gate, 1)) as draft,
-    ):
-        texts = await asyncio.gather(
-            *(stream(draft, recording(LENGTH_S), mode="MODE_SYNC") for _ in range(3))
-        )
-        assert [finals(responses) for responses in texts] == [expected_finals(target_alone(LENGTH_S))] * 3
-        assert all(any(map(runs_target_only, responses)) for responses in texts)
-        gate.set()
-        await all_free(target, draft)
-
-
 class Placing:
     """Places a scripted draft, after a gate or some errors."""
 

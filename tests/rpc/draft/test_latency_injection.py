@@ -11,7 +11,6 @@ from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import (
     LIVE_MODES,
     AudioChunk,
-    Candidates,
     Limits,
     WindowOpened,
 )
@@ -107,30 +106,6 @@ class Near:
             yield each
         if self._fails_at is not None:
             await asyncio.Event().wait()
-
-
-async def test_messages_arrive_in_order_and_later():
-    near = Near([])
-    delayed = DelayedTargetStream(near, 2)
-    sent = [AudioChunk(0, b"ab"), Candidates(1, 0, 0, (1,)), AudioChunk(1, b"cd", is_last=True)]
-    arrived = asyncio.Event()
-
-    async def events() -> AsyncIterator[WindowOpened]:
-        while len(near.received) < len(sent):
-            await asyncio.sleep(0)
-        arrived.set()
-        return
-        yield
-
-    near.events = events
-    for message in sent:
-        if isinstance(message, AudioChunk):
-            await delayed.send_audio(message)
-        else:
-            delayed.send(message)
-    assert near.received == [], "messages are delayed"
-    assert [event async for event in delayed.events()] == []
-    assert arrived.is_set() and near.received == sent
 
 
 @pytest.mark.parametrize("is_up", [False, True])

@@ -1,6 +1,5 @@
 """Clients of a draft server receive the target's text in every mode and format."""
 
-import asyncio
 from io import BytesIO
 from itertools import product
 
@@ -175,19 +174,6 @@ async def test_gamma_zero_uses_the_servers_setting():
     assert (model.gamma, model.mode) == (3, 2)  # MODE_SYNC
 
 
-async def test_concurrent_clients_do_not_mix():
-    async with running_pair() as (target, draft):
-        together = await asyncio.gather(
-            *(
-                stream(draft, recording(33.0, seed), mode=MODES[seed % 4], interim=seed % 2 == 0)
-                for seed in range(MAX_SESSIONS)
-            )
-        )
-        await all_free(target, draft)
-    for seed, responses in enumerate(together):
-        assert finals(responses) == expected_finals(target_alone(33.0, seed))
-
-
 async def test_audio_as_flac_gives_the_same_text():
     pcm = recording(33.0)
     pieces = [flac_stream.encode(pcm[start : start + 65_536]) for start in range(0, len(pcm), 65_536)]
@@ -209,22 +195,6 @@ async def test_raw_8_khz_stereo_is_resampled_and_mixed():
         responses = [response async for response in call]
     assert finals(responses) == expected_finals(alone)
     assert responses[-1].audio_received.ToNanoseconds() == 2e9
-
-
-async def test_text_is_sent_while_audio_arrives():
-    """The first window's text is sent before the recording has ended."""
-    async with running_pair() as (target, draft):
-        call = draft.stub.StreamingRecognize()
-        for request in (streaming_config(), *audio_requests(recording(35.0))):
-            await call.write(request)
-        responses = []
-        async for response in call:
-            responses.append(response)
-            if len(responses) == 2:
-                assert finals(responses)
-                await call.done_writing()
-        await all_free(target, draft)
-    assert finals(responses) == expected_finals(target_alone(35.0))
 
 
 async def test_a_server_without_a_draft_writes_the_same_text():
