@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
@@ -99,18 +99,13 @@ class DraftMetrics(ServerMetrics):
             lambda: watchdog.hangs,
         )
 
-    def lost(self, error: SpecWhisperError) -> Callable[[], None]:
-        """Note that a session has lost its target.
-
-        Call the returned function once it has resumed.
-        """
+    @contextmanager
+    def resuming(self, error: SpecWhisperError) -> Iterator[None]:
+        """Count a session that has lost its target, once it has resumed in the body."""
         lost_ns = perf_counter_ns()
-
-        def resumed() -> None:
-            self._resumes.labels(type(error).__name__).inc()
-            self._resume_s.observe((perf_counter_ns() - lost_ns) / NS_PER_S)
-
-        return resumed
+        yield
+        self._resumes.labels(type(error).__name__).inc()
+        self._resume_s.observe((perf_counter_ns() - lost_ns) / NS_PER_S)
 
 
 class SessionMetrics:

@@ -53,13 +53,7 @@ class StreamingResponses:
         There are none if the client has been sent everything.
         """
         session = self._session
-        responses = []
-        if self._model is None:  # known only once a target has taken the session
-            self._model = self._describe_model()
-            response = pb.StreamingRecognizeResponse(model=self._model)
-            self._add_resume_point(response, has_finals=False)
-            responses.append(response)
-        responses += [speech_event(mark, self._interim) for mark in update.speech_events]
+        responses = [speech_event(mark, self._interim) for mark in update.speech_events]
         finals = [final_result(segment, session.builder.language) for segment in update.segments]
         interim = interim_results(session.builder) if self._config.interim_results else []
         response = self._response([*finals, *interim])

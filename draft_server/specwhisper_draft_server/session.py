@@ -70,7 +70,7 @@ class SessionRequest:
     hints: SessionHints = field(default_factory=SessionHints)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SessionUpdate:
     """The news since the last update.
 
@@ -82,8 +82,8 @@ class SessionUpdate:
     speech_events : utterances of live audio that begin or end.
     """
 
-    segments: Sequence[Segment] = ()
-    speech_events: Sequence[VoiceMark] = ()
+    segments: list[Segment] = field(default_factory=list)
+    speech_events: list[VoiceMark] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.segments or self.speech_events)
@@ -211,8 +211,7 @@ class Session:
         self._windows = follow_windows(target.vocabulary, request.options)
         self._draft: SessionDraft | None = None
         self._stream: ResumingTargetStream | None = None
-        self._final: list[Segment] = []  # not yielded yet
-        self._speech_events: list[VoiceMark] = []  # not yielded yet
+        self._news = SessionUpdate()  # not yielded yet
         self._draft_shows = self._drafting is not None  # whether the draft shows text of growing pieces
         self._is_complete = False  # whether all audio has been sent
         self._replayed_window_id: int | None = None  # a window that another session began
@@ -379,7 +378,7 @@ class Session:
         if isinstance(self._windows, LiveWindows) and self._live is not None:
             utterance = self._windows.position.num_utterances
             for end in self._ends.take_empty(self._windows.pieces):
-                self._final.append(self._live.empty_end(utterance, end.sample))
+                self._news.segments.append(self._live.empty_end(utterance, end.sample))
                 self._debouncer.notify(urgent=True)
 
     async def _detect(self, pcm: bytes) -> Sequence[VoiceMark]:
@@ -398,7 +397,7 @@ class Session:
             self._silent_to = self._voice.boundary_sample
         if self._windows.needed_from // INTERVAL_SAMPLES > before // INTERVAL_SAMPLES:
             self._debouncer.notify()
-        self._speech_events += [mark for mark in marks if mark.event is not VoiceEvent.CUT]
+        self._news.speech_events += [mark for mark in marks if mark.event is not VoiceEvent.CUT]
         if marks:
             self._debouncer.notify(urgent=True)
         self._is_complete = is_last
@@ -452,7 +451,7 @@ class Session:
                 self._begun_by_other, self.builder.statistics = None, SpeculationStatistics()
             if self._was_reported:
                 return
-        self._final += segments
+        self._news.segments += segments
         self._answer_ends()
 
     def _on_target_changed(self) -> None:
@@ -466,6 +465,5 @@ class Session:
     def _take_update(self, stream: ResumingTargetStream) -> SessionUpdate:
         self.target = stream.target
         self.builder.statistics.min_round_trip_ns = stream.min_round_trip_ns
-        final, self._final = self._final, []
-        speech_events, self._speech_events = self._speech_events, []
-        return SessionUpdate(final, speech_events)
+        news, self._news = self._news, SessionUpdate()
+        return news

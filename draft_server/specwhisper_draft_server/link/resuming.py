@@ -171,7 +171,7 @@ class ResumingTargetStream:
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
         if self._lost is not None:
-            await self._recover(self._lost, on_resumed=lambda: None)
+            await self._recover(self._lost)
         while self._current is not None:
             try:
                 async for event in self._current.events():
@@ -200,23 +200,19 @@ class ResumingTargetStream:
         self._failover.lost()
         note_event("target lost", target=lost, error=type(error).__name__)
         logger.warning("target lost", extra={"session": self._id, "target": lost, "error": str(error)})
-        on_resumed = self._metrics.lost(error)
-        await self._close_current()
-        if self._next is not None:
-            opened, self._next = self._next, None
-            await self._run_on(*opened)
-            on_resumed()
-        else:
-            await self._recover(error, on_resumed, avoid=lost)
+        with self._metrics.resuming(error):
+            await self._close_current()
+            if self._next is not None:
+                opened, self._next = self._next, None
+                await self._run_on(*opened)
+            else:
+                await self._recover(error, avoid=lost)
 
-    async def _recover(
-        self, error: SpecWhisperError, on_resumed: Callable[[], None], avoid: str = ""
-    ) -> None:
+    async def _recover(self, error: SpecWhisperError, avoid: str = "") -> None:
         if self._waits_long:
             self._audio.allow_unread(MAX_OUTAGE_S)
         self._on_change()
         await self._connect(error, avoid)
-        on_resumed()
         self._on_change()
 
     async def _connect_first(self) -> None:
