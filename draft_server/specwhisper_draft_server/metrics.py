@@ -27,16 +27,7 @@ MAX_ARRIVALS = 4096  # number of audio pieces whose arrival time is kept
 
 
 class DraftMetrics(ServerMetrics):
-    """Counters of one draft server.
-
-    Attributes
-    ----------
-    tokens : token counts of all sessions.
-    audio_s, first_text_s, final_latency_s : set by :class:`SessionMetrics`.
-    round_trip_s, lost_heartbeats : heartbeats between this server and its targets.
-    parity_checks, parity_differences, parity_skipped : counted by :class:`ParityChecker`.
-    kept_audio : the audio that open sessions keep.
-    """
+    """Counters of one draft server; ``kept_audio`` is that of open sessions."""
 
     def __init__(self, config: DraftConfig, *, model: str = "") -> None:
         super().__init__(

@@ -158,23 +158,17 @@ class Placing:
         return ScriptedModel(MAX_SESSIONS)
 
 
-async def test_a_slowly_placed_draft_model_is_used_once_it_is_ready(gate, fast_health_checks, caplog):
+async def test_a_slowly_placed_draft_model_is_used_once_it_is_ready(gate, caplog):
     async with (
         target_server() as target,
-        draft_server(
-            target.address, place=Placing(gate), draft_timeout_s=STEP_TIMEOUT_S, reports_engine_health=True
-        ) as draft,
+        draft_server(target.address, place=Placing(gate), draft_timeout_s=STEP_TIMEOUT_S) as draft,
     ):
-        metrics = draft.service.metrics.collected
         for _ in range(2):  # the first one starts to place it
             responses = await check_text(draft, 1.0, mode="MODE_SYNC")
             assert any(map(runs_target_only, responses))
-        await until(draft.address, NOT_SERVING, TRANSCRIPTION)
-        assert value(collected(metrics), "specwhisper_draft_engine_hangs") == 1
         assert "draft engine hangs" in caplog.messages
         gate.set()
-        await until(draft.address, SERVING, TRANSCRIPTION)
-        assert value(collected(metrics), "specwhisper_draft_engine_hangs") == 0
+        await eventually(lambda: not draft.service._drafting.watchdog.hangs)
         responses = await check_text(draft, 1.0, mode="MODE_SYNC")
         assert not any(map(runs_target_only, responses))
         await all_free(target, draft)
