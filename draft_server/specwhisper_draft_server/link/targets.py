@@ -6,9 +6,8 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from math import inf
 from typing import Any, TypeVar
 
 from specwhisper.errors import GONE, ServerDraining, ServerFull, SpecWhisperError, TargetUnavailable
@@ -148,39 +147,22 @@ class Targets:
         Discovered targets are asked if all configured servers are down, or none has answered for
         :data:`HEDGE_S`. Slower servers get ``grace_s`` seconds after the first answer.
         """
-        clock = asyncio.get_running_loop().time
-        asked: dict[str, asyncio.Future[Answer]] = {}
-        others, ask_others_s, until_s = self._others, clock() + HEDGE_S, inf
+        asked = {address: asyncio.ensure_future(ask(address)) for address in self.configured}
+        others = [address for address in reversed(self._discovered) if address not in self.configured]
         try:
-            asked |= {address: asyncio.ensure_future(ask(address)) for address in self.configured}
-            while True:
-                pending = [task for task in asked.values() if not task.done()]
-                errors = [task.exception() for task in asked.values() if task.done()]
-                if None in errors:
-                    until_s = min(until_s, clock() + grace_s)
-                elif others:
-                    is_late = bool(pending) and clock() >= ask_others_s
-                    if is_late or (not pending and all(isinstance(error, GONE) for error in errors)):
-                        asked |= {address: asyncio.ensure_future(ask(address)) for address in others}
-                        others = []
-                        continue
-                if not pending or clock() >= until_s:
-                    break
-                wait_s = min(until_s, ask_others_s if others else inf) - clock()
-                await asyncio.wait(
-                    pending,
-                    timeout=None if wait_s == inf else max(0.0, wait_s),
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
+            has_answer = await _one_succeeds(asked.values(), HEDGE_S if others else None)
+            errors = [task.exception() for task in asked.values() if task.done()]
+            are_down = len(errors) < len(asked) or all(isinstance(error, GONE) for error in errors)
+            if not has_answer and are_down:
+                asked |= {address: asyncio.ensure_future(ask(address)) for address in others}
+                has_answer = await _one_succeeds(asked.values())
+            if has_answer:
+                await asyncio.wait(asked.values(), timeout=grace_s)
         finally:
             for task in asked.values():
                 task.cancel()
             await asyncio.gather(*asked.values(), return_exceptions=True)
         return _answers_of(asked)
-
-    @property
-    def _others(self) -> list[str]:
-        return [address for address in reversed(self._discovered) if address not in self.configured]
 
     def _remember(self, address: str) -> None:
         self._discovered.pop(address, None)
@@ -189,13 +171,22 @@ class Targets:
             del self._discovered[next(iter(self._discovered))]
 
 
+async def _one_succeeds(tasks: Iterable[asyncio.Future[Any]], within_s: float | None = None) -> bool:
+    """Wait until a task has succeeded, all have failed, or the time is over."""
+    for task in asyncio.as_completed(tasks, timeout=within_s):
+        with suppress(Exception):
+            await task
+            return True
+    return False
+
+
 def _has_only_standbys(answers: Mapping[str, object]) -> bool:
     """Return whether there are offers, and all are those of standbys."""
     offers = [answer for answer in answers.values() if isinstance(answer, TargetOffer)]
     return bool(offers) and all(offer.is_standby for offer in offers)
 
 
-def _answers_of(asked: dict[str, asyncio.Future[Answer]]) -> dict[str, Answer | SpecWhisperError]:
+def _answers_of(asked: Mapping[str, asyncio.Future[Answer]]) -> dict[str, Answer | SpecWhisperError]:
     """Return results and expected errors of finished tasks; raise any other error."""
     answers: dict[str, Answer | SpecWhisperError] = {}
     for address, task in asked.items():
