@@ -62,7 +62,7 @@ Opened = tuple[AsyncExitStack, TargetStream]
 
 
 class ResumingTargetStream:
-    """The :class:`TargetStream` of one session, on one target after another.
+    """The stream of one session, on one target after another.
 
     Use it as a context manager. Entering it looks for a target, and fails at once if all targets answer and
     refuse the session. A session with ``waits_long`` may be open without a target. If a target drains, or is
@@ -97,7 +97,6 @@ class ResumingTargetStream:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.target = target
-        self.limits = target.limits
         self._same_weights = same_weights
         self._metrics = metrics
         self._id = session_id
@@ -234,22 +233,18 @@ class ResumingTargetStream:
         lost_s = self._clock()
         try:
             while self._current is None:
-                await self._wait(error, lost_s)
+                waits_long = self._waits_long and not self._audio.is_complete
+                if waits_long and self._clock() - lost_s > MAX_OUTAGE_S:
+                    raise TargetUnavailable(
+                        f"No target has taken the session for {MAX_OUTAGE_S:g} s: {error}"
+                    ) from None
+                await self._failover.wait(error, is_limited=not waits_long)
                 try:
                     await self._run_on(*await self._open(avoid))
                 except (*LOST, *REFUSED) as another:
                     error = another
         finally:
             del error  # breaks the cycle of the error and this frame
-
-    async def _wait(self, error: SpecWhisperError, lost_s: float) -> None:
-        """Wait for the next attempt; raise the last error when it is too late."""
-        waits_long = self._waits_long and not self._audio.is_complete
-        if waits_long and self._clock() - lost_s > MAX_OUTAGE_S:
-            raise TargetUnavailable(
-                f"No target has taken the session for {MAX_OUTAGE_S:g} s: {error}"
-            ) from None
-        await self._failover.wait(error, is_limited=not waits_long)
 
     async def _open(self, avoid: str = "", within_s: float | None = None) -> Opened:
         async with AsyncExitStack() as stack:
@@ -277,7 +272,7 @@ class ResumingTargetStream:
         self._progress.migrate()
         self._failover.connected()
         self._pace.begin(monotonic())
-        self._current_tasks, self._current, self.limits = stack, stream, stream.limits
+        self._current_tasks, self._current = stack, stream
         start_sample = self._progress.needed_from
         await stack.enter_async_context(running(self._hints.send(stream.send, start_sample)))
         await stack.enter_async_context(running(self._feed(stream, audio_from, pieces)))
