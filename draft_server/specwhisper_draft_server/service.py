@@ -58,7 +58,7 @@ from specwhisper_draft_server.responses import (
     with_heartbeats,
 )
 from specwhisper_draft_server.session import Session, SessionRequest
-from specwhisper_draft_server.transcriber import ANY, Requirements, TargetDescription, Transcriber
+from specwhisper_draft_server.transcriber import Requirements, TargetDescription, Transcriber
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,6 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         self._transcriber = transcriber
         self._drafting = drafting
         self._parity = parity
-        self._descriptions = Descriptions(transcriber, config.resume_timeout_s)
         self._limiter = SessionLimiter("The draft server", config.max_sessions, config.max_sessions_per_token)
 
     @property
@@ -124,7 +123,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         await self._transcriber.check_health()
 
     async def GetModel(self, request: pb.GetModelRequest, context: Any) -> pb.GetModelResponse:
-        target = await self._descriptions.ask()
+        target = await self._transcriber.describe()
         return pb.GetModelResponse(
             model=self._model_info(target, self._config.length(self._config.mode, None)),
             languages=sorted(target.vocabulary.languages) or ["en"],
@@ -277,12 +276,14 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         in_outages : whether the last known description is enough if no target can be reached.
         """
         placement = self._drafting.placement if self._drafting and request.length.mode.drafts else None
+        ask = partial(
+            described, self._transcriber, retry_timeout_s=self._config.resume_timeout_s, in_outages=in_outages
+        )
         if placement is None:
-            requirements = Requirements("", weights_digest)
-            return await self._descriptions.for_session(requirements, in_outages=in_outages)
+            return await ask(Requirements("", weights_digest))
         while True:
             requirements = placement.requirements(weights_digest)
-            target = await self._descriptions.for_session(requirements, in_outages=in_outages)
+            target = await ask(requirements)
             if placement.choose(target):
                 return target
             if requirements == placement.requirements(weights_digest):
@@ -311,35 +312,26 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         return {*MEL_BINS, target.num_mel_bins} | ({of_draft} if of_draft else set())
 
 
-class Descriptions:
-    """Asks targets for their descriptions, and keeps the newest one.
+async def described(
+    transcriber: Transcriber,
+    requirements: Requirements,
+    retry_timeout_s: float,
+    *,
+    in_outages: bool = False,
+) -> TargetDescription:
+    """Return a target on which a session may open.
 
-    ``retry_timeout_s``: time in seconds in which to ask again if a target is lost while it is asked.
+    If a target is lost while it is asked, targets are asked again for ``retry_timeout_s`` seconds. With
+    ``in_outages`` the last description is enough if no target can be reached.
     """
-
-    def __init__(self, transcriber: Transcriber, retry_timeout_s: float) -> None:
-        self._transcriber = transcriber
-        self._retry_timeout_s = retry_timeout_s
-        self._last: TargetDescription | None = None
-
-    async def ask(self, requirements: Requirements = ANY) -> TargetDescription:
-        self._last = await self._transcriber.describe(requirements)
-        return self._last
-
-    async def for_session(self, requirements: Requirements, *, in_outages: bool = False) -> TargetDescription:
-        """Return a target on which a session may open.
-
-        If a target is lost while it is asked, targets are asked again for a while. With ``in_outages`` the
-        last description is enough if no target can be reached.
-        """
-        failover, last = Failover(self._retry_timeout_s), self._last
-        while (known := self._transcriber.known(requirements)) is None:
-            try:
-                return await self.ask(requirements)
-            except GONE as error:
-                if in_outages and last is not None and requirements.are_met_by(last):
-                    return last
-                if not was_there(error):
-                    raise
-                await failover.wait(error)
-        return known
+    failover = Failover(retry_timeout_s)
+    while (known := transcriber.known(requirements)) is None:
+        try:
+            return await transcriber.describe(requirements)
+        except GONE as error:
+            if in_outages and (last := transcriber.known(requirements, in_outages=True)) is not None:
+                return last
+            if not was_there(error):
+                raise
+            await failover.wait(error)
+    return known

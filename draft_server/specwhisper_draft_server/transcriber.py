@@ -129,8 +129,13 @@ class Transcriber(Protocol):
 
     address: str
 
-    def known(self, requirements: Requirements = ANY) -> TargetDescription | None:
-        """Return a cached description; ``None`` if a target has to be asked."""
+    def known(
+        self, requirements: Requirements = ANY, *, in_outages: bool = False
+    ) -> TargetDescription | None:
+        """Return a cached description; ``None`` if a target has to be asked.
+
+        ``in_outages``: whether the last one will do, whose target may be lost.
+        """
 
     async def describe(self, requirements: Requirements = ANY) -> TargetDescription:
         """Return the description of a target that meets the requirements."""

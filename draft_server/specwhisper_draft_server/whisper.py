@@ -194,7 +194,9 @@ class LocalTranscriber:
         self._engine = engine
         self._note = note
 
-    def known(self, requirements: Requirements = ANY) -> TargetDescription | None:
+    def known(
+        self, requirements: Requirements = ANY, *, in_outages: bool = False
+    ) -> TargetDescription | None:
         """Return ``None``: :meth:`describe` needs no round trip."""
         return None
 

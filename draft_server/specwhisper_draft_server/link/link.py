@@ -23,7 +23,6 @@ from specwhisper.errors import (
 )
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import OPEN, Credentials, open_channel
-from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode
 from specwhisper.wire import PROTOCOL_VERSION, check_protocol, codec
 from specwhisper.wire.pacing import SendWindow
@@ -108,7 +107,7 @@ class TargetLink:
         self._credentials = credentials
         self._connect_timeout_s = connect_timeout_s
         self._connections: dict[str, Connection] = {}
-        self._vocabulary: Vocabulary | None = None  # the newest one, which takes seconds on a slow link
+        self._last: TargetDescription | None = None  # also of a lost target
 
     async def check_health(self) -> None:
         """Return at once: targets report their own health."""
@@ -117,13 +116,13 @@ class TargetLink:
         for connection in self._connections.values():
             await connection.channel.close()
 
-    def known(self, requirements: Requirements = ANY) -> TargetDescription | None:
+    def known(
+        self, requirements: Requirements = ANY, *, in_outages: bool = False
+    ) -> TargetDescription | None:
         """Return the description of a target whose connection is still up, if any."""
-        for connection in self._connections.values():
-            target = connection.description
-            if target is not None and requirements.are_met_by(target) and connection.is_up:
-                return target
-        return None
+        targets = [connection.description for connection in self._connections.values() if connection.is_up]
+        targets += [self._last] if in_outages else []
+        return next((each for each in targets if each and requirements.are_met_by(each)), None)
 
     async def describe(self, requirements: Requirements = ANY) -> TargetDescription:
         """Return the description of a target."""
@@ -136,8 +135,11 @@ class TargetLink:
         return await self._describe(offer.address, requirements)
 
     async def _describe(self, address: str, requirements: Requirements) -> TargetDescription:
-        """Ask a target; its vocabulary is sent only if it is another one than the last."""
-        held = self._vocabulary
+        """Ask a target.
+
+        Its vocabulary takes seconds on a slow link, and is sent only if it is another one than the last.
+        """
+        held = self._last.vocabulary if self._last is not None else None
         async with self._using(address) as connection:
             reply = await self._ask(
                 connection, pb.DescribeRequest(vocabulary_digest=held.digest if held else "")
@@ -150,8 +152,8 @@ class TargetLink:
                 own=PROTOCOL_VERSION,
             )
             if held is None or reply.HasField("vocabulary"):
-                held = self._vocabulary = codec.vocabulary_from_proto(reply.vocabulary)
-            target = connection.description = TargetDescription(
+                held = codec.vocabulary_from_proto(reply.vocabulary)
+            target = connection.description = self._last = TargetDescription(
                 model=reply.model,
                 weights_digest=reply.weights_digest,
                 vocabulary=held,
