@@ -249,8 +249,7 @@ class TargetLink:
         for connection in unused:
             await connection.channel.close()
 
-    @asynccontextmanager
-    async def open(
+    def open(
         self,
         session_id: str,
         target: TargetDescription,
@@ -261,7 +260,7 @@ class TargetLink:
         same_weights: bool = False,
         avoid: str = "",
         within_s: float | None = None,
-    ) -> AsyncIterator[TargetStream]:
+    ) -> AbstractAsyncContextManager[TargetStream]:
         hello = pb.Hello(
             protocol_version=PROTOCOL_VERSION,
             software_version=__version__,
@@ -272,14 +271,12 @@ class TargetLink:
             session=session_id,
         )
         requirements = Requirements.of(target, same_weights=same_weights)
-        opened = opened_at_one(
+        return opened_at_one(
             partial(self._find, requirements, within_s=within_s),
             partial(self._open_at, hello=hello, target=target, requirements=requirements),
             avoid=avoid,
             offer=self._only_target(avoid),
         )
-        async with opened as session:
-            yield session
 
     @asynccontextmanager
     async def _open_at(
