@@ -48,9 +48,6 @@ class DraftSource(Protocol):
         """Mel bins of its features; ``None`` if it does not take Whisper's."""
 
     @property
-    def num_free_slots(self) -> int | None: ...
-
-    @property
     def watchdog(self) -> Watchdog: ...
 
     @property

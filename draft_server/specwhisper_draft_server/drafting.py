@@ -127,6 +127,7 @@ class Drafting:
     ----------
     name, num_mel_bins : the draft model's.
     watchdog : notices if the engine exceeds ``timeout_s``.
+    drafter : the engine, once the model is placed.
     """
 
     def __init__(
@@ -150,15 +151,11 @@ class Drafting:
             on_failed=self._fail_sessions,
             on_placed=self._start_engine,
         )
-        self._drafter: Drafter | None = None
+        self.drafter: Drafter | None = None
         self.watchdog = Watchdog(
             self._busy_s, timeout_s, self._timeout, on_hang=self._note_hanging, on_return=self._note_return
         )
         self._opening: set[asyncio.Timeout] = set()  # sessions that wait for the engine
-
-    @property
-    def num_free_slots(self) -> int | None:
-        return None if self._drafter is None else self._drafter.num_free_slots
 
     def check_mode(self, mode: Mode) -> None:
         """Accept it: a Whisper model drafts in all modes."""
@@ -231,9 +228,9 @@ class Drafting:
 
     def _start_engine(self, model: Model, target: TargetDescription) -> Drafter:
         logger.info("paired", extra={"draft": self.name, "target": target.model})
-        self._drafter = Drafter(model, executor=self._encoder, wake=self._thread.wake)
-        self._thread.start(self._drafter)
-        return self._drafter
+        self.drafter = Drafter(model, executor=self._encoder, wake=self._thread.wake)
+        self._thread.start(self.drafter)
+        return self.drafter
 
     def _why_no_drafts(self) -> Exception | None:
         """Return why a session that opens now would have no drafts; ``None`` if it would."""

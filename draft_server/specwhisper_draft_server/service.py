@@ -97,11 +97,6 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         """Longest time between two messages of a streaming client."""
         return self._config.idle_timeout_s
 
-    @property
-    def num_free_draft_slots(self) -> int | None:
-        """Free slots of the draft model; ``None`` without one, or before it is placed."""
-        return self._drafting.num_free_slots if self._drafting else None
-
     async def prepare(self) -> None:
         placement = self._drafting.placement if self._drafting else None
         if placement is None:

@@ -53,7 +53,6 @@ class RecogniserDrafting:
     check_mode = staticmethod(check_mode)
     num_mel_bins = None
     placement = None  # it drafts for all targets
-    num_free_slots = None  # it limits no sessions
 
     def __init__(
         self,

@@ -209,7 +209,7 @@ async def test_a_draft_model_that_could_not_be_placed_is_used_once_it_can(monkey
     place = Placing(None, RuntimeError("no memory"), RuntimeError("still none"))
     async with target_server() as target, draft_server(target.address, place=place) as draft:
         assert any(map(runs_target_only, await stream(draft, recording(1.0), mode="MODE_SYNC")))
-        await eventually(lambda: draft.service.num_free_draft_slots == MAX_SESSIONS)
+        await eventually(lambda: draft.service._drafting.drafter is not None)
         responses = await check_text(draft, 1.0, mode="MODE_SYNC")
         assert not any(map(runs_target_only, responses))
         assert place.num_begun == 3
