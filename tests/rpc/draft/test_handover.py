@@ -11,7 +11,7 @@ from experiments.common.models.scripted import ScriptedModel
 from experiments.common.models.speech import SpeechModel, spoken_utterances, talk
 from specwhisper.types import SAMPLE_RATE, Limits, Mode
 from specwhisper.wire import status
-from specwhisper_draft_server.link import link, pace, resuming
+from specwhisper_draft_server.link import link, pace, resuming, targets
 from specwhisper_draft_server.transcriber import ANY
 from tests.nightly import mostly_nightly
 from tests.rpc.services import (
@@ -36,8 +36,9 @@ pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
 @pytest.fixture(autouse=True)
-def short_retry_time(monkeypatch):
+def short_retry_time_and_long_grace(monkeypatch):
     monkeypatch.setattr(status, "PUSHBACK_MS", 20)
+    monkeypatch.setattr(targets, "GRACE_S", 5.0)  # on a busy machine a target that could take it answers late
 
 
 @asynccontextmanager
