@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from specwhisper.engine.draft_session import Drafted
 from specwhisper.engine.watchdog import Watchdog
@@ -16,7 +16,10 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.types import AudioChunk, Commit, Mode, WindowOpened
-from specwhisper_draft_server.transcriber import Requirements, TargetDescription
+from specwhisper_draft_server.transcriber import TargetDescription
+
+if TYPE_CHECKING:
+    from specwhisper_draft_server.drafting import Placement  # loads a runtime, which other drafts don't need
 
 
 class SessionDraft(Protocol):
@@ -28,19 +31,6 @@ class SessionDraft(Protocol):
 
     async def last_report(self) -> DraftReport:
         """Return the figures since the last block."""
-
-
-class Pairing(Protocol):
-    """Decides which targets a draft serves; see :class:`Placement`."""
-
-    def choose(self, target: TargetDescription) -> bool: ...
-
-    async def done_for(self, target: TargetDescription) -> None: ...
-
-    def requirements(self, weights_digest: str = "") -> Requirements:
-        """Return what a session with drafts requires of a target."""
-
-    def why_not(self, target: TargetDescription) -> str: ...
 
 
 class DraftSource(Protocol):
@@ -58,13 +48,11 @@ class DraftSource(Protocol):
         """Mel bins of its features; ``None`` if it does not take Whisper's."""
 
     @property
-    def num_free_slots(self) -> int | None: ...
-
-    @property
     def watchdog(self) -> Watchdog: ...
 
     @property
-    def placement(self) -> Pairing: ...
+    def placement(self) -> Placement | None:
+        """Decides for which targets it drafts; ``None`` if for all."""
 
     def check_mode(self, mode: Mode) -> None:
         """Raise :class:`UnsupportedOption` for a mode that it cannot draft in."""

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
 from specwhisper.engine.draft_session import Drafted
 from specwhisper.engine.drafter import Drafter
@@ -113,9 +112,6 @@ class DraftStream:
                 self._on_drafted(Drafted(Candidates(commit.window_id, end, end, ())))
 
 
-logger = logging.getLogger(__name__)
-
-
 class Drafting:
     """One draft model for all sessions, and a watch over its engine.
 
@@ -131,6 +127,7 @@ class Drafting:
     ----------
     name, num_mel_bins : the draft model's.
     watchdog : notices if the engine exceeds ``timeout_s``.
+    drafter : the engine, once the model is placed.
     """
 
     def __init__(
@@ -154,15 +151,11 @@ class Drafting:
             on_failed=self._fail_sessions,
             on_placed=self._start_engine,
         )
-        self._drafter: Drafter | None = None
+        self.drafter: Drafter | None = None
         self.watchdog = Watchdog(
             self._busy_s, timeout_s, self._timeout, on_hang=self._note_hanging, on_return=self._note_return
         )
         self._opening: set[asyncio.Timeout] = set()  # sessions that wait for the engine
-
-    @property
-    def num_free_slots(self) -> int | None:
-        return None if self._drafter is None else self._drafter.num_free_slots
 
     def check_mode(self, mode: Mode) -> None:
         """Accept it: a Whisper model drafts in all modes."""
@@ -194,19 +187,7 @@ class Drafting:
             self._thread.unsubscribe(session_id)
             session.close()
 
-    async def _open_in_time(self, session: DraftStream, *args: Any) -> None:
-        """Open a session, or let its draft fail if the engine cannot draft."""
-        try:
-            async with asyncio.timeout(self._timeout_s) as opening:
-                self._opening.add(opening)
-                try:
-                    await self._open(session, *args)
-                finally:
-                    self._opening.discard(opening)
-        except TimeoutError:
-            session.receive(Failed(self._timeout()))
-
-    async def _open(
+    async def _open_in_time(
         self,
         session: DraftStream,
         session_id: str,
@@ -214,12 +195,21 @@ class Drafting:
         length: DraftLength,
         options: DecodingOptions,
     ) -> None:
-        self.watchdog.start()
-        session.drafter = drafter = await self._drafter_for(target)
-        max_ahead_tokens = target.limits.max_ahead_tokens
-        await self._thread.call(
-            lambda: drafter.open(session_id, length, options, max_ahead_tokens=max_ahead_tokens)
-        )
+        """Open a session, or let its draft fail if the engine cannot draft."""
+        try:
+            async with asyncio.timeout(self._timeout_s) as opening:
+                self._opening.add(opening)
+                try:
+                    self.watchdog.start()
+                    session.drafter = drafter = await self.placement.done_for(target)
+                    most = target.limits.max_ahead_tokens
+                    await self._thread.call(
+                        lambda: drafter.open(session_id, length, options, max_ahead_tokens=most)
+                    )
+                finally:
+                    self._opening.discard(opening)
+        except TimeoutError:
+            session.receive(Failed(self._timeout()))
 
     async def stop(self) -> None:
         self.placement.cancel()
@@ -236,16 +226,11 @@ class Drafting:
     def _timeout(self) -> TimeoutError:
         return TimeoutError(f"The draft engine has not answered within {self._timeout_s:g} s.")
 
-    async def _drafter_for(self, target: TargetDescription) -> Drafter:
-        await self.placement.done_for(target)
-        if self._drafter is None:
-            raise RuntimeError("A placed model has an engine.")
-        return self._drafter
-
-    def _start_engine(self, model: Model, target: TargetDescription) -> None:
+    def _start_engine(self, model: Model, target: TargetDescription) -> Drafter:
         logger.info("paired", extra={"draft": self.name, "target": target.model})
-        self._drafter = Drafter(model, executor=self._encoder, wake=self._thread.wake)
-        self._thread.start(self._drafter)
+        self.drafter = Drafter(model, executor=self._encoder, wake=self._thread.wake)
+        self._thread.start(self.drafter)
+        return self.drafter
 
     def _why_no_drafts(self) -> Exception | None:
         """Return why a session that opens now would have no drafts; ``None`` if it would."""
@@ -283,7 +268,7 @@ class Placement:
     ========  ================================================  =================================
     unplaced  no task, no vocabulary                            chooses the vocabulary
     placing   a task that retries; after a failure its reason   waits for the first attempt
-    placed    the task's model                                  drafts
+    placed    the engine that runs the model                    drafts
     ========  ================================================  =================================
 
     Parameters
@@ -291,7 +276,7 @@ class Placement:
     name : the draft model's, for messages.
     place : places the model; it runs in ``executor``.
     on_failed : called after a failed attempt; another one follows after :data:`RETRY_PLACE_S`.
-    on_placed : called once with the model.
+    on_placed : called once with the model; returns the engine that runs it.
 
     Attributes
     ----------
@@ -305,7 +290,7 @@ class Placement:
         executor: Executor,
         *,
         on_failed: Callable[[], None],
-        on_placed: Callable[[Model, TargetDescription], None],
+        on_placed: Callable[[Model, TargetDescription], Drafter],
     ) -> None:
         self.failure = ""
         self._name = name
@@ -314,7 +299,7 @@ class Placement:
         self._on_failed = on_failed
         self._on_placed = on_placed
         self._vocabulary_digest = ""  # empty while it is unplaced
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[Drafter] | None = None
 
     def choose(self, target: TargetDescription) -> bool:
         """Return whether the draft uses a target's vocabulary.
@@ -328,14 +313,11 @@ class Placement:
             self._task.add_done_callback(retrieve_error)
         return target.vocabulary.digest == self._vocabulary_digest
 
-    async def done_for(self, target: TargetDescription) -> None:
-        """Wait until the model is placed for a target.
-
-        Raise :class:`PairMismatch` if it cannot be.
-        """
+    async def done_for(self, target: TargetDescription) -> Drafter:
+        """Return the engine once the model is placed; raise :class:`PairMismatch` if it drafts for others."""
         if not self.choose(target) or self._task is None:
             raise PairMismatch(self.why_not(target))
-        await asyncio.shield(self._task)
+        return await asyncio.shield(self._task)
 
     def requirements(self, weights_digest: str = "") -> Requirements:
         """Return what a session with drafts requires of a target, as far as is known."""
@@ -351,12 +333,12 @@ class Placement:
         if self._task is not None:
             self._task.cancel()
 
-    async def _place_for(self, target: TargetDescription) -> None:
+    async def _place_for(self, target: TargetDescription) -> Drafter:
         while (model := await self._attempt(target)) is None:
             self._on_failed()
             await asyncio.sleep(RETRY_PLACE_S)
         self.failure = ""
-        self._on_placed(model, target)
+        return self._on_placed(model, target)
 
     async def _attempt(self, target: TargetDescription) -> Model | None:
         """Place the model in the watched executor; return ``None`` if that fails."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
@@ -27,16 +27,7 @@ MAX_ARRIVALS = 4096  # number of audio pieces whose arrival time is kept
 
 
 class DraftMetrics(ServerMetrics):
-    """Counters of one draft server.
-
-    Attributes
-    ----------
-    tokens : token counts of all sessions.
-    audio_s, first_text_s, final_latency_s : set by :class:`SessionMetrics`.
-    round_trip_s, lost_heartbeats : heartbeats between this server and its targets.
-    parity_checks, parity_differences, parity_skipped : counted by :class:`ParityChecker`.
-    kept_audio : the audio that open sessions keep.
-    """
+    """Counters of one draft server; ``kept_audio`` is that of open sessions."""
 
     def __init__(self, config: DraftConfig, *, model: str = "") -> None:
         super().__init__(
@@ -99,18 +90,13 @@ class DraftMetrics(ServerMetrics):
             lambda: watchdog.hangs,
         )
 
-    def lost(self, error: SpecWhisperError) -> Callable[[], None]:
-        """Note that a session has lost its target.
-
-        Call the returned function once it has resumed.
-        """
+    @contextmanager
+    def resuming(self, error: SpecWhisperError) -> Iterator[None]:
+        """Count a session that has lost its target, once it has resumed in the body."""
         lost_ns = perf_counter_ns()
-
-        def resumed() -> None:
-            self._resumes.labels(type(error).__name__).inc()
-            self._resume_s.observe((perf_counter_ns() - lost_ns) / NS_PER_S)
-
-        return resumed
+        yield
+        self._resumes.labels(type(error).__name__).inc()
+        self._resume_s.observe((perf_counter_ns() - lost_ns) / NS_PER_S)
 
 
 class SessionMetrics:

@@ -13,6 +13,7 @@ from contextvars import Context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import zip_longest
+from typing import NamedTuple
 
 from specwhisper.errors import ServerFull
 from specwhisper.observe.request_id import request_id
@@ -158,50 +159,46 @@ class ParityChecker:
             resume_timeout_s=self._resume_timeout_s,
             same_weights=True,
         )
-        find_room = partial(self._transcriber.find_room, recording.target, same_weights=True)
-        await find_room()
+        await self._transcriber.check_room(recording.target)
         is_open = False
         async with aclosing(session.run(_pieces(recording.pcm or bytearray()))) as updates:
             async for segments in updates:
                 if segments or not is_open:
-                    await find_room()  # for a client, in addition to this session
+                    await self._transcriber.check_room(
+                        recording.target
+                    )  # for a client, in addition to this session
                     is_open = True
         self._metrics.parity_checks.inc()
         tokens = _tokens(session)
         log: dict[str, object] = {"session": recording.session_id, "check": session.id}
-        if (found := first_difference(recording.tokens, tokens)) is None:
+        if (difference := first_difference(recording.tokens, tokens)) is None:
             logger.info("parity checked", extra=log)
             return
         self._metrics.parity_differences.inc()
-        window, position = found
-        differing = {"written": _token(recording.tokens, *found), "target_only": _token(tokens, *found)}
         mode = recording.request.length.mode.value
-        logger.error(
-            "transcript differs",
-            extra=log | {"mode": mode, "window": window, "position": position} | differing,
-        )
+        logger.error("transcript differs", extra=log | {"mode": mode} | difference._asdict())
 
 
-def first_difference(one: Tokens, other: Tokens) -> tuple[int, int] | None:
-    """Return the first window and position at which two texts differ.
+class Difference(NamedTuple):
+    """The first token that differs; ``None`` where a text has none."""
 
-    Return ``None`` if they are equal.
-    """
-    for window, (tokens, others) in enumerate(zip_longest(one, other, fillvalue=())):
-        for position, (token, another) in enumerate(zip_longest(tokens, others)):
-            if token != another:
-                return window, position
+    window: int
+    position: int
+    written: int | None
+    target_only: int | None
+
+
+def first_difference(written: Tokens, target_only: Tokens) -> Difference | None:
+    for window, (tokens, others) in enumerate(zip_longest(written, target_only, fillvalue=())):
+        for position, (token, other) in enumerate(zip_longest(tokens, others)):
+            if token != other:
+                return Difference(window, position, token, other)
     return None
 
 
 def _tokens(session: Session) -> Tokens:
     builder = session.builder
     return builder.finish().window_tokens if isinstance(builder, TranscriptBuilder) else ()
-
-
-def _token(tokens: Tokens, window: int, position: int) -> int | None:
-    tokens_of_window = tokens[window] if window < len(tokens) else ()
-    return tokens_of_window[position] if position < len(tokens_of_window) else None
 
 
 async def _pieces(pcm: bytearray) -> AsyncIterator[bytes]:

@@ -95,11 +95,6 @@ async def read_streaming_config(
     raise InvalidRequest("A stream begins with streaming_config; this one began with something else.")
 
 
-def required_weights(config: pb.StreamingRecognitionConfig) -> str:
-    """Return the digest of the weights that wrote the stream's text so far; empty for a new stream."""
-    return codec.resume_point_weights(config.resume_point) if config.HasField("resume_point") else ""
-
-
 def decode_recording(
     config: pb.RecognitionConfig, audio: bytes, max_audio_s: float, warn: Warn = ignore
 ) -> Iterator[bytes]:

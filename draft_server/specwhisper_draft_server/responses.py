@@ -53,13 +53,7 @@ class StreamingResponses:
         There are none if the client has been sent everything.
         """
         session = self._session
-        responses = []
-        if self._model is None:  # known only once a target has taken the session
-            self._model = self._describe_model()
-            response = pb.StreamingRecognizeResponse(model=self._model)
-            self._add_resume_point(response, has_finals=False)
-            responses.append(response)
-        responses += [speech_event(mark, self._interim) for mark in update.speech_events]
+        responses = [speech_event(mark, self._interim) for mark in update.speech_events]
         finals = [final_result(segment, session.builder.language) for segment in update.segments]
         interim = interim_results(session.builder) if self._config.interim_results else []
         response = self._response([*finals, *interim])
@@ -113,30 +107,21 @@ class ResumePoints:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        # At the last resume point: committed tokens, and up to where live audio was silent or final.
-        self._num_tokens = 0
-        self._next_sample: int | None = None
+        # At the last resume point: a recording's committed tokens, or where live audio was silent or final.
+        self._last: int | None = None
 
     def take(self, *, has_finals: bool) -> pb.ResumePoint | None:
-        progress = self._progress(has_finals)
-        if progress is None:
+        point = self._session.resume_point()
+        if isinstance(point, LivePosition):
+            now = point.next_sample
+            is_due = self._last is None or now // INTERVAL_SAMPLES > self._last // INTERVAL_SAMPLES
+        else:
+            now = self._session.builder.statistics.num_committed
+            is_due = now - (self._last or 0) >= INTERVAL_TOKENS
+        if point is None or not (has_finals or is_due):
             return None
-        return codec.resume_point_to_proto(progress, self._session.target.weights_digest)
-
-    def _progress(self, has_finals: bool) -> ResumePoint | LivePosition | None:
-        if (position := self._session.position) is not None:
-            before, now = self._next_sample, position.next_sample
-            is_due = has_finals or before is None or now // INTERVAL_SAMPLES > before // INTERVAL_SAMPLES
-            if not is_due:
-                return None
-            self._next_sample = now
-            return position
-        num_tokens = self._session.builder.statistics.num_committed
-        if not has_finals and num_tokens - self._num_tokens < INTERVAL_TOKENS:
-            return None
-        if (resume_point := self._session.resume_point()) is not None:
-            self._num_tokens = num_tokens
-        return resume_point
+        self._last = now
+        return codec.resume_point_to_proto(point, self._session.target.weights_digest)
 
 
 def read_resume_point(

@@ -19,10 +19,8 @@ from specwhisper.errors import (
     GONE,
     InvalidRequest,
     PairMismatch,
-    ServerDraining,
     ServerFull,
     SpecWhisperError,
-    TargetUnavailable,
 )
 from specwhisper.rpc.access import counted_as
 from specwhisper.rpc.calls import admitted_by
@@ -47,7 +45,6 @@ from specwhisper_draft_server.requests import (
     read_request,
     read_streaming_config,
     read_streaming_request,
-    required_weights,
     with_observers,
     without_first,
 )
@@ -61,7 +58,7 @@ from specwhisper_draft_server.responses import (
     with_heartbeats,
 )
 from specwhisper_draft_server.session import Session, SessionRequest
-from specwhisper_draft_server.transcriber import ANY, Requirements, TargetDescription, Transcriber
+from specwhisper_draft_server.transcriber import Requirements, TargetDescription, Transcriber
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +81,6 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         self._transcriber = transcriber
         self._drafting = drafting
         self._parity = parity
-        self._descriptions = Descriptions(transcriber, config.resume_timeout_s)
         self._limiter = SessionLimiter("The draft server", config.max_sessions, config.max_sessions_per_token)
 
     @property
@@ -101,15 +97,10 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         """Longest time between two messages of a streaming client."""
         return self._config.idle_timeout_s
 
-    @property
-    def num_free_draft_slots(self) -> int | None:
-        """Free slots of the draft model; ``None`` without one, or before it is placed."""
-        return self._drafting.num_free_slots if self._drafting else None
-
     async def prepare(self) -> None:
-        if self._drafting is None:
+        placement = self._drafting.placement if self._drafting else None
+        if placement is None:
             return
-        placement = self._drafting.placement
         try:
             async with asyncio.timeout(FIRST_TARGET_S):
                 target = await self._transcriber.describe(placement.requirements())
@@ -127,7 +118,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         await self._transcriber.check_health()
 
     async def GetModel(self, request: pb.GetModelRequest, context: Any) -> pb.GetModelResponse:
-        target = await self._descriptions.ask()
+        target = await self._transcriber.describe()
         return pb.GetModelResponse(
             model=self._model_info(target, self._config.length(self._config.mode, None)),
             languages=sorted(target.vocabulary.languages) or ["en"],
@@ -169,7 +160,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         if request.options.live is not None:
             raise InvalidRequest("A recording that is sent whole is not live: leave decoding.live out.")
         with self.metrics.session(request.length.mode):
-            target, _ = await self._target_for(request)
+            target = await self._target_for(request)
             warnings = Warnings(is_strict=request.options.strict)
             source = await AudioSource.open(
                 partial(decode_recording, config, audio, self._config.max_audio_s, warnings)
@@ -245,15 +236,14 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         self, config: pb.StreamingRecognitionConfig, request: SessionRequest
     ) -> Session:
         """Create the session of a stream; it opens when it runs."""
-        weights = required_weights(config)
-        target, lost = await self._target_for(request, weights, in_outages=config.continue_unverified)
+        point = config.resume_point
+        weights = codec.resume_point_weights(point) if config.HasField("resume_point") else ""
+        target = await self._target_for(request, weights, in_outages=config.continue_unverified)
         return self._session(
             request,
             target,
             resume_point=read_resume_point(config, target),
             continue_unverified=config.continue_unverified,
-            lost=lost,
-            same_weights=bool(weights),
         )
 
     def _session(self, request: SessionRequest, target: TargetDescription, **more: Any) -> Session:
@@ -270,8 +260,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     async def _target_for(
         self, request: SessionRequest, weights_digest: str = "", *, in_outages: bool = False
-    ) -> tuple[TargetDescription, TargetUnavailable | ServerDraining | None]:
-        """Return a target for a session, and the reason of an outage.
+    ) -> TargetDescription:
+        """Return a target for a session.
 
         A second round follows if the first one's target has shown which vocabulary the draft can use.
 
@@ -280,22 +270,19 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         weights_digest : the weights that the session began on, if it continues another one.
         in_outages : whether the last known description is enough if no target can be reached.
         """
-        drafting = self._drafting if request.length.mode.drafts else None
-        lost = None
+        placement = self._drafting.placement if self._drafting and request.length.mode.drafts else None
+        ask = partial(
+            described, self._transcriber, retry_timeout_s=self._config.resume_timeout_s, in_outages=in_outages
+        )
+        if placement is None:
+            return await ask(Requirements("", weights_digest))
         while True:
-            requirements = (
-                Requirements("", weights_digest)
-                if drafting is None
-                else drafting.placement.requirements(weights_digest)
-            )
-            if in_outages:
-                target, lost = await self._descriptions.in_outages(requirements)
-            else:
-                target = await self._descriptions.for_session(requirements)
-            if drafting is None or drafting.placement.choose(target):
-                return target, lost
-            if requirements == drafting.placement.requirements(weights_digest):
-                raise PairMismatch(drafting.placement.why_not(target))
+            requirements = placement.requirements(weights_digest)
+            target = await ask(requirements)
+            if placement.choose(target):
+                return target
+            if requirements == placement.requirements(weights_digest):
+                raise PairMismatch(placement.why_not(target))
 
     def _model_of(self, session: Session, request: SessionRequest) -> pb.ModelInfo:
         """Describe how a session runs now; the mode is target-only once its draft has failed."""
@@ -320,50 +307,26 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         return {*MEL_BINS, target.num_mel_bins} | ({of_draft} if of_draft else set())
 
 
-class Descriptions:
-    """Asks targets for their descriptions, and keeps the newest one.
+async def described(
+    transcriber: Transcriber,
+    requirements: Requirements,
+    retry_timeout_s: float,
+    *,
+    in_outages: bool = False,
+) -> TargetDescription:
+    """Return a target on which a session may open.
 
-    ``retry_timeout_s``: time in seconds in which to ask again if a target is lost while it is asked.
+    If a target is lost while it is asked, targets are asked again for ``retry_timeout_s`` seconds. With
+    ``in_outages`` the last description is enough if no target can be reached.
     """
-
-    def __init__(self, transcriber: Transcriber, retry_timeout_s: float) -> None:
-        self._transcriber = transcriber
-        self._retry_timeout_s = retry_timeout_s
-        self._last: TargetDescription | None = None
-
-    async def ask(self, requirements: Requirements = ANY) -> TargetDescription:
-        self._last = await self._transcriber.describe(requirements)
-        return self._last
-
-    async def for_session(self, requirements: Requirements) -> TargetDescription:
-        """Return a target on which a session may open.
-
-        If a target is lost while it is asked, targets are asked again for a while.
-        """
-        if (known := self._transcriber.known(requirements)) is not None:
-            return known
-        failover = Failover(self._retry_timeout_s)
-        while True:
-            try:
-                return await self.ask(requirements)
-            except GONE as error:
-                if not was_there(error):
-                    raise
-                await failover.wait(error)
-
-    async def in_outages(
-        self, requirements: Requirements
-    ) -> tuple[TargetDescription, TargetUnavailable | ServerDraining | None]:
-        """Return a target as :meth:`for_session` does, also during an outage.
-
-        Then it is the last one, with the error.
-        """
-        last = self._last
-        if last is None or not requirements.are_met_by(last):
-            return await self.for_session(requirements), None
-        if (known := self._transcriber.known(requirements)) is not None:
-            return known, None
+    failover = Failover(retry_timeout_s)
+    while (known := transcriber.known(requirements)) is None:
         try:
-            return await self.ask(requirements), None
+            return await transcriber.describe(requirements)
         except GONE as error:
-            return last, error
+            if in_outages and (last := transcriber.known(requirements, in_outages=True)) is not None:
+                return last
+            if not was_there(error):
+                raise
+            await failover.wait(error)
+    return known

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.engine.draft_session import Drafted
-from specwhisper.errors import InvalidAudio, SpecWhisperError, TargetUnavailable
+from specwhisper.errors import InvalidAudio, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
 from specwhisper.observe.tracing import WindowSpans, note_event
 from specwhisper.options import DecodingOptions
@@ -70,7 +70,7 @@ class SessionRequest:
     hints: SessionHints = field(default_factory=SessionHints)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SessionUpdate:
     """The news since the last update.
 
@@ -82,8 +82,8 @@ class SessionUpdate:
     speech_events : utterances of live audio that begin or end.
     """
 
-    segments: Sequence[Segment] = ()
-    speech_events: Sequence[VoiceMark] = ()
+    segments: list[Segment] = field(default_factory=list)
+    speech_events: list[VoiceMark] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.segments or self.speech_events)
@@ -175,7 +175,6 @@ class Session:
     resume_timeout_s : time in seconds in which it looks for a target after a loss.
     resume_point : where to continue another session's transcription; ``None`` begins a new one.
     continue_unverified : whether live audio waits much longer for a target.
-    lost : the error for which no target was found yet.
     same_weights : whether only targets with the weights of ``target`` may run it, because text of theirs
         exists.
 
@@ -197,7 +196,6 @@ class Session:
         resume_timeout_s: float,
         resume_point: ResumePoint | LivePosition | None = None,
         continue_unverified: bool = False,
-        lost: SpecWhisperError | None = None,
         same_weights: bool = False,
     ) -> None:
         self.id = secrets.token_hex(8)
@@ -208,14 +206,12 @@ class Session:
         self._metrics = metrics
         self._resume_timeout_s = resume_timeout_s
         self._waits_long = continue_unverified
-        self._lost = lost
-        self._same_weights = same_weights or resume_point is not None or lost is not None
+        self._same_weights = same_weights or resume_point is not None
         self._debouncer = Debouncer()
         self._windows = follow_windows(target.vocabulary, request.options)
         self._draft: SessionDraft | None = None
         self._stream: ResumingTargetStream | None = None
-        self._final: list[Segment] = []  # not yielded yet
-        self._speech_events: list[VoiceMark] = []  # not yielded yet
+        self._news = SessionUpdate()  # not yielded yet
         self._draft_shows = self._drafting is not None  # whether the draft shows text of growing pieces
         self._is_complete = False  # whether all audio has been sent
         self._replayed_window_id: int | None = None  # a window that another session began
@@ -252,24 +248,16 @@ class Session:
         """Whether its draft has failed, so that it runs as in ``target-only``."""
         return self._draft is not None and self._draft.has_failed
 
-    @property
-    def position(self) -> LivePosition | None:
-        """Where another session would continue live audio; ``None`` for a recording."""
-        windows = self._windows
-        if not isinstance(windows, LiveWindows):
-            return None
+    def resume_point(self) -> ResumePoint | LivePosition | None:
+        """Return where another session would continue; ``None`` at the beginning of a recording."""
+        if isinstance(self._progress, ResumeTracker):
+            return self._progress.resume_point()
+        windows = self._progress.windows
         position = windows.position
         if not position.is_speech:
             # From there another detector finds the same utterances.
             position = replace(position, next_sample=max(windows.final_to, self._silent_to))
         return replace(position, num_ends=self._ends.num_answered)
-
-    def resume_point(self) -> ResumePoint | None:
-        """Return where another session would continue the recording.
-
-        ``None`` at its beginning.
-        """
-        return self._progress.resume_point()
 
     async def run(self, audio: AsyncIterator[bytes | EndUtterance]) -> AsyncGenerator[SessionUpdate]:
         """Transcribe canonical PCM; yield an update after each change.
@@ -322,7 +310,6 @@ class Session:
             self._resume_timeout_s,
             self._metrics,
             waits_long=self._waits_long,
-            lost=self._lost,
             same_weights=self._same_weights,
             on_change=self._on_target_changed,
         )
@@ -336,8 +323,7 @@ class Session:
         if drafting is None:
             mode = Mode.TARGET_ONLY
         if options.live is not None:
-            step_ms = options.live.confirm_every_ms or (None if self._draft_shows else UNDRAFTED_STEP_MS)
-            options = replace(options, live=LiveOptions(confirm_every_ms=step_ms))
+            options = replace(options, live=LiveOptions(confirm_every_ms=self._confirm_every_ms))
         name = drafting.name if drafting is not None else ""
         return self._transcriber.open(self.id, target, mode=mode, options=options, draft_model=name, **wanted)
 
@@ -353,6 +339,13 @@ class Session:
             request.options,
             receive=self._on_drafted,
         )
+
+    @property
+    def _confirm_every_ms(self) -> int | None:
+        """How often the target decodes a growing live piece: as asked, or if no draft shows text."""
+        live = self._request.options.live
+        own_ms = live.confirm_every_ms if live is not None else None
+        return own_ms or (None if self._draft_shows else UNDRAFTED_STEP_MS)
 
     # Audio
 
@@ -385,7 +378,7 @@ class Session:
         if isinstance(self._windows, LiveWindows) and self._live is not None:
             utterance = self._windows.position.num_utterances
             for end in self._ends.take_empty(self._windows.pieces):
-                self._final.append(self._live.empty_end(utterance, end.sample))
+                self._news.segments.append(self._live.empty_end(utterance, end.sample))
                 self._debouncer.notify(urgent=True)
 
     async def _detect(self, pcm: bytes) -> Sequence[VoiceMark]:
@@ -404,7 +397,7 @@ class Session:
             self._silent_to = self._voice.boundary_sample
         if self._windows.needed_from // INTERVAL_SAMPLES > before // INTERVAL_SAMPLES:
             self._debouncer.notify()
-        self._speech_events += [mark for mark in marks if mark.event is not VoiceEvent.CUT]
+        self._news.speech_events += [mark for mark in marks if mark.event is not VoiceEvent.CUT]
         if marks:
             self._debouncer.notify(urgent=True)
         self._is_complete = is_last
@@ -429,16 +422,10 @@ class Session:
         shows = known and not self.has_lost_draft
         if self._live is not None and shows != self._draft_shows:
             self._draft_shows = shows
-            self._share_showing(self._live)
-
-    def _share_showing(self, live: LiveTranscript) -> None:
-        """Let the target write the text to show while the draft doesn't."""
-        if not self._draft_shows:
-            live.forget_draft()
-        own_ms = self._request.options.live.confirm_every_ms if self._request.options.live else None
-        interval_ms = own_ms or (None if self._draft_shows else UNDRAFTED_STEP_MS)
-        if self._stream is not None:
-            self._stream.confirm_every(ConfirmEvery(interval_ms))
+            if not shows:
+                self._live.forget_draft()
+            if self._stream is not None:
+                self._stream.confirm_every(ConfirmEvery(self._confirm_every_ms))
 
     def _send_draft(self, message: AudioChunk | WindowOpened | Commit) -> None:
         if self._draft is not None:
@@ -464,7 +451,7 @@ class Session:
                 self._begun_by_other, self.builder.statistics = None, SpeculationStatistics()
             if self._was_reported:
                 return
-        self._final += segments
+        self._news.segments += segments
         self._answer_ends()
 
     def _on_target_changed(self) -> None:
@@ -478,6 +465,5 @@ class Session:
     def _take_update(self, stream: ResumingTargetStream) -> SessionUpdate:
         self.target = stream.target
         self.builder.statistics.min_round_trip_ns = stream.min_round_trip_ns
-        final, self._final = self._final, []
-        speech_events, self._speech_events = self._speech_events, []
-        return SessionUpdate(final, speech_events)
+        news, self._news = self._news, SessionUpdate()
+        return news

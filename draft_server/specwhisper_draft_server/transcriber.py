@@ -8,7 +8,7 @@ and ``specwhisper_draft_server.link.link.TargetLink``, over gRPC. A session has 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -26,7 +26,6 @@ from specwhisper.types import (
     Mode,
     Resume,
     TimedHint,
-    Timing,
     WindowOpened,
 )
 
@@ -56,10 +55,8 @@ class Requirements:
     weights_digest: str = ""
 
     @classmethod
-    def of(cls, target: TargetDescription | None, *, same_weights: bool) -> Requirements:
+    def of(cls, target: TargetDescription, *, same_weights: bool) -> Requirements:
         """Return the requirements of a session that was set up for a target."""
-        if target is None:
-            return cls()
         return cls(target.vocabulary.digest, target.weights_digest if same_weights else "")
 
     def are_met_by(self, target: TargetDescription) -> bool:
@@ -96,14 +93,12 @@ class TargetStream(Protocol):
     ----------
     target, limits : the target's description, and this session's limits.
     going_away : set once the target has announced that it is stopping.
-    on_answer : called with the timing of each commit.
     """
 
     address: str
     target: TargetDescription
     limits: Limits
     going_away: asyncio.Event
-    on_answer: Callable[[Timing], None]
 
     @property
     def min_round_trip_ns(self) -> int:
@@ -134,8 +129,13 @@ class Transcriber(Protocol):
 
     address: str
 
-    def known(self, requirements: Requirements = ANY) -> TargetDescription | None:
-        """Return a cached description; ``None`` if a target has to be asked."""
+    def known(
+        self, requirements: Requirements = ANY, *, in_outages: bool = False
+    ) -> TargetDescription | None:
+        """Return a cached description; ``None`` if a target has to be asked.
+
+        ``in_outages``: whether the last one will do, whose target may be lost.
+        """
 
     async def describe(self, requirements: Requirements = ANY) -> TargetDescription:
         """Return the description of a target that meets the requirements."""
@@ -162,18 +162,8 @@ class Transcriber(Protocol):
         within_s : longest time of its answers; ``avoid`` will not do then.
         """
 
-    async def find_room(
-        self,
-        target: TargetDescription | None = None,
-        *,
-        same_weights: bool = False,
-    ) -> Transcriber:
-        """Return a transcriber for one session, on a target that has room now.
-
-        ``target``: as for :meth:`open`; ``None`` for any.
-
-        Raise :class:`SpecWhisperError` as :meth:`open` does, if no target has room.
-        """
+    async def check_room(self, target: TargetDescription) -> None:
+        """Raise :class:`SpecWhisperError` unless a target of these weights has room for another session."""
 
     async def check_health(self) -> None:
         """Check the engine of this process; a target elsewhere reports its own health."""

@@ -23,8 +23,9 @@ class VoiceActivity:
     Parameters
     ----------
     options : how utterances are found; with ``None`` all audio is one utterance.
-    start_sample, is_speech : the stream's beginning, or ``boundary_sample`` and ``is_speech`` of another
-        detector, whose later marks this one finds as well.
+    start_sample : the stream's beginning, or another detector's boundary, whose later marks this one finds
+        as well.
+    is_speech : whether an utterance was cut there, and continues.
     """
 
     def __init__(
@@ -38,11 +39,6 @@ class VoiceActivity:
     def boundary_sample(self) -> int:
         """Where another detector would continue: the last cut or end, or in the silence since then."""
         return self._endpointer.boundary_sample
-
-    @property
-    def is_speech(self) -> bool:
-        """Whether an utterance was cut at the boundary, and continues."""
-        return self._endpointer.is_speech
 
     async def detect(self, pcm: bytes) -> tuple[VoiceMark, ...]:
         """Process canonical PCM; return the marks that follow from it."""

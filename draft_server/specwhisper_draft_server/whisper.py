@@ -17,7 +17,7 @@ from typing import Any
 
 from specwhisper.engine.process import redirect_logs, return_freed_memory
 from specwhisper.engine.target_engine import TargetEngine
-from specwhisper.errors import ServerDraining, UnsupportedOption
+from specwhisper.errors import ServerDraining, ServerFull, UnsupportedOption
 from specwhisper.model.backend import Encoder
 from specwhisper.model.backends import library_for, load_encoder, load_encoders
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
@@ -32,7 +32,6 @@ from specwhisper.types import (
     Finished,
     Limits,
     Mode,
-    Timing,
     WindowOpened,
     default_num_batched_tokens,
 )
@@ -157,7 +156,6 @@ class LocalTargetStream:
         self._engine = engine
         self._events = events
         self.going_away = asyncio.Event()  # never set: both are in one process
-        self.on_answer: Callable[[Timing], None] = lambda _: None
 
     def send(self, message: Message) -> None:
         self._note(message)
@@ -196,7 +194,9 @@ class LocalTranscriber:
         self._engine = engine
         self._note = note
 
-    def known(self, requirements: Requirements = ANY) -> TargetDescription | None:
+    def known(
+        self, requirements: Requirements = ANY, *, in_outages: bool = False
+    ) -> TargetDescription | None:
         """Return ``None``: :meth:`describe` needs no round trip."""
         return None
 
@@ -222,19 +222,14 @@ class LocalTranscriber:
         avoid: str = "",
         within_s: float | None = None,
     ) -> AsyncIterator[LocalTargetStream]:
+        if within_s is not None:
+            raise ServerFull("There is no other target.")
         own_id = f"{session_id}-{secrets.token_hex(4)}"  # one may open before the last one is left
         async with self._engine.session(own_id, mode, options) as events:
             yield LocalTargetStream(own_id, target, self._engine, events, self._note)
 
-    async def find_room(
-        self,
-        target: TargetDescription | None = None,
-        *,
-        same_weights: bool = False,
-    ) -> LocalTranscriber:
-        """Return this target; raise :class:`ServerFull` if it has no room."""
+    async def check_room(self, target: TargetDescription) -> None:
         await self._engine.check_room()
-        return self
 
     async def check_health(self) -> None:
         await self._engine.check_health()

@@ -182,8 +182,8 @@ async def serve_draft(settings: Settings, probes: Probes) -> None:
     config = DraftConfig(max_sessions=settings.max_sessions, port=0, failpoints=failpoints, **settings.config)
 
     def num_taken() -> int:
-        num_free = service.num_free_draft_slots
-        return 0 if num_free is None else settings.max_sessions - num_free
+        drafter = getattr(service._drafting, "drafter", None)  # once the draft is placed
+        return 0 if drafter is None else settings.max_sessions - drafter.num_free_slots
 
     async with draft_server.running_service(config, checkpoint, lambda _: model) as service:
         probes["sessions"] = lambda: service.num_sessions

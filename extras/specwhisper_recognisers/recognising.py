@@ -28,7 +28,7 @@ from specwhisper.types import (
     TimedHint,
     WindowOpened,
 )
-from specwhisper_draft_server.transcriber import Requirements, TargetDescription
+from specwhisper_draft_server.transcriber import TargetDescription
 from specwhisper_recognisers.protocol import Recognised, Recogniser, RecogniserStream
 from specwhisper_recognisers.settings import check_mode
 from specwhisper_recognisers.waiting import Piece, WaitingAudio
@@ -38,21 +38,6 @@ logger = logging.getLogger(__name__)
 
 MIN_PIECE_S, MAX_PIECE_S = 0.01, 30.0
 MAX_WAITING_SAMPLES = 4 * WINDOW_SAMPLES  # a target has no more audio ahead of its window
-
-
-class AnyTarget:
-    """The targets that a recogniser drafts for: all of them; see :class:`Pairing`."""
-
-    def choose(self, target: TargetDescription) -> bool:
-        return True
-
-    async def done_for(self, target: TargetDescription) -> None: ...
-
-    def requirements(self, weights_digest: str = "") -> Requirements:
-        return Requirements("", weights_digest)
-
-    def why_not(self, target: TargetDescription) -> str:
-        return ""
 
 
 class RecogniserDrafting:
@@ -67,7 +52,7 @@ class RecogniserDrafting:
 
     check_mode = staticmethod(check_mode)
     num_mel_bins = None
-    num_free_slots = None  # it limits no sessions
+    placement = None  # it drafts for all targets
 
     def __init__(
         self,
@@ -77,7 +62,6 @@ class RecogniserDrafting:
         on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = recogniser.name
-        self.placement = AnyTarget()
         self._recogniser = recogniser
         self._piece_s: float | None = getattr(recogniser, "piece_s", None)
         if self._piece_s is not None:

@@ -100,15 +100,12 @@ class Failpoints:
     def wrap_transcriber(self, transcriber: Any) -> Any:
         """Return a transcriber whose target streams hit ``receive``."""
 
-        async def find_room(*args: Any, **kwargs: Any) -> Any:
-            return self.wrap_transcriber(await transcriber.find_room(*args, **kwargs))
-
         @asynccontextmanager
         async def open_(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
             async with transcriber.open(*args, **kwargs) as stream:
                 yield _Wrapped(stream, events=self._around(stream.events, "receive"))
 
-        return _Wrapped(transcriber, find_room=find_room, open=open_)
+        return _Wrapped(transcriber, open=open_)
 
     def install_in_target(self, service: Any, thread: Any) -> None:
         """Let a target's service hit ``send``, and its engine's thread ``commit``."""
@@ -161,9 +158,6 @@ class _Wrapped:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._inner, name, value)
 
 
 def read_failpoints(environment: Mapping[str, str], known: Collection[str]) -> Failpoints | None:

@@ -67,7 +67,7 @@ def test_a_target_may_require_tls_a_client_certificate_and_a_token(start_server,
 @pytest.mark.parametrize(
     ("draft", "sentence"),
     [
-        ("demo-draft-tiny", "No target server answered at 127.0.0.1:9"),
+        ("demo-draft-tiny", "No server answers at target 127.0.0.1:9"),
         ("/no/such/folder", "The draft server did not start: "),
     ],
 )
@@ -75,5 +75,5 @@ def test_a_missing_target_or_draft_model_is_named(draft, sentence):
     arguments = ("--target", "127.0.0.1:9", "--draft-model", draft, "--seconds", "0")
     status, out, err = run("specwhisper_client.cli.main", "tune", *arguments)
     assert (status, out) == (1, "")
-    assert sentence in err and (draft in err or sentence.startswith("No target"))
+    assert sentence in err and (draft in err or sentence.startswith("No server"))
     assert "Traceback" not in err

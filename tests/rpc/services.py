@@ -374,6 +374,5 @@ async def all_free(target: Target, draft: Draft | None = None) -> None:
     await eventually(lambda: target.num_free_slots == MAX_SESSIONS, within_s=PROMPTLY_S)
     if draft is not None:
         await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
-        await eventually(
-            lambda: draft.service.num_free_draft_slots in (None, MAX_SESSIONS), within_s=PROMPTLY_S
-        )
+        if (drafter := getattr(draft.service._drafting, "drafter", None)) is not None:
+            await eventually(lambda: drafter.num_free_slots == MAX_SESSIONS, within_s=PROMPTLY_S)

@@ -32,6 +32,7 @@ from tests.rpc.services import (
 
 STEP_MS = 300
 PIECE_BYTES = 3_200  # 100 ms
+FOLLOWED_SAMPLES = 3 * SAMPLE_RATE // 10  # sent at once as if they were spoken: as many as a draft's step
 # Ten words and a pause, again and again: one utterance, which is cut at its pauses.
 LECTURE_S = 26.0
 LECTURE = talk(tuple((0.5 + 2.2 * i, 2.5 + 2.2 * i) for i in range(11)), LECTURE_S)
@@ -234,8 +235,8 @@ async def follow(
     As if it were spoken to fast servers.
     """
     verifier, end = target.service._verifier, len(pcm) // 2 if end is None else end
-    for at in range(start, end, PIECE_BYTES // 2):
-        until = min(at + PIECE_BYTES // 2, end)
+    for at in range(start, end, FOLLOWED_SAMPLES):
+        until = min(at + FOLLOWED_SAMPLES, end)
         await client.send(pcm[at * 2 : until * 2])
 
         def is_taken(until: int = until) -> bool:

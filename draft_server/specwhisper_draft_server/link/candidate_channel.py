@@ -11,11 +11,10 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextvars import Context
 from itertools import count
 from time import monotonic_ns
-from typing import Protocol
 
 import grpc.aio
 
@@ -52,10 +51,8 @@ def error_of_target(failure: grpc.aio.AioRpcError, address: str) -> SpecWhisperE
     return error
 
 
-class Receiver(Protocol):
-    """A session at the target."""
-
-    def receive(self, event: pb.SharedEvent | Exception) -> None: ...
+# Takes a session's events, and the error with which the call ends.
+Receive = Callable[[pb.SharedEvent | Exception], None]
 
 
 class CandidateChannel:
@@ -73,7 +70,7 @@ class CandidateChannel:
         self.key = secrets.token_hex(16)
         self.is_over = False
         self._address = address
-        self._sessions: dict[int, Receiver] = {}
+        self._sessions: dict[int, Receive] = {}
         self._numbers = count(1)
         self._unsent: deque[tuple[int, Candidates]] = deque()
         self._has_news = asyncio.Event()
@@ -84,9 +81,10 @@ class CandidateChannel:
         self._call = context.run(lambda: with_true_status(stub.Share(self._requests())))
         self._running = asyncio.create_task(self._run(), context=context)
 
-    def join(self, session: Receiver) -> int:
+    def join(self, receive: Receive) -> int:
+        """Return the number of a session that joins."""
         number = next(self._numbers)
-        self._sessions[number] = session
+        self._sessions[number] = receive
         return number
 
     def leave(self, number: int) -> None:
@@ -122,8 +120,8 @@ class CandidateChannel:
             logger.exception("call for candidates ended", extra={"target": self._address})
         finally:
             self._end()
-            for session in self._sessions.values():
-                session.receive(error)
+            for receive in self._sessions.values():
+                receive(error)
 
     async def _receive(self) -> None:
         responses = aiter(self._call)
@@ -141,8 +139,8 @@ class CandidateChannel:
                 return
             self._has_begun = True
             for event in response.events:
-                if (session := self._sessions.get(event.number)) is not None:
-                    session.receive(event)
+                if (receive := self._sessions.get(event.number)) is not None:
+                    receive(event)
 
     async def _requests(self) -> AsyncIterator[pb.ShareRequest]:
         yield pb.ShareRequest(key=self.key)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
+from itertools import count
 from time import monotonic_ns
 
 import grpc.aio
 
-from specwhisper.errors import GONE, ServerDraining, SlowReader, TargetUnavailable
+from specwhisper.errors import ServerDraining, SlowReader, TargetUnavailable
 from specwhisper.live import LivePosition
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import (
@@ -27,7 +27,6 @@ from specwhisper.types import (
     Limits,
     Resume,
     TimedHint,
-    Timing,
     WindowOpened,
 )
 from specwhisper.wire import HEARTBEAT_S, SILENCE_S, WELCOME_S, codec
@@ -53,39 +52,26 @@ class Outbox:
     """
 
     def __init__(self) -> None:
-        self._urgent: deque[pb.VerifyRequest] = deque()
-        self._audio: deque[pb.VerifyRequest] = deque()
-        self._is_filled = asyncio.Event()
-        self._is_empty = asyncio.Event()
-        self._is_closed = False
+        self._waiting: asyncio.PriorityQueue[tuple[int, int, pb.VerifyRequest | None]] = (
+            asyncio.PriorityQueue()
+        )
+        self._numbers = count()
 
     def put(self, request: pb.VerifyRequest, *, after_audio: bool = False) -> None:
-        """Queue a message."""
         is_late = after_audio or request.WhichOneof("message") == "audio"
-        (self._audio if is_late else self._urgent).append(request)
-        self._is_filled.set()
-        self._is_empty.clear()
+        self._waiting.put_nowait((is_late, next(self._numbers), request))
 
     async def wait_sent(self) -> None:
-        if self._urgent or self._audio:
-            await self._is_empty.wait()
+        await self._waiting.join()
 
     def close(self) -> None:
         """End the iteration, which gRPC does not stop when the call ends."""
-        self._is_closed = True
-        self._is_filled.set()
+        self._waiting.put_nowait((-1, 0, None))
 
-    def __aiter__(self) -> Outbox:
-        return self
-
-    async def __anext__(self) -> pb.VerifyRequest:
-        while not (self._urgent or self._audio or self._is_closed):
-            self._is_empty.set()
-            self._is_filled.clear()
-            await self._is_filled.wait()
-        if self._is_closed:
-            raise StopAsyncIteration
-        return (self._urgent or self._audio).popleft()
+    async def __aiter__(self) -> AsyncIterator[pb.VerifyRequest]:
+        while (request := (await self._waiting.get())[2]) is not None:
+            yield request
+            self._waiting.task_done()
 
 
 class GrpcTargetStream:
@@ -97,13 +83,6 @@ class GrpcTargetStream:
     ----------
     target : the expected target; once it has accepted the session, the one that runs it.
     window : limits the audio in flight over the connection; heartbeats mark what has arrived.
-    note_gone : called when the target is lost or drains.
-
-    Attributes
-    ----------
-    limits : the target's limits, once it has accepted the session.
-    going_away : set once the target drains; it still serves the session for a while.
-    on_answer : called with the timing of each commit.
     """
 
     def __init__(
@@ -115,7 +94,6 @@ class GrpcTargetStream:
         target: TargetDescription,
         *,
         window: SendWindow,
-        note_gone: Callable[[], None],
         metrics: DraftMetrics,
     ) -> None:
         self.address = address
@@ -123,15 +101,13 @@ class GrpcTargetStream:
         self.limits: Limits = target.limits
         self.min_round_trip_ns = 0
         self.going_away = asyncio.Event()
-        self.on_answer: Callable[[Timing], None] = lambda _: None
         self._metrics = metrics
         self._paced = PacedStream(window)
-        self._note_gone = note_gone
         self._received: asyncio.Queue[Response | BaseException | None] = asyncio.Queue()
         self._num_open = 2  # calls whose responses have not ended
         self._has_all_events = False
         self._channel = channel
-        self._number = hello.share_number = channel.join(self)
+        self._number = hello.share_number = channel.join(self.receive)
         hello.share_key = channel.key
         self._outbox = Outbox()
         self._outbox.put(pb.VerifyRequest(hello=hello))
@@ -191,7 +167,6 @@ class GrpcTargetStream:
                 response = await self._next(SILENCE_S)
             except TimeoutError:
                 self._metrics.lost_heartbeats.inc()
-                self._note_gone()
                 raise TargetUnavailable(
                     f"Target {self.address} has sent nothing for {SILENCE_S:g} s, not even a heartbeat."
                 ) from None
@@ -201,9 +176,7 @@ class GrpcTargetStream:
                 case pb.WindowOpened():
                     yield codec.window_opened_from_proto(response, vocabulary_size=vocabulary_size)
                 case pb.Commit():
-                    commit = codec.commit_from_proto(response, vocabulary_size=vocabulary_size)
-                    self.on_answer(commit.timing)
-                    yield commit
+                    yield codec.commit_from_proto(response, vocabulary_size=vocabulary_size)
                 case pb.VerifyResponse() if response.HasField("heartbeat"):
                     self._measure(response.heartbeat)
                 case pb.VerifyResponse() if response.HasField("going_away"):
@@ -218,8 +191,6 @@ class GrpcTargetStream:
             async with asyncio.timeout(within_s):
                 item = await self._received.get()
             if isinstance(item, BaseException):
-                if isinstance(item, GONE):
-                    self._note_gone()
                 raise item
             if item is not None:
                 return item

@@ -6,12 +6,12 @@ It is loaded only when a session requests it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from specwhisper.tasks import running
-from specwhisper.types import AudioChunk, Commit, Timing, WindowOpened
+from specwhisper.types import AudioChunk, Commit, WindowOpened
 from specwhisper_draft_server.link.resuming import OpenOnce
 from specwhisper_draft_server.transcriber import Message, TargetDescription, TargetStream
 
@@ -39,15 +39,6 @@ class DelayedTargetStream:
         self._added_ns = added_latency_ms * 1_000_000
         self._up: asyncio.Queue[tuple[float, AudioChunk | Message]] = asyncio.Queue()
         self._down: asyncio.Queue[tuple[float, WindowOpened | Commit | None]] = asyncio.Queue()
-
-    @property
-    def on_answer(self) -> Callable[[Timing], None]:
-        """Called with the timing of each commit, before the delay."""
-        return self._stream.on_answer
-
-    @on_answer.setter
-    def on_answer(self, on_answer: Callable[[Timing], None]) -> None:
-        self._stream.on_answer = on_answer
 
     @property
     def piece_bytes(self) -> int:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from copy import copy
 from functools import partial
+from time import monotonic
 from typing import TypeVar
 
+import grpc
 import grpc.aio
-from grpc import ChannelConnectivity
 
 from specwhisper import __version__
 from specwhisper.errors import (
@@ -27,7 +26,7 @@ from specwhisper.rpc.channels import OPEN, Credentials, open_channel
 from specwhisper.types import Mode
 from specwhisper.wire import PROTOCOL_VERSION, check_protocol, codec
 from specwhisper.wire.pacing import SendWindow
-from specwhisper.wire.status import refused_handshake
+from specwhisper.wire.status import ended_by_server, has_broken
 from specwhisper.wire.v1 import decoding_pb2, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper_draft_server.config import DraftConfig
@@ -37,97 +36,50 @@ from specwhisper_draft_server.link.targets import TargetOffer, Targets
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.transcriber import ANY, Requirements, TargetDescription, TargetStream
 
-REASON_S = 1.0  # to find out why a connection failed, which gRPC knows once it has tried
+RETRY_S = 0.05  # between two calls to a target that refuses connections
 UNKNOWN_S = 0.25  # expected answer time of a target that hasn't answered yet
-MAX_DESCRIPTIONS = 8  # to keep, each for other weights
+# Time limit of a unary call. gRPC gives an attempt to connect 20 s: two round trips, or four with TLS.
+ANSWER_S = 30.0
 
 Opened = TypeVar("Opened")
 Find = Callable[[Collection[str]], Awaitable[TargetOffer]]
-# gRPC's limit for an attempt to connect, which takes two round trips, or four with TLS.
-ATTEMPT_S = 20.0
-# Time limit of a unary call, including an attempt to connect.
-ANSWER_S = 30.0
 
 
-class Channels:
-    """One channel for each address, kept while it is used or worth keeping.
+class Connection:
+    """The connection to a target or a locator, and what is known while it is up.
 
-    Parameters
+    A target doesn't change while it runs, and its successor has another connection.
+
+    Attributes
     ----------
-    credentials : encryption and token for targets.
-    is_worth_keeping : whether an unused address may be asked again.
+    window : limits the audio in flight.
+    num_users : calls and sessions that use it now.
+    description : the target's; ``None`` if it has to be asked.
+    needs_lease : whether sessions need a lease, as far as is known.
     """
 
-    def __init__(self, credentials: Credentials, is_worth_keeping: Callable[[str], bool]) -> None:
-        self._credentials = credentials
-        self._is_worth_keeping = is_worth_keeping
-        self._channels: dict[str, grpc.aio.Channel] = {}
-        self._windows: dict[str, SendWindow] = {}
-        self._candidates: dict[str, CandidateChannel] = {}
-        self._num_users: Counter[str] = Counter()
+    def __init__(self, address: str, credentials: Credentials) -> None:
+        self.address = address
+        self.channel = open_channel(address, credentials)
+        self.stub = verification_pb2_grpc.VerificationStub(self.channel)
+        self.window = SendWindow()
+        self.num_users = 0
+        self._candidates: CandidateChannel | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        self.description: TargetDescription | None = None
+        self.needs_lease = True
 
     @property
-    def addresses(self) -> list[str]:
-        return list(self._channels)
+    def is_up(self) -> bool:
+        return self.channel.get_state() is grpc.ChannelConnectivity.READY
 
-    def is_connected(self, address: str) -> bool:
-        channel = self._channels.get(address)
-        return channel is not None and channel.get_state() is ChannelConnectivity.READY
-
-    def window(self, address: str) -> SendWindow:
-        return self._windows[address]
-
-    def candidates(self, address: str, stub: verification_pb2_grpc.VerificationStub) -> CandidateChannel:
-        call = self._candidates.get(address)
-        if call is None or call.is_over:
-            call = self._candidates[address] = CandidateChannel(address, stub)
-        return call
-
-    @asynccontextmanager
-    async def using(self, address: str) -> AsyncIterator[grpc.aio.Channel]:
-        if address not in self._channels:
-            self._channels[address] = open_channel(address, self._credentials)
-            self._windows[address] = SendWindow()
-        self._num_users[address] += 1
-        try:
-            yield self._channels[address]
-        finally:
-            self._num_users[address] -= 1
-            await self._close_unused()
-
-    async def _close_unused(self) -> None:
-        self._num_users = +self._num_users
-        for address in self.addresses:
-            if not (self._num_users[address] or self._is_worth_keeping(address)):
-                self._candidates.pop(address, None)
-                if (channel := self._channels.pop(address, None)) is not None:  # else another task closes it
-                    await channel.close()
-
-    async def close(self) -> None:
-        for channel in self._channels.values():
-            await channel.close()
-
-
-async def wait_connected(channel: grpc.aio.Channel, address: str, refused_s: float) -> None:
-    """Wait until a channel to a target is connected.
-
-    A host without a target refuses every attempt at once, so this fails after ``refused_s`` seconds. An
-    attempt in progress gets the time that gRPC allows, since the target may just be far away.
-
-    Raise :class:`TargetUnavailable` if it is not connected in time.
-    """
-    clock = asyncio.get_running_loop().time
-    begun_s = clock()
-    while (state := channel.get_state(try_to_connect=True)) is not ChannelConnectivity.READY:
-        has_failed = state is ChannelConnectivity.TRANSIENT_FAILURE
-        within_s = refused_s if has_failed else max(refused_s, ATTEMPT_S)
-        try:
-            async with asyncio.timeout(max(0.0, begun_s + within_s - clock())):
-                await channel.wait_for_state_change(state)
-        except TimeoutError:
-            raise TargetUnavailable(
-                f"No target server answered at {address} within {within_s:g} s; is it running?"
-            ) from None
+    def candidates(self) -> CandidateChannel:
+        """Return the call that all sessions share; another one if it has ended."""
+        if self._candidates is None or self._candidates.is_over:
+            self._candidates = CandidateChannel(self.address, self.stub)
+        return self._candidates
 
 
 class TargetLink:
@@ -139,8 +91,7 @@ class TargetLink:
     ----------
     addresses : targets, or locators that answer ``Locate`` for many.
     credentials : encryption and token for targets.
-    connect_timeout_s : time in seconds in which a target may refuse connections; an attempt in progress has
-        more (:func:`wait_connected`).
+    connect_timeout_s : time in seconds in which a target may refuse connections.
     """
 
     def __init__(
@@ -153,111 +104,79 @@ class TargetLink:
         self._metrics = metrics or DraftMetrics(DraftConfig())
         self.address = ", ".join(addresses)
         self._targets = Targets(addresses)
-        self._channels = Channels(credentials, self._targets.knows)
+        self._credentials = credentials
         self._connect_timeout_s = connect_timeout_s
-        self._by_weights: dict[str, TargetDescription] = {}  # the newest last
-        # Descriptions from configured servers whose connections are still open. A target doesn't change while
-        # it runs, and its successor has other connections.
-        self._described: dict[str, TargetDescription] = {}
-        self._needs_no_lease: set[str] = set()  # servers that open sessions without a lease
-        self._offer: TargetOffer | None = None  # for the one session that this link opens
+        self._connections: dict[str, Connection] = {}
+        self._last: TargetDescription | None = None  # also of a lost target
 
     async def check_health(self) -> None:
         """Return at once: targets report their own health."""
 
     async def close(self) -> None:
-        await self._channels.close()
+        for connection in self._connections.values():
+            await connection.channel.close()
 
-    def known(self, requirements: Requirements = ANY) -> TargetDescription | None:
+    def known(
+        self, requirements: Requirements = ANY, *, in_outages: bool = False
+    ) -> TargetDescription | None:
         """Return the description of a target whose connection is still up, if any."""
-        for address in self._targets.configured:
-            target = self._described.get(address)
-            if (
-                target is not None
-                and requirements.are_met_by(target)
-                and self._channels.is_connected(address)
-            ):
-                return target
-        return None
+        targets = [connection.description for connection in self._connections.values() if connection.is_up]
+        targets += [self._last] if in_outages else []
+        return next((each for each in targets if each and requirements.are_met_by(each)), None)
 
     async def describe(self, requirements: Requirements = ANY) -> TargetDescription:
-        """Return the description of a target.
-
-        Its vocabulary is sent only if it has changed.
-        """
-        known = self._by_weights.get(requirements.weights_digest)
-        if known is not None and requirements.are_met_by(known):
-            return known
-        mismatched: list[str] = []
-
-        async def ask(address: str) -> TargetDescription:
-            try:
-                return await self._describe(address, requirements)
-            except PairMismatch:
-                mismatched.append(address)
-                raise
-
+        """Return the description of a target."""
         try:
-            return await self._targets.first(ask)
-        except (PairMismatch, TargetUnavailable):  # TargetUnavailable if some mismatch and others are down
-            if requirements == ANY or not mismatched:
+            return await self._targets.first(partial(self._describe, requirements=requirements))
+        except (PairMismatch, TargetUnavailable):
+            if requirements == ANY:
                 raise
         offer = await self._find(requirements)  # a locator describes one target, but may name others
         return await self._describe(offer.address, requirements)
 
     async def _describe(self, address: str, requirements: Requirements) -> TargetDescription:
-        held = next((each.vocabulary for each in reversed(self._by_weights.values())), None)
-        request = pb.DescribeRequest(vocabulary_digest=held.digest if held else "")
-        async with self._asking(address) as stub:
-            try:  # the target may be starting
-                async with self._channels.using(address) as channel:
-                    await wait_connected(channel, address, self._connect_timeout_s)
-            except TargetUnavailable as error:
-                if (reason := await self._handshake_failure(stub, address)) is None:
-                    raise
-                raise TargetUnavailable(reason) from error
-            reply = await stub.Describe(request, timeout=ANSWER_S)
-        check_protocol(
-            f"Target {address}",
-            reply.protocol_version,
-            reply.software_version,
-            here="this draft server",
-            own=PROTOCOL_VERSION,
-        )
-        if held is None or reply.HasField("vocabulary"):
-            held = codec.vocabulary_from_proto(reply.vocabulary)
-        target = TargetDescription(
-            model=reply.model,
-            weights_digest=reply.weights_digest,
-            vocabulary=held,
-            num_mel_bins=reply.num_mel_bins,
-            limits=codec.limits_from_proto(reply.limits),
-        )
-        self._note(address, target)
-        self._by_weights.pop(target.weights_digest, None)
-        self._by_weights[target.weights_digest] = target
-        while len(self._by_weights) > MAX_DESCRIPTIONS:
-            del self._by_weights[next(iter(self._by_weights))]
+        """Ask a target.
+
+        Its vocabulary takes seconds on a slow link, and is sent only if it is another one than the last.
+        """
+        held = self._last.vocabulary if self._last is not None else None
+        async with self._using(address) as connection:
+            reply = await self._ask(
+                connection, pb.DescribeRequest(vocabulary_digest=held.digest if held else "")
+            )
+            check_protocol(
+                f"Target {address}",
+                reply.protocol_version,
+                reply.software_version,
+                here="this draft server",
+                own=PROTOCOL_VERSION,
+            )
+            if held is None or reply.HasField("vocabulary"):
+                held = codec.vocabulary_from_proto(reply.vocabulary)
+            target = connection.description = self._last = TargetDescription(
+                model=reply.model,
+                weights_digest=reply.weights_digest,
+                vocabulary=held,
+                num_mel_bins=reply.num_mel_bins,
+                limits=codec.limits_from_proto(reply.limits),
+            )
         requirements.check(address, target)
         return target
 
-    def _note(self, address: str, target: TargetDescription) -> None:
-        if address in self._targets.configured:
-            self._described[address] = target
-
-    def _forget(self, address: str) -> None:
-        self._described.pop(address, None)
-        self._needs_no_lease.discard(address)
-
-    async def _handshake_failure(
-        self, stub: verification_pb2_grpc.VerificationStub, address: str
-    ) -> str | None:
-        """Return why a handshake failed, which a call reports but a channel doesn't."""
-        try:
-            await stub.Describe(pb.DescribeRequest(), timeout=REASON_S)
-        except grpc.aio.AioRpcError as error:
-            return refused_handshake(error.details() or "", address)
-        return None
+    async def _ask(self, connection: Connection, request: pb.DescribeRequest) -> pb.DescribeResponse:
+        """Call ``Describe``, again for a while if the target refuses connections: it may be starting."""
+        until_s = monotonic() + self._connect_timeout_s
+        while True:
+            try:
+                reply: pb.DescribeResponse = await connection.stub.Describe(request, timeout=ANSWER_S)
+                return reply
+            except grpc.aio.AioRpcError as failure:
+                is_refused = failure.code() is grpc.StatusCode.UNAVAILABLE and not (
+                    ended_by_server(failure) or has_broken(failure)
+                )
+                if not is_refused or monotonic() >= until_s:
+                    raise
+            await asyncio.sleep(RETRY_S)
 
     async def _find(
         self, requirements: Requirements, avoid: Collection[str] = (), *, within_s: float | None = None
@@ -275,61 +194,62 @@ class TargetLink:
     async def _locate(
         self, address: str, request: pb.LocateRequest, within_s: float | None = None
     ) -> TargetOffer:
-        async with self._asking(address) as stub:
-            reply = await stub.Locate(request, timeout=ANSWER_S)
-        if address in self._targets.configured and not (reply.address or reply.lease):
-            self._needs_no_lease.add(address)
-        else:
-            self._needs_no_lease.discard(address)
+        async with self._using(address) as connection:
+            reply = await connection.stub.Locate(request, timeout=ANSWER_S)
+            connection.needs_lease = bool(reply.address or reply.lease)
         offer = TargetOffer(reply.address or address, reply.lease, reply.free_slots, reply.is_standby)
         if within_s is not None:
             if offer.address in request.avoid or (reply.answer_s or UNKNOWN_S) > within_s:
                 raise ServerFull(f"Target {offer.address} is not much faster than the session's own.")
         return offer
 
-    async def find_room(
-        self,
-        target: TargetDescription | None = None,
-        *,
-        same_weights: bool = False,
-    ) -> TargetLink:
-        """Return a copy of this link that opens one session, where a slot is free.
-
-        It asks for the slot now.
-        """
-        link = copy(self)
-        requirements = Requirements.of(target, same_weights=same_weights)
-        link._offer = await self._find(requirements, [])
-        return link
+    async def check_room(self, target: TargetDescription) -> None:
+        await self._find(Requirements.of(target, same_weights=True))
 
     def _only_target(self, avoid: str) -> TargetOffer | None:
         """Return the only target if it is connected and needs no lease."""
         address, *others = self._targets.configured
-        if others or address == avoid or address not in self._needs_no_lease:
+        connection = self._connections.get(address)
+        if others or address == avoid or connection is None or connection.needs_lease:
             return None
-        return TargetOffer(address) if self._channels.is_connected(address) else None
+        return TargetOffer(address) if connection.is_up else None
 
     @asynccontextmanager
-    async def _asking(self, address: str) -> AsyncIterator[verification_pb2_grpc.VerificationStub]:
-        """Yield a target's stub; convert its calls' errors to ours, and note a lost target."""
+    async def _using(self, address: str) -> AsyncIterator[Connection]:
+        """Yield the connection to a server, and convert its calls' errors to ours.
+
+        It is closed after its last use unless it is up, or the server is configured.
+        """
+        if address not in self._connections:
+            self._connections[address] = Connection(address, self._credentials)
+        connection = self._connections[address]
+        if not connection.is_up:
+            connection.forget()
+        connection.num_users += 1
         try:
-            if not self._channels.is_connected(address):
-                self._forget(address)
-            async with self._channels.using(address) as channel:
-                try:
-                    yield verification_pb2_grpc.VerificationStub(channel)
-                except grpc.aio.AioRpcError as error:
-                    raise error_of_target(error, address) from error
-        except PairMismatch:
-            self._forget(address)
+            try:
+                yield connection
+            except grpc.aio.AioRpcError as error:
+                raise error_of_target(error, address) from error
+        except (PairMismatch, *GONE):
+            connection.forget()
             raise
-        except GONE:
-            self._forget(address)
-            self._targets.note_gone(address)
-            raise
+        finally:
+            connection.num_users -= 1
+            await self._close_unused()
 
-    @asynccontextmanager
-    async def open(
+    async def _close_unused(self) -> None:
+        unused = [
+            each
+            for each in self._connections.values()
+            if not (each.num_users or each.is_up or each.address in self._targets.configured)
+        ]
+        for connection in unused:
+            del self._connections[connection.address]
+        for connection in unused:
+            await connection.channel.close()
+
+    def open(
         self,
         session_id: str,
         target: TargetDescription,
@@ -340,7 +260,7 @@ class TargetLink:
         same_weights: bool = False,
         avoid: str = "",
         within_s: float | None = None,
-    ) -> AsyncIterator[TargetStream]:
+    ) -> AbstractAsyncContextManager[TargetStream]:
         hello = pb.Hello(
             protocol_version=PROTOCOL_VERSION,
             software_version=__version__,
@@ -351,14 +271,12 @@ class TargetLink:
             session=session_id,
         )
         requirements = Requirements.of(target, same_weights=same_weights)
-        opened = opened_at_one(
+        return opened_at_one(
             partial(self._find, requirements, within_s=within_s),
             partial(self._open_at, hello=hello, target=target, requirements=requirements),
             avoid=avoid,
-            offer=self._offer or self._only_target(avoid),
+            offer=self._only_target(avoid),
         )
-        async with opened as session:
-            yield session
 
     @asynccontextmanager
     async def _open_at(
@@ -366,48 +284,50 @@ class TargetLink:
     ) -> AsyncIterator[GrpcTargetStream]:
         own_hello = pb.Hello(lease=offer.lease, weights_digest=requirements.weights_digest)
         own_hello.MergeFrom(hello)
-        async with self._asking(offer.address) as stub:
+        async with self._using(offer.address) as connection:
             session = GrpcTargetStream(
                 offer.address,
-                stub,
-                self._channels.candidates(offer.address, stub),
+                connection.stub,
+                connection.candidates(),
                 own_hello,
                 target,
-                window=self._channels.window(offer.address),
-                note_gone=partial(self._targets.note_gone, offer.address),
+                window=connection.window,
                 metrics=self._metrics,
             )
             try:
                 with self._targets.opening(offer.address):
                     welcome = await session.welcome()
                 session.limits = codec.limits_from_proto(welcome.limits)
-                weights = welcome.weights_digest
-                session.target = await self._description(offer.address, weights, target, hello.decoding)
+                session.target = await self._description(
+                    connection, welcome.weights_digest, target, hello.decoding
+                )
                 yield session
             finally:
                 session.close()
 
     async def _description(
         self,
-        address: str,
+        connection: Connection,
         weights: str,
         expected: TargetDescription,
         options: decoding_pb2.DecodingOptions,
     ) -> TargetDescription:
-        is_expected = weights == expected.weights_digest
-        described = expected if is_expected else self._by_weights.get(weights)
-        if described is None:
-            described = await self._describe(address, Requirements(expected.vocabulary.digest, weights))
+        """Return the description of the target that has taken a session, by the weights in its welcome."""
+        if weights == expected.weights_digest:
+            described = expected
+        elif (known := connection.description) is not None and known.weights_digest == weights:
+            described = known
+        else:
+            required = Requirements(expected.vocabulary.digest, weights)
+            described = await self._describe(connection.address, required)
         # A target computes features itself, but cannot know the maximum of a recording that is arriving.
         bins, maxima = described.num_mel_bins, options.log_mel_max
         if maxima and bins not in maxima:
             raise PairMismatch(
-                f"Target {address} ('{described.model}') has {bins} mel bins; the recording's log_mel_max is "
-                f"of {', '.join(map(str, sorted(maxima)))} bins: send it for all that `GetModel` names."
+                f"Target {connection.address} ('{described.model}') has {bins} mel bins; the recording's "
+                f"log_mel_max is of {', '.join(map(str, sorted(maxima)))} bins: send it for all that "
+                "`GetModel` names."
             )
-        if is_expected:
-            return expected
-        self._note(address, described)
         return described
 
 
@@ -436,7 +356,14 @@ async def opened_at_one(
     async with AsyncExitStack() as stack:
         try:
             while True:
-                offer = offer or await _next_offer(find, avoid, tried, refusal)
+                try:
+                    offer = offer or await find([address for address in (avoid, *tried) if address])
+                except RETRY_OTHER_TARGET:
+                    if isinstance(refusal, GONE):
+                        raise refusal from None
+                    raise
+                if offer.address in tried and refusal is not None:
+                    raise refusal
                 tried.add(offer.address)
                 try:
                     opened = await stack.enter_async_context(open_at(offer))
@@ -447,20 +374,3 @@ async def opened_at_one(
         finally:
             refusal = None  # its traceback refers to this frame, and the cycle would keep it alive
         yield opened
-
-
-async def _next_offer(
-    find: Find, avoid: str, tried: Collection[str], refusal: SpecWhisperError | None
-) -> TargetOffer:
-    try:
-        offer = await find([address for address in (avoid, *tried) if address])
-    except RETRY_OTHER_TARGET:
-        if isinstance(refusal, GONE):
-            raise refusal from None
-        raise
-    else:
-        if refusal is not None and offer.address in tried:
-            raise refusal
-        return offer
-    finally:
-        refusal = None

@@ -229,45 +229,35 @@ class ResumeTracker:
 class LiveProgress:
     """The progress of live audio: its last final text.
 
-    Parameters
-    ----------
-    windows : follow the target's.
+    All later text is decoded again, and its candidates are sent again. A window has no context before it.
+
+    ``windows``: follow the target's.
     """
 
     is_reopened = True
 
     def __init__(self, windows: LiveWindows) -> None:
-        self._windows = windows
+        self.windows = windows
 
     @property
     def needed_from(self) -> int:
         """First sample that the next window may hold."""
-        return self._windows.needed_from
+        return self.windows.needed_from
 
-    @property
-    def audio_from(self) -> int:
-        """The same: a window of live audio has no context before it."""
-        return self._windows.needed_from
+    audio_from = needed_from
 
     def advances(self, commit: Commit) -> bool:
-        """Return whether text has become final; everything else is decoded again."""
+        """Return whether text has become final."""
         return commit.piece is not None
 
     def resume(self) -> LivePosition:
-        """Return the position after the last final text."""
-        return self._windows.position
+        return self.windows.position
 
-    def resume_point(self) -> None:
-        """Return ``None``: clients continue from the position, too."""
+    def migrate(self) -> None: ...
 
-    def migrate(self) -> None:
-        """Ignore it: the next target opens the window again."""
-
-    def propose(self, block: Candidates) -> None:
-        """Ignore it: the draft sends the window's candidates again."""
+    def propose(self, block: Candidates) -> None: ...
 
     def observe(self, event: WindowOpened | Commit) -> Sequence[WindowOpened | Commit]:
-        """Return the event: readers start over with each window."""
         return (event,)
 
     def pop_pending_block(self) -> None:

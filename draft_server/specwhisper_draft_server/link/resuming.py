@@ -16,7 +16,7 @@ from contextlib import (
 )
 from math import inf
 from time import monotonic
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.kept import MAX_UNREAD_S, KeptAudio
@@ -56,19 +56,13 @@ LOST = (*GONE, SlowReader)  # SlowReader: this server was stopped for a while; o
 REFUSED = (ServerFull, PairMismatch)  # all targets were asked, and none that answered takes it
 
 
-class OpenOnce(Protocol):
-    """Opens a stream on one target, as :meth:`Transcriber.open` does."""
-
-    def __call__(
-        self, target: TargetDescription, *, same_weights: bool, avoid: str, within_s: float | None = None
-    ) -> AbstractAsyncContextManager[TargetStream]: ...
-
-
+# Opens a stream on one target, as :meth:`Transcriber.open` does.
+OpenOnce = Callable[..., AbstractAsyncContextManager[TargetStream]]
 Opened = tuple[AsyncExitStack, TargetStream]
 
 
 class ResumingTargetStream:
-    """The :class:`TargetStream` of one session, on one target after another.
+    """The stream of one session, on one target after another.
 
     Use it as a context manager. Entering it looks for a target, and fails at once if all targets answer and
     refuse the session. A session with ``waits_long`` may be open without a target. If a target drains, or is
@@ -83,7 +77,6 @@ class ResumingTargetStream:
         only when a target has committed something.
     waits_long : whether it looks for up to :data:`MAX_OUTAGE_S` while audio may come, and keeps as much
         audio.
-    lost : the error for which no target was found yet. Reading the events starts another search.
     same_weights : whether the first target, too, must have the weights of ``target``.
     on_change : called when a target is lost, or has taken the session again.
     """
@@ -99,20 +92,18 @@ class ResumingTargetStream:
         metrics: DraftMetrics,
         *,
         waits_long: bool = False,
-        lost: SpecWhisperError | None = None,
         same_weights: bool = False,
         on_change: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.target = target
-        self.limits = target.limits
         self._same_weights = same_weights
         self._metrics = metrics
         self._id = session_id
         self._open_once = open_once
         self._progress = progress
         self._waits_long = waits_long
-        self._lost = lost
+        self._lost: SpecWhisperError | None = None  # no target was found yet
         self._on_change = on_change
         self._clock = clock
         self._audio = KeptAudio(progress.audio_from, MAX_UNREAD_S)
@@ -129,8 +120,7 @@ class ResumingTargetStream:
         self._feed_error: Exception | None = None  # an error that another target would not solve
 
     async def __aenter__(self) -> Self:
-        if self._lost is None:
-            await self._connect_first()
+        await self._connect_first()
         self._metrics.kept_audio.add(self._audio)
         return self
 
@@ -180,10 +170,12 @@ class ResumingTargetStream:
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
         if self._lost is not None:
-            await self._recover(self._lost, on_resumed=lambda: None)
+            await self._recover(self._lost)
         while self._current is not None:
             try:
                 async for event in self._current.events():
+                    if isinstance(event, Commit):
+                        self._pace.observe(event.timing)
                     for fresh in self._progress.observe(event):
                         if isinstance(fresh, Commit) and self._progress.advances(fresh):
                             self._failover.progressed()
@@ -207,23 +199,19 @@ class ResumingTargetStream:
         self._failover.lost()
         note_event("target lost", target=lost, error=type(error).__name__)
         logger.warning("target lost", extra={"session": self._id, "target": lost, "error": str(error)})
-        on_resumed = self._metrics.lost(error)
-        await self._close_current()
-        if self._next is not None:
-            opened, self._next = self._next, None
-            await self._run_on(*opened)
-            on_resumed()
-        else:
-            await self._recover(error, on_resumed, avoid=lost)
+        with self._metrics.resuming(error):
+            await self._close_current()
+            if self._next is not None:
+                opened, self._next = self._next, None
+                await self._run_on(*opened)
+            else:
+                await self._recover(error, avoid=lost)
 
-    async def _recover(
-        self, error: SpecWhisperError, on_resumed: Callable[[], None], avoid: str = ""
-    ) -> None:
+    async def _recover(self, error: SpecWhisperError, avoid: str = "") -> None:
         if self._waits_long:
             self._audio.allow_unread(MAX_OUTAGE_S)
         self._on_change()
         await self._connect(error, avoid)
-        on_resumed()
         self._on_change()
 
     async def _connect_first(self) -> None:
@@ -245,22 +233,18 @@ class ResumingTargetStream:
         lost_s = self._clock()
         try:
             while self._current is None:
-                await self._wait(error, lost_s)
+                waits_long = self._waits_long and not self._audio.is_complete
+                if waits_long and self._clock() - lost_s > MAX_OUTAGE_S:
+                    raise TargetUnavailable(
+                        f"No target has taken the session for {MAX_OUTAGE_S:g} s: {error}"
+                    ) from None
+                await self._failover.wait(error, is_limited=not waits_long)
                 try:
                     await self._run_on(*await self._open(avoid))
                 except (*LOST, *REFUSED) as another:
                     error = another
         finally:
             del error  # breaks the cycle of the error and this frame
-
-    async def _wait(self, error: SpecWhisperError, lost_s: float) -> None:
-        """Wait for the next attempt; raise the last error when it is too late."""
-        waits_long = self._waits_long and not self._audio.is_complete
-        if waits_long and self._clock() - lost_s > MAX_OUTAGE_S:
-            raise TargetUnavailable(
-                f"No target has taken the session for {MAX_OUTAGE_S:g} s: {error}"
-            ) from None
-        await self._failover.wait(error, is_limited=not waits_long)
 
     async def _open(self, avoid: str = "", within_s: float | None = None) -> Opened:
         async with AsyncExitStack() as stack:
@@ -288,8 +272,7 @@ class ResumingTargetStream:
         self._progress.migrate()
         self._failover.connected()
         self._pace.begin(monotonic())
-        stream.on_answer = self._pace.observe
-        self._current_tasks, self._current, self.limits = stack, stream, stream.limits
+        self._current_tasks, self._current = stack, stream
         start_sample = self._progress.needed_from
         await stack.enter_async_context(running(self._hints.send(stream.send, start_sample)))
         await stack.enter_async_context(running(self._feed(stream, audio_from, pieces)))

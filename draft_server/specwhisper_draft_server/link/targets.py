@@ -6,9 +6,8 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from math import inf
 from typing import Any, TypeVar
 
 from specwhisper.errors import GONE, ServerDraining, ServerFull, SpecWhisperError, TargetUnavailable
@@ -77,8 +76,6 @@ class Targets:
         self.configured = tuple(dict.fromkeys(configured))
         self._opening: Counter[str] = Counter()
         self._discovered: dict[str, None] = {}  # addresses that locators have named, the newest last
-        self._gone: set[str] = set()  # discovered targets that did not answer, or lost a session
-        self._lost: set[str] = set()  # configured targets that hang, or lost a session; until they answer
 
     async def find(
         self, locate: Callable[[str], Coroutine[Any, Any, TargetOffer]], avoid: Collection[str] = ()
@@ -100,31 +97,21 @@ class Targets:
             if all servers answer, and no target matches the session.
         """
         answers = await self._ask(locate, GRACE_S)
-        if _has_only_standbys(answers) and self._silent(answers) - self._lost - {*avoid}:
+        if _has_only_standbys(answers) and self._silent(answers) - {*avoid}:
             answers = await self._ask(locate, STANDBY_GRACE_S)
-            self._lost |= self._silent(answers)
-        self._lost -= {address for address, answer in answers.items() if not isinstance(answer, GONE)}
-        offers = self._usable_offers(answers, avoid)
+        offers = self._usable_offers(answers)
         if not offers:
             raise _most_promising(answers.values())
-        if any(isinstance(answers.get(address), TargetOffer) for address in self.configured):
-            for address in list(self._gone):  # not earlier: while no locator answers, it may come back first
-                self._forget(address)
         found = choose(offers, self._opening, avoid)
         self._remember(found.address)
         return found
 
-    def _usable_offers(
-        self, answers: Mapping[str, TargetOffer | SpecWhisperError], avoid: Collection[str]
-    ) -> list[TargetOffer]:
+    def _usable_offers(self, answers: Mapping[str, TargetOffer | SpecWhisperError]) -> list[TargetOffer]:
         """Return the offers; those of standbys only if a target is lost or no other offer exists."""
         offers = [answer for answer in answers.values() if isinstance(answer, TargetOffer)]
-        if len(offers) == len(answers) and all(offer.is_standby for offer in offers):
-            return offers
         is_lost = any(isinstance(answer, GONE) for answer in answers.values())
-        # A hanging target doesn't answer, and has lost a session: the one that avoids it, or another.
-        silent = {*avoid, *self._silent(answers)} - answers.keys()
-        is_lost = is_lost or not silent.isdisjoint({*avoid, *self._lost})
+        if _has_only_standbys(answers):  # a target that doesn't answer is lost, too
+            is_lost = is_lost or bool(self._silent(answers)) or len(offers) == len(answers)
         return [offer for offer in offers if is_lost or not offer.is_standby]
 
     def _silent(self, answers: Collection[str]) -> set[str]:
@@ -152,19 +139,6 @@ class Targets:
                 return answer
         raise _most_promising(answers.values())
 
-    def knows(self, address: str) -> bool:
-        return address in self.configured or address in self._discovered
-
-    def note_gone(self, address: str) -> None:
-        """Note that a target is down, or has lost a session.
-
-        A discovered target is forgotten unless a locator names it again.
-        """
-        if address in self.configured:
-            self._lost.add(address)
-        if address in self._discovered:
-            self._gone.add(address)
-
     async def _ask(
         self, ask: Callable[[str], Coroutine[Any, Any, Answer]], grace_s: float
     ) -> dict[str, Answer | SpecWhisperError]:
@@ -173,50 +147,37 @@ class Targets:
         Discovered targets are asked if all configured servers are down, or none has answered for
         :data:`HEDGE_S`. Slower servers get ``grace_s`` seconds after the first answer.
         """
-        clock = asyncio.get_running_loop().time
-        asked: dict[str, asyncio.Future[Answer]] = {}
-        others, ask_others_s, until_s = self._others, clock() + HEDGE_S, inf
+        asked = {address: asyncio.ensure_future(ask(address)) for address in self.configured}
+        others = [address for address in reversed(self._discovered) if address not in self.configured]
         try:
-            asked |= {address: asyncio.ensure_future(ask(address)) for address in self.configured}
-            while True:
-                pending = [task for task in asked.values() if not task.done()]
-                errors = [task.exception() for task in asked.values() if task.done()]
-                if None in errors:
-                    until_s = min(until_s, clock() + grace_s)
-                elif others:
-                    is_late = bool(pending) and clock() >= ask_others_s
-                    if is_late or (not pending and all(isinstance(error, GONE) for error in errors)):
-                        asked |= {address: asyncio.ensure_future(ask(address)) for address in others}
-                        others = []
-                        continue
-                if not pending or clock() >= until_s:
-                    break
-                wait_s = min(until_s, ask_others_s if others else inf) - clock()
-                await asyncio.wait(
-                    pending,
-                    timeout=None if wait_s == inf else max(0.0, wait_s),
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
+            has_answer = await _one_succeeds(asked.values(), HEDGE_S if others else None)
+            errors = [task.exception() for task in asked.values() if task.done()]
+            are_down = len(errors) < len(asked) or all(isinstance(error, GONE) for error in errors)
+            if not has_answer and are_down:
+                asked |= {address: asyncio.ensure_future(ask(address)) for address in others}
+                has_answer = await _one_succeeds(asked.values())
+            if has_answer:
+                await asyncio.wait(asked.values(), timeout=grace_s)
         finally:
             for task in asked.values():
                 task.cancel()
             await asyncio.gather(*asked.values(), return_exceptions=True)
         return _answers_of(asked)
 
-    @property
-    def _others(self) -> list[str]:
-        return [address for address in reversed(self._discovered) if address not in self.configured]
-
     def _remember(self, address: str) -> None:
         self._discovered.pop(address, None)
-        self._gone.discard(address)
         self._discovered[address] = None
         while len(self._discovered) > MAX_DISCOVERED:
-            self._forget(next(iter(self._discovered)))
+            del self._discovered[next(iter(self._discovered))]
 
-    def _forget(self, address: str) -> None:
-        self._discovered.pop(address, None)
-        self._gone.discard(address)
+
+async def _one_succeeds(tasks: Iterable[asyncio.Future[Any]], within_s: float | None = None) -> bool:
+    """Wait until a task has succeeded, all have failed, or the time is over."""
+    for task in asyncio.as_completed(tasks, timeout=within_s):
+        with suppress(Exception):
+            await task
+            return True
+    return False
 
 
 def _has_only_standbys(answers: Mapping[str, object]) -> bool:
@@ -225,7 +186,7 @@ def _has_only_standbys(answers: Mapping[str, object]) -> bool:
     return bool(offers) and all(offer.is_standby for offer in offers)
 
 
-def _answers_of(asked: dict[str, asyncio.Future[Answer]]) -> dict[str, Answer | SpecWhisperError]:
+def _answers_of(asked: Mapping[str, asyncio.Future[Answer]]) -> dict[str, Answer | SpecWhisperError]:
     """Return results and expected errors of finished tasks; raise any other error."""
     answers: dict[str, Answer | SpecWhisperError] = {}
     for address, task in asked.items():

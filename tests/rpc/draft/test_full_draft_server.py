@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from specwhisper.errors import ServerFull
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.rpc.services import all_free, error_of, eventually, recording, running_pair, streaming_config
 
@@ -27,8 +28,13 @@ async def full_server():
 @pytest.mark.parametrize("method", METHODS)
 async def test_a_full_server_does_not_read_a_recording(method):
     async with full_server() as draft:
-        error = await error_of(draft.channel.stream_unary(method)())  # sends nothing
-        assert type(error) is ServerFull
+        for call in (
+            draft.channel.stream_unary(method)(),  # sends nothing
+            with_true_status(draft.stub.StreamingRecognize(iter([streaming_config()]))),
+        ):
+            error = await error_of(call)
+            assert type(error) is ServerFull
+            assert "draft server holds its 1 sessions" in str(error)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -9,19 +9,14 @@ import torch
 
 from experiments.common.models.scripted import ScriptedModel
 from experiments.common.models.speech import SpeechModel, spoken_utterances, talk
-from specwhisper.testing.failpoints import Failpoint, Failpoints, Fault
 from specwhisper.types import SAMPLE_RATE, Limits, Mode
 from specwhisper.wire import status
-from specwhisper.wire.v1 import verification_pb2 as pb
-from specwhisper.wire.v1 import verification_pb2_grpc
-from specwhisper_draft_server.link import link, pace, resuming
-from specwhisper_draft_server.link.link import TargetLink
+from specwhisper_draft_server.link import link, pace, resuming, targets
+from specwhisper_draft_server.transcriber import ANY
 from tests.nightly import mostly_nightly
 from tests.rpc.services import (
     MAX_SESSIONS,
     HalfSent,
-    as_target,
-    check_text,
     count_locate_calls,
     draft_server,
     eventually,
@@ -37,13 +32,13 @@ LENGTH_S = 65.0
 AT_ONCE = 0.02  # seconds: a session that left without another target fails
 ONE = Limits(max_sessions=1)
 RESUME_TIMEOUT_S = 20.0  # for sessions whose target is killed
-NEVER = 10**9  # hits of a failpoint
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
 @pytest.fixture(autouse=True)
-def short_retry_time(monkeypatch):
+def short_retry_time_and_long_grace(monkeypatch):
     monkeypatch.setattr(status, "PUSHBACK_MS", 20)
+    monkeypatch.setattr(targets, "GRACE_S", 5.0)  # on a busy machine a target that could take it answers late
 
 
 @asynccontextmanager
@@ -72,7 +67,7 @@ class Recording(HalfSent):
 class Talk:
     """A client that sends a part of live speech, and the rest on ``end``."""
 
-    def __init__(self, draft, mode: str, _: int = 0, **more) -> None:
+    def __init__(self, draft, mode: str, _: int, **more) -> None:
         mode = Mode[mode.removeprefix("MODE_")]
         self._client = live_client(draft.address, mode=mode, reconnect_s=0.0, **more)
         self._listener = Listener(self._client)
@@ -92,7 +87,7 @@ class Talk:
 
 @asynccontextmanager
 async def sessions(
-    kind: str, mode: str, port: int, num: int = 2, model=None, resume_timeout_s: float = AT_ONCE, **settings
+    kind: str, mode: str, port: int, num: int = 2, model=None, resume_timeout_s: float = AT_ONCE
 ):
     """Yield a target with sessions, an opener of a second one, draft server, clients."""
     if kind == "recordings":
@@ -102,7 +97,7 @@ async def sessions(
         client = partial(Talk, continue_unverified=kind == "live, draft-only in outages")
     async with open_target(**({"model": model} if model else {})) as busy:
         named = f"{busy.address},127.0.0.1:{port}"
-        async with open_draft(named, resume_timeout_s=resume_timeout_s, **settings) as draft:
+        async with open_draft(named, resume_timeout_s=resume_timeout_s) as draft:
             clients = [client(draft, mode, seed) for seed in range(num)]
             for each in clients:
                 await each.begin()
@@ -123,43 +118,22 @@ async def test_a_session_stays_until_another_target_has_room(kind, mode, unused_
             await eventually(lambda: other.service.num_sessions == 0)
 
 
-@pytest.mark.parametrize("kind", mostly_nightly(["live", "recordings"]))
-async def test_a_session_that_finds_no_room_may_end_where_it_is(kind, unused_tcp_port, monkeypatch):
-    async with sessions(kind, "MODE_FULL", unused_tcp_port) as (busy, open_other, _, clients):
-        async with open_other(limits=ONE) as other, stopping(busy):
-            asked = count_locate_calls(other, monkeypatch)
-            await eventually(lambda: other.service.num_sessions == 1 and len(asked) >= 3)
-            await asyncio.gather(*(client.end() for client in clients))
-
-
-@pytest.mark.parametrize("has_failpoints", [False, True])
-@pytest.mark.parametrize("kind", mostly_nightly(["live", "recordings"]))
-async def test_each_locate_call_is_followed_by_a_session(kind, has_failpoints, unused_tcp_port, monkeypatch):
+@pytest.mark.parametrize("is_killed", [False, True], ids=["drained", "killed"])
+@pytest.mark.parametrize("kind", mostly_nightly(["live, draft-only in outages", "recordings", "live"]))
+async def test_each_locate_call_is_followed_by_a_session(kind, is_killed, unused_tcp_port, monkeypatch):
     """A router counts each Locate call as a session, and routes others elsewhere."""
-    points = {"receive.after": Failpoint(Fault.RAISE, NEVER)}
-    settings = {"failpoints": Failpoints(points)} if has_failpoints else {}
-    async with sessions(kind, "MODE_FULL", unused_tcp_port, **settings) as (busy, open_other, _, clients):
+    timeout_s = RESUME_TIMEOUT_S if is_killed else AT_ONCE
+    opened = sessions(kind, "MODE_FULL", unused_tcp_port, resume_timeout_s=timeout_s)
+    async with opened as (busy, open_other, _, clients):
         async with open_other() as other:
             asked = count_locate_calls(other, monkeypatch)
-            async with stopping(busy) as stopped:
+            if is_killed:
+                await busy.server.stop(drain_timeout_s=0)
                 await eventually(lambda: other.service.num_sessions == 2)
-                await stopped
-            assert len(asked) == 2
-            await asyncio.gather(*(client.end() for client in clients))
-
-
-@pytest.mark.parametrize(
-    "kind", mostly_nightly(["live, draft-only in outages", "recordings", "live"], by_day=2)
-)
-async def test_each_locate_call_after_a_killed_target_is_followed_by_a_session(
-    kind, unused_tcp_port, monkeypatch
-):
-    timeout = {"resume_timeout_s": RESUME_TIMEOUT_S}
-    async with sessions(kind, "MODE_FULL", unused_tcp_port, **timeout) as (busy, open_other, _, clients):
-        async with open_other() as other:
-            asked = count_locate_calls(other, monkeypatch)
-            await busy.server.stop(drain_timeout_s=0)
-            await eventually(lambda: other.service.num_sessions == 2)
+            else:
+                async with stopping(busy) as stopped:
+                    await eventually(lambda: other.service.num_sessions == 2)
+                    await stopped
             assert len(asked) == 2
             await asyncio.gather(*(client.end() for client in clients))
 
@@ -175,92 +149,20 @@ class Failing(SpeechModel):
         return super().score(rows)
 
 
-@pytest.mark.parametrize("kind", ["live", "live, draft-only in outages"])
 async def test_a_target_that_failed_a_session_is_avoided_even_if_it_is_the_emptiest(
-    kind, unused_tcp_port, monkeypatch, caplog
+    unused_tcp_port, monkeypatch, caplog
 ):
     model = Failing(MAX_SESSIONS)
-    there = sessions(kind, "MODE_FULL", unused_tcp_port, 1, model, resume_timeout_s=RESUME_TIMEOUT_S)
+    there = sessions("live", "MODE_FULL", unused_tcp_port, 1, model, resume_timeout_s=RESUME_TIMEOUT_S)
     async with there as (_, open_other, draft, (client,)):
         async with open_other(limits=ONE) as other:
             asked = count_locate_calls(other, monkeypatch)
             while not asked:  # until the other target is known
-                await draft.service._transcriber.find_room()
+                await draft.service._transcriber._find(ANY)
             model.has_memory = False
             await client.end()
     losses = [record for record in caplog.records if record.message == "target lost"]
     assert len(losses) == 1, "the failed target is not tried again"
-
-
-class OutOfDate(verification_pb2_grpc.VerificationServicer):
-    """A locator that keeps naming a target, as the emptiest one."""
-
-    def __init__(self, target) -> None:
-        self._target = target
-        self.num_asked = 0
-
-    async def Locate(self, request, context):
-        self.num_asked += 1
-        return pb.LocateResponse(address=self._target.address, free_slots=100)
-
-    async def Describe(self, request, context):
-        return await self._target.stub.Describe(request)
-
-
-async def test_a_session_migrates_elsewhere_although_its_target_is_still_named(emptiest_first):
-    async with speaking_target() as busy, speaking_target() as other:
-        locator = OutOfDate(busy)
-        async with (
-            as_target(locator) as server,
-            speaking_draft(f"{server.address},{other.address}", resume_timeout_s=AT_ONCE) as draft,
-        ):
-            client = Talk(draft, "MODE_FULL")
-            await client.begin()
-            assert busy.service.num_sessions == 1
-            locator.num_asked = 0
-            async with stopping(busy) as stopped:
-                await eventually(lambda: other.service.num_sessions == 1)
-                await stopped
-                assert locator.num_asked == 1
-                await client.end()
-
-
-@pytest.mark.parametrize("mode", mostly_nightly(["MODE_FULL", "MODE_TARGET_ONLY"]))
-async def test_a_delayed_session_migrates_without_losing_messages_in_flight(mode, unused_tcp_port):
-    """A message in flight arrives before the session migrates, or never."""
-    delayed = partial(Talk, added_latency_ms=200)
-    opened = sessions("live", mode, unused_tcp_port, 0, allow_latency_injection=True)
-    async with opened as (busy, open_other, draft, _):
-        client = delayed(draft, mode)
-        await client.begin()
-        async with open_other() as other, stopping(busy):
-            await client.end()
-            await eventually(lambda: other.service.num_sessions == 0)
-
-
-class Hanging(verification_pb2_grpc.VerificationServicer):
-    """A spare target that does not answer Locate."""
-
-    def __init__(self) -> None:
-        self.is_asked = asyncio.Event()
-
-    async def Locate(self, request, context):
-        self.is_asked.set()
-        await asyncio.Event().wait()
-
-
-async def test_text_continues_while_a_spare_hangs():
-    hanging = Hanging()
-    async with (
-        speaking_target() as busy,
-        as_target(hanging) as spare,
-        speaking_draft(f"{busy.address},{spare.address}", connect_timeout_s=120.0) as draft,
-    ):
-        client = Talk(draft, "MODE_FULL")
-        await client.begin()
-        async with stopping(busy):
-            await hanging.is_asked.wait()
-            await client.end()
 
 
 async def test_a_spare_of_other_weights_is_logged_once_and_the_session_stays(
@@ -289,7 +191,7 @@ def soon(monkeypatch):
 
 
 @pytest.mark.parametrize("mode", mostly_nightly(["MODE_FULL", "MODE_TARGET_ONLY"]))
-@pytest.mark.parametrize("kind", ["recordings", "live"])
+@pytest.mark.parametrize("kind", mostly_nightly(["recordings", "live"]))
 async def test_sessions_leave_a_slow_target_and_their_text_stays(
     kind, mode, unused_tcp_port, soon, caplog, monkeypatch
 ):
@@ -304,18 +206,6 @@ async def test_sessions_leave_a_slow_target_and_their_text_stays(
     assert [(record.target, record.answer_s >= STEP_S) for record in left] == [(slow.address, True)] * 2
 
 
-async def test_sessions_stay_where_all_targets_are_slow(soon, caplog, monkeypatch):
-    step_s = 2 * pace.SLOW_S
-    monkeypatch.setattr(link, "UNKNOWN_S", step_s)
-    models = [slowed(ScriptedModel(MAX_SESSIONS), step_s) for _ in range(2)]
-    async with target_server(models[0]) as one, target_server(models[1]) as other:
-        async with draft_server(f"{one.address},{other.address}", resume_timeout_s=AT_ONCE) as draft:
-            asked = count_locate_calls(one, monkeypatch)
-            await check_text(draft, LENGTH_S)
-    assert len(asked) > 1
-    assert "slow target left" not in caplog.messages
-
-
 async def test_sessions_of_a_lost_target_continue_at_the_standby():
     async with target_server(standby=True) as standby:
         num_slots = standby.num_free_slots
@@ -327,6 +217,3 @@ async def test_sessions_of_a_lost_target_continue_at_the_standby():
             await active.server.stop(0.0)
             await eventually(lambda: standby.service.num_sessions == 1)
             assert finals(await client.end()) == expected_finals(target_alone(65.0))
-            asked = TargetLink(active.address, standby.address)
-            assert (await asked.find_room())._offer.address == standby.address
-            await asked.close()

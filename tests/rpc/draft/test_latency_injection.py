@@ -11,14 +11,13 @@ from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import (
     LIVE_MODES,
     AudioChunk,
-    Candidates,
     Limits,
     WindowOpened,
 )
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.link.latency_injection import DelayedTargetStream
 from specwhisper_draft_server.requests import MAX_ADDED_LATENCY_MS
-from specwhisper_draft_server.transcriber import Message, TargetDescription
+from specwhisper_draft_server.transcriber import TargetDescription
 from tests.rpc.services import all_free, audio_requests, error_of, is_one_sentence
 from tests.rpc.speaking import Listener, config, live_client, speaking_pair
 
@@ -77,67 +76,31 @@ async def test_a_server_reports_whether_it_allows_latency(is_allowed):
 
 
 class Near:
-    """A target stream that records its messages and yields scripted events."""
+    """A target stream that is lost as it takes audio, or as it yields events."""
 
-    address, limits = "near", Limits()
+    address, limits, going_away = "near", Limits(), asyncio.Event()
     target = TargetDescription("near", "digest", SPOKEN, 80, limits)
     min_round_trip_ns = 0
 
-    def __init__(self, script: list[WindowOpened | Exception], fails_at: Exception | None = None) -> None:
-        self._script = script
-        self._fails_at = fails_at
-        self.received: list[AudioChunk | Message] = []
-        self.going_away = asyncio.Event()
+    def __init__(self, *, takes_audio: bool) -> None:
+        self._takes_audio = takes_audio
 
-    def leave(self) -> None:
-        pass
-
-    def send(self, message: Message) -> None:
-        self.received.append(message)
+    def leave(self) -> None: ...
 
     async def send_audio(self, chunk: AudioChunk) -> None:
-        if self._fails_at is not None:
-            raise self._fails_at
-        self.received.append(chunk)
+        if not self._takes_audio:
+            raise TargetUnavailable("It is gone.")
 
     async def events(self) -> AsyncIterator[WindowOpened]:
-        for each in self._script:
-            if isinstance(each, Exception):
-                raise each
-            yield each
-        if self._fails_at is not None:
-            await asyncio.Event().wait()
-
-
-async def test_messages_arrive_in_order_and_later():
-    near = Near([])
-    delayed = DelayedTargetStream(near, 2)
-    sent = [AudioChunk(0, b"ab"), Candidates(1, 0, 0, (1,)), AudioChunk(1, b"cd", is_last=True)]
-    arrived = asyncio.Event()
-
-    async def events() -> AsyncIterator[WindowOpened]:
-        while len(near.received) < len(sent):
-            await asyncio.sleep(0)
-        arrived.set()
-        return
+        if self._takes_audio:
+            raise TargetUnavailable("It is gone.")
+        await asyncio.Event().wait()
         yield
-
-    near.events = events
-    for message in sent:
-        if isinstance(message, AudioChunk):
-            await delayed.send_audio(message)
-        else:
-            delayed.send(message)
-    assert near.received == [], "messages are delayed"
-    assert [event async for event in delayed.events()] == []
-    assert arrived.is_set() and near.received == sent
 
 
 @pytest.mark.parametrize("is_up", [False, True])
 async def test_an_error_of_either_direction_ends_the_stream(is_up):
-    error = TargetUnavailable("It is gone.")
-    near = Near([], error) if is_up else Near([error])
-    delayed = DelayedTargetStream(near, 2)
+    delayed = DelayedTargetStream(Near(takes_audio=not is_up), 2)
     await delayed.send_audio(AudioChunk(0, b"ab"))
     with pytest.raises(TargetUnavailable, match="It is gone"):
         async for _ in delayed.events():
@@ -145,7 +108,7 @@ async def test_an_error_of_either_direction_ends_the_stream(is_up):
 
 
 def test_a_round_trip_that_was_not_measured_stays_unknown():
-    near = Near([])
+    near = Near(takes_audio=True)
     assert DelayedTargetStream(near, 100).min_round_trip_ns == 0
     near.min_round_trip_ns = 5
     assert DelayedTargetStream(near, 100).min_round_trip_ns == 100_000_005

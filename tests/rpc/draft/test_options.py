@@ -42,7 +42,7 @@ async def transcribed(
         return [response async for response in server.stub.StreamingRecognize(iter(requests))]
 
 
-@pytest.mark.parametrize("mode", mostly_nightly([Mode.FULL, Mode.SYNC, Mode.TARGET_ONLY], by_day=2))
+@pytest.mark.parametrize("mode", mostly_nightly([Mode.FULL, Mode.SYNC, Mode.TARGET_ONLY]))
 @pytest.mark.parametrize("name", OPTIONS)
 async def test_every_option_crosses_the_network(name, mode):
     options = OPTIONS[name]

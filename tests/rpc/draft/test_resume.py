@@ -45,7 +45,7 @@ def target_only(options: DecodingOptions) -> Transcription:
 
 
 async def check_cut(options: DecodingOptions, mode: Mode, cuts: list[int]) -> int:
-    """Transcribe over connections that break; return how many did."""
+    """Transcribe over connections that break, -1 before a session is open; return how many did."""
     checkpoint = scripted_checkpoint(vocabulary=MULTILINGUAL)
     config = pb.StreamingRecognitionConfig(config=config_to_proto(options, mode, 4, is_container=False))
     requests = [pb.StreamingRecognizeRequest(streaming_config=config), *audio_requests(PCM)]
@@ -67,7 +67,7 @@ async def check_cut(options: DecodingOptions, mode: Mode, cuts: list[int]) -> in
 @pytest.mark.parametrize("mode", mostly_nightly(MODES[::-1]))
 async def test_wherever_a_connection_breaks_the_text_is_the_same(mode):
     for first in range(0, 60, 4 if NIGHTLY else 12):
-        await check_cut(OPTIONS["detected language"], mode, [first, first + 1, 0, 1, 2, 3])
+        await check_cut(OPTIONS["detected language"], mode, [-1, -1, first, first + 1, -1, 0, 1, 2, 3])
 
 
 @pytest.mark.parametrize("name", mostly_nightly(list(OPTIONS)[::-1]))

@@ -11,7 +11,6 @@ from specwhisper.errors import (
     InvalidRequest,
     MessageTooLarge,
     PairMismatch,
-    ServerFull,
     UnsafeBind,
     UnsupportedOption,
 )
@@ -32,7 +31,6 @@ from tests.rpc.services import (
     audio_requests,
     draft_server,
     error_of,
-    eventually,
     expected_finals,
     finals,
     is_one_sentence,
@@ -182,24 +180,6 @@ async def test_a_mode_that_needs_a_draft_on_a_server_without_one():
         error = await error_of(with_true_status(draft.stub.StreamingRecognize(requests)))
         await check_served(target, draft)
     check_error(error, UnsupportedOption, "without a draft model.*full is not offered")
-
-
-async def test_a_full_draft_server():
-    async with running_pair(max_sessions=2) as (target, draft):
-        calls = [draft.stub.StreamingRecognize() for _ in range(2)]
-        for call in calls:
-            await call.write(streaming_config())
-        await eventually(lambda: draft.service.num_sessions == 2)
-        error = await refusal(draft, *config())
-        check_error(error, ServerFull, "draft server holds its 2 sessions")
-        error = await error_of(
-            draft.stub.Recognize(pb.RecognizeRequest(config=pb.RecognitionConfig(**LINEAR), audio=SECOND))
-        )
-        check_error(error, ServerFull, "draft server holds its 2 sessions")
-        for call in calls:
-            call.cancel()
-        await eventually(lambda: draft.service.num_sessions == 0)
-        await check_served(target, draft)
 
 
 PAIRS = {

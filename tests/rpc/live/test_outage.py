@@ -3,7 +3,6 @@
 import pytest
 
 from experiments.common.models.speech import SpeechModel, spoken_utterances, talk
-from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.link import resuming
@@ -16,8 +15,8 @@ from tests.rpc.outages import (
     shown_unverified,
     unverified_client,
 )
-from tests.rpc.services import MAX_SESSIONS, all_free, audio_requests, eventually, rest_of
-from tests.rpc.speaking import CUT_OFTEN, LECTURE, Listener, config, final_text, follow, live_client, texts_of
+from tests.rpc.services import MAX_SESSIONS, all_free, eventually
+from tests.rpc.speaking import CUT_OFTEN, LECTURE, Listener, final_text, follow, live_client
 
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
@@ -64,24 +63,6 @@ async def test_two_outages():
     check_unverified(listener)
 
 
-async def test_minutes_of_speech_and_of_silence_in_an_outage():
-    """A client in real time is never held back, and all of it becomes final."""
-    pcm = LECTURE * 4 + bytes(2 * 75 * SAMPLE_RATE) + talk()
-    async with breaking_pair() as (targets, draft), unverified_client(draft) as client:
-        listener = Listener(client)
-        await client.send(pcm[:BEGUN])
-        await eventually(lambda: targets.current.service.num_sessions == 1)
-        await targets.stop()
-        await client.send(pcm[BEGUN:])
-        (audio,) = draft.service.metrics.kept_audio
-        await eventually(lambda: audio.num_samples > len(pcm) // 2 - 30 * SAMPLE_RATE)
-        target = await targets.start()
-        await listener.end(within_s=60)
-        await all_free(target, draft)
-        assert client.num_reconnects == 0
-    listener.check(final_text(pcm))
-
-
 async def test_in_an_outage_a_session_may_begin_and_change_its_settings():
     """Each takes another call, while no target can describe itself."""
     pcm = talk()
@@ -100,47 +81,6 @@ async def test_in_an_outage_a_session_may_begin_and_change_its_settings():
         await listener.whole()
         assert client.num_reconnects == 0
     listener.check(spoken_utterances(pcm))
-
-
-async def test_a_target_that_is_lost_at_once_loses_no_word():
-    """Its sessions end as they begin, several times."""
-    async with breaking_pair() as (targets, draft), unverified_client(draft) as client:
-        listener = Listener(client)
-        await eventually(lambda: draft.service.num_sessions == 1)
-        for _ in range(3):
-            await targets.stop()
-            await targets.start()
-        await listener.end(talk())
-    listener.check(spoken_utterances(talk()))
-
-
-async def test_audio_that_is_decoded_again_counts_once():
-    async with breaking_pair() as (targets, draft):
-        call = with_true_status(draft.stub.StreamingRecognize())
-        request = config(interim=True, live={"step_ms": 300})
-        request.streaming_config.continue_unverified = True
-        responses: list[pb.StreamingRecognizeResponse] = []
-
-        async def read_until(condition) -> None:
-            while not (responses and condition(responses[-1])):
-                responses.append(await call.read())
-
-        await call.write(request)
-        for piece in audio_requests(talk()[:BEGUN]):
-            await call.write(piece)
-        await read_until(lambda response: response.audio_received.seconds >= 9)
-        await targets.stop()
-        await read_until(lambda response: any(result.is_unverified for result in response.results))
-        await targets.start()
-        for piece in audio_requests(talk()[BEGUN:]):
-            await call.write(piece)
-        await call.done_writing()
-        responses += await rest_of(call)
-    received = [r.audio_received.ToNanoseconds() for r in responses if r.HasField("audio_received")]
-    assert received == sorted(received)
-    assert texts_of(r for response in responses for r in response.results if r.is_final) == spoken_utterances(
-        talk()
-    )
 
 
 class BrokenDraft(SpeechModel):

@@ -5,22 +5,17 @@ import asyncio
 import pytest
 
 from experiments.common.models.speech import spoken_utterances, talk
-from specwhisper.errors import InvalidRequest, PairMismatch, TargetUnavailable
-from specwhisper.rpc.channels import with_true_status
-from specwhisper.types import SAMPLE_RATE, Mode
+from specwhisper.errors import PairMismatch, TargetUnavailable
+from specwhisper.types import SAMPLE_RATE
 from specwhisper_draft_server.link import resuming
 from tests.rpc.outages import BEGUN, breaking_pair, shown_unverified, unverified_client
 from tests.rpc.services import (
     PROMPTLY_S,
     all_free,
-    audio_requests,
-    count_locate_calls,
-    error_of,
     eventually,
     is_one_sentence,
-    rest_of,
 )
-from tests.rpc.speaking import Listener, config
+from tests.rpc.speaking import Listener
 
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
@@ -38,23 +33,6 @@ async def test_a_target_of_other_weights_ends_the_session_after_the_time_limit()
             await listener.whole()
         assert is_one_sentence(refused.value)
         await all_free(target, draft)
-
-
-async def test_after_a_target_of_other_weights_one_with_the_right_ones_continues(monkeypatch):
-    async with breaking_pair() as (targets, draft), unverified_client(draft) as client:
-        listener = Listener(client)
-        await client.send(talk()[:BEGUN])
-        await listener.received(4)
-        await targets.stop()
-        wrong = await targets.start(digest="digest of another one")
-        asked = count_locate_calls(wrong, monkeypatch)
-        await client.send(talk()[BEGUN:])
-        await client.finish()
-        await eventually(lambda: len(asked) >= 3)
-        await targets.stop()
-        await targets.start()
-        await listener.whole()
-    listener.check(spoken_utterances(talk()))
 
 
 async def test_the_wait_for_a_target_is_limited_once_the_audio_has_ended():
@@ -109,36 +87,3 @@ async def test_a_client_that_cancels_in_an_outage_leaves_no_session():
             for name in tasks
             if "Session" in name or "ResumingTargetStream" in name or "DelayedTargetStream" in name
         ]
-
-
-async def test_an_invalid_message_in_an_outage_is_reported():
-    async with breaking_pair() as (targets, draft):
-        call = with_true_status(draft.stub.StreamingRecognize())
-        request = config(interim=True)
-        request.streaming_config.continue_unverified = True
-        await call.write(request)
-        for piece in audio_requests(talk()[:BEGUN]):
-            await call.write(piece)
-        while not (await call.read()).results:
-            pass
-        await targets.stop()
-        while not any(result.is_unverified for result in (await call.read()).results):
-            pass
-        await call.write(request)
-        error = await error_of(rest_of(call))
-        assert type(error) is InvalidRequest and "takes audio_content, flac_content, hint" in str(error)
-        await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
-
-
-async def test_the_duration_of_an_outage_is_limited(monkeypatch):
-    """Its audio is not read, so little of it is kept."""
-    monkeypatch.setattr(resuming, "MAX_OUTAGE_S", 0.05)
-    async with breaking_pair() as (targets, draft):
-        async with unverified_client(draft, mode=Mode.TARGET_ONLY, reconnect_s=0.0) as client:
-            listener = Listener(client)
-            await client.send(talk()[:BEGUN])
-            await listener.received(4)
-            await targets.stop()
-            with pytest.raises(TargetUnavailable, match=r"No target has taken the session for 0\.05 s"):
-                await listener.whole()
-        await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)

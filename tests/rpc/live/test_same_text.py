@@ -29,22 +29,23 @@ from tests.rpc.speaking import (
 
 AUDIO: dict[str, tuple[bytes, EndpointingOptions | None]] = {
     "talk": (talk(), EndpointingOptions()),
+    "after silence": (talk(((8.0, 10.0), (50.0, 54.0)), 56.0), EndpointingOptions()),
     "lecture": (LECTURE, CUT_OFTEN),
     "without endpointing": (LECTURE, None),
 }
-LATE = {"after silence": (talk(((8.0, 10.0), (50.0, 54.0)), 56.0), EndpointingOptions())}
 # Seconds at which servers are lost.
 LOST_AT = {
     "talk": (2, 5, 9, 11, 13),
+    "after silence": (9, 30, 52),
     "lecture": (1, 3, 7, 10, 11),
     "without endpointing": (1, 7, 11, 20),
-    "after silence": (9, 30, 52),
 }
+KINDS = mostly_nightly(["lecture", "talk", "without endpointing"])
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
 def client_for(draft: Draft, audio: str, **kwargs) -> StreamingClient:
-    endpointing = (AUDIO | LATE)[audio][1]
+    endpointing = AUDIO[audio][1]
     return live_client(draft.address, endpointing=endpointing, disabled=endpointing is None, **kwargs)
 
 
@@ -73,14 +74,14 @@ async def transcribed(
 ) -> list[Segment]:
     async with client_for(draft, audio, **kwargs) as client:
         listener = Listener(client)
-        await send(client, target, (AUDIO | LATE)[audio][0], pace, seed)
+        await send(client, target, AUDIO[audio][0], pace, seed)
         await listener.whole(within_s=60)
     return listener.segments
 
 
 def check_whole(segments: list[Segment], audio: str) -> None:
     """Check that each word comes once, in its utterance."""
-    pcm, endpointing = (AUDIO | LATE)[audio]
+    pcm, endpointing = AUDIO[audio]
     words = texts_of(segments)
     assert words == final_text(pcm, endpointing)
     if audio in ("talk", "after silence"):
@@ -101,19 +102,24 @@ async def undisturbed(audio: str) -> list[Segment]:
     return UNDISTURBED[audio]
 
 
-@pytest.mark.parametrize("audio", AUDIO)
-async def test_at_any_pace(audio):
+@pytest.mark.parametrize("audio", KINDS)
+async def test_at_any_pace_also_with_verified_text_of_growing_pieces(audio):
     async with speaking_pair() as (target, draft):
         texts = [
-            await transcribed(draft, target, audio, pace, seed)
+            await transcribed(draft, target, audio, pace, seed, confirm_every_ms=confirm_every_ms)
             for seed in range(3 if NIGHTLY else 1)
-            for pace in ("as it is spoken", "with stalls")
+            for confirm_every_ms, pace in (
+                (None, "as it is spoken"),
+                (None, "with stalls"),
+                (300, "as it is spoken"),
+                (2_000, "at once"),
+            )
         ]
         await all_free(target, draft)
     assert texts == [await undisturbed(audio)] * len(texts)
 
 
-@pytest.mark.parametrize("audio", AUDIO)
+@pytest.mark.parametrize("audio", KINDS)
 async def test_with_any_draft_and_none(audio):
     async with speaking_target() as target, AsyncExitStack() as stack:
         texts = []
@@ -128,24 +134,9 @@ async def test_with_any_draft_and_none(audio):
     assert texts == [await undisturbed(audio)] * len(texts)
 
 
-@pytest.mark.parametrize("audio", mostly_nightly(["lecture", "talk", "without endpointing"]))
-async def test_with_verified_text_of_growing_pieces(audio):
+async def test_beside_other_sessions():
     async with speaking_pair() as (target, draft):
-        texts = [
-            await transcribed(draft, target, audio, pace, confirm_every_ms=confirm_every_ms)
-            for confirm_every_ms, pace in (
-                (300, "as it is spoken"),
-                (700, "with stalls"),
-                (2_000, "at once"),
-            )
-        ]
-    assert texts == [await undisturbed(audio)] * len(texts)
-
-
-@pytest.mark.parametrize("num_sessions", [2, 4])
-async def test_beside_other_sessions(num_sessions):
-    async with speaking_pair() as (target, draft):
-        names = (list(AUDIO) * num_sessions)[:num_sessions]
+        names = list(AUDIO)
         together = await asyncio.gather(
             *(
                 transcribed(draft, target, audio, "with stalls" if seed % 2 else "at once", seed)
@@ -178,7 +169,7 @@ async def mortal_target(point: str, hit: int) -> AsyncIterator[Target]:
         await dying
 
 
-@pytest.mark.parametrize("audio", mostly_nightly(["lecture", "talk", "without endpointing"]))
+@pytest.mark.parametrize("audio", mostly_nightly(["talk", "lecture", "without endpointing"]))
 @pytest.mark.parametrize("point", POINTS)
 async def test_over_targets_that_fail(audio, point, emptiest_first):
     """Two of three are lost, each at its own moment."""
@@ -189,10 +180,10 @@ async def test_over_targets_that_fail(audio, point, emptiest_first):
     assert texts == [await undisturbed(audio)] * len(texts)
 
 
-@pytest.mark.parametrize("audio", LOST_AT)
+@pytest.mark.parametrize("audio", mostly_nightly(LOST_AT))
 @pytest.mark.parametrize("mode", mostly_nightly([Mode.FULL, Mode.TARGET_ONLY]))
 async def test_over_targets_that_are_lost_at_any_time(audio, mode):
-    pcm = (AUDIO | LATE)[audio][0]
+    pcm = AUDIO[audio][0]
     async with AsyncExitStack() as stack:
         target = await stack.enter_async_context(speaking_target())
         port = int(target.address.rpartition(":")[2])
@@ -209,10 +200,10 @@ async def test_over_targets_that_are_lost_at_any_time(audio, mode):
     assert listener.segments == await undisturbed(audio)
 
 
-@pytest.mark.parametrize("audio", LOST_AT)
+@pytest.mark.parametrize("audio", mostly_nightly(LOST_AT, by_day=2))
 async def test_over_draft_servers_that_are_lost_at_any_time(audio):
     """The client continues at its last position, where all later utterances are found again."""
-    pcm = (AUDIO | LATE)[audio][0]
+    pcm = AUDIO[audio][0]
     async with speaking_target() as target, AsyncExitStack() as stack:
         draft = await stack.enter_async_context(speaking_draft(target.address))
         port = int(draft.address.rpartition(":")[2])

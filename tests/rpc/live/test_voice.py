@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
+from specwhisper.audio.speech import SileroVad
 from specwhisper.errors import MissingExtra
 from specwhisper_draft_server import voice_activity
 from tests.rpc.services import PROMPTLY_S, all_free, audio_requests, is_one_sentence, refusal
@@ -21,25 +22,18 @@ def not_loaded():
     voice_activity._model.cache_clear()
 
 
-async def test_the_model_is_loaded_as_the_server_starts(not_loaded):
-    async with speaking_pair() as (target, draft):
-        assert voice_activity._model.cache_info().misses == 1
-        await listen(draft, talk())
-        assert voice_activity._model.cache_info().misses == 1
-        await all_free(target, draft)
+async def test_the_model_is_loaded_once_in_a_thread_as_the_server_starts(not_loaded, monkeypatch):
+    threads, load = [], SileroVad.__init__
 
-
-async def test_the_model_is_loaded_in_a_thread(monkeypatch):
-    threads = []
-
-    def load() -> EnergyVad:
+    def noting(self, *args) -> None:
         threads.append(threading.current_thread())
-        return EnergyVad()
+        load(self, *args)
 
-    monkeypatch.setattr(voice_activity, "_model", load)
-    async with speaking_pair():
+    monkeypatch.setattr(SileroVad, "__init__", noting)
+    async with speaking_pair() as (_, draft):
+        assert len(threads) == 1 and threads[0] is not threading.current_thread()
+        await listen(draft, talk())
         assert len(threads) == 1
-    assert threads[0] is not threading.current_thread()
 
 
 async def test_live_audio_is_processed_while_recordings_occupy_the_loops_threads(monkeypatch):

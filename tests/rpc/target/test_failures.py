@@ -1,7 +1,6 @@
 """When servers or clients fail, the others continue and every slot is freed."""
 
 import asyncio
-import time
 from contextlib import AsyncExitStack
 
 import grpc.aio
@@ -15,7 +14,7 @@ from specwhisper.types import Limits
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2, verification_pb2_grpc
-from specwhisper_draft_server.link import grpc_target_stream, link
+from specwhisper_draft_server.link import grpc_target_stream
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -64,7 +63,7 @@ async def test_no_target_then_a_target_on_the_same_channel(unused_tcp_port):
         ):
             error = await error_of(call)
             assert type(error) is TargetUnavailable
-            assert str(error) == f"No target server answered at {address} within 0.3 s; is it running?"
+            assert str(error) == f"No server answers at target {address}; is it running?"
         assert draft.service.num_sessions == 0
     async with draft_server(address, connect_timeout_s=30) as draft:
         early = asyncio.create_task(stream(draft, recording(1.0)))  # waits for a target
@@ -243,20 +242,3 @@ async def test_a_target_with_a_round_trip_over_the_connect_timeout_takes_session
         async with draft_server(proxy.address, connect_timeout_s=CONNECT_TIMEOUT_S) as draft:
             await check_text(draft, 1.0)
             await all_free(target, draft)
-
-
-async def test_a_busy_draft_server_takes_its_own_delay_for_no_refusal():
-    async with target_server() as target, open_channel(target.address) as channel:
-        asyncio.get_running_loop().call_soon(time.sleep, 2 * CONNECT_TIMEOUT_S)
-        await link.wait_connected(channel, target.address, CONNECT_TIMEOUT_S)
-
-
-async def test_a_target_that_accepts_no_connection_is_lost(monkeypatch):
-    monkeypatch.setattr(link, "ATTEMPT_S", 0.2)
-    async with target_server() as target, Proxy.listening() as proxy:
-        proxy.upstream = target.address
-        proxy.freeze()
-        async with draft_server(proxy.address, connect_timeout_s=CONNECT_TIMEOUT_S) as draft:
-            error = await error_of(draft.stub.GetModel(pb.GetModelRequest()))
-        assert type(error) is TargetUnavailable
-        assert str(error) == f"No target server answered at {proxy.address} within 0.2 s; is it running?"

@@ -8,7 +8,7 @@ from experiments.common.models.speech import SPOKEN
 from specwhisper.errors import PairMismatch, TargetUnavailable
 from specwhisper.types import Limits
 from specwhisper.wire.status import error_from_rpc
-from specwhisper_draft_server.service import Descriptions
+from specwhisper_draft_server.service import described
 from specwhisper_draft_server.transcriber import ANY, Requirements, TargetDescription
 
 pytestmark = pytest.mark.usefixtures("short_delays")
@@ -37,8 +37,11 @@ class Targets:
         self._known = known
         self.calls: list[Requirements] = []
 
-    def known(self, requirements: Requirements = ANY) -> TargetDescription | None:
-        return self._known if self._known is not None and requirements.are_met_by(self._known) else None
+    def known(
+        self, requirements: Requirements = ANY, *, in_outages: bool = False
+    ) -> TargetDescription | None:
+        known = OLD if in_outages else self._known
+        return known if known is not None and requirements.are_met_by(known) else None
 
     async def describe(self, requirements: Requirements = ANY) -> TargetDescription:
         self.calls.append(requirements)
@@ -50,23 +53,20 @@ class Targets:
 
 async def test_a_known_description_is_not_requested_again():
     targets = Targets(NEW, known=OLD)
-    descriptions = Descriptions(targets, 10.0)
-    assert await descriptions.for_session(ANY) is OLD
-    assert await descriptions.for_session(Requirements(weights_digest="new")) is NEW
+    assert await described(targets, ANY, 10.0) is OLD
+    assert await described(targets, Requirements(weights_digest="new"), 10.0) is NEW
     assert targets.calls == [Requirements(weights_digest="new")]
 
 
-async def test_a_request_is_repeated_if_its_connection_breaks():
-    targets = Targets(connection_lost(), connection_lost(), connection_lost(), NEW)
-    assert await Descriptions(targets, 10.0).for_session(ANY) is NEW
+@pytest.mark.parametrize(
+    "error",
+    [connection_lost(), connection_lost(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")],
+    ids=["its connection breaks", "it reaches its deadline"],
+)
+async def test_a_request_is_repeated_if(error):
+    targets = Targets(error, error, error, NEW)
+    assert await described(targets, ANY, 10.0) is NEW
     assert len(targets.calls) == 4
-
-
-async def test_a_request_is_repeated_if_it_reaches_its_deadline():
-    hung = connection_lost(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
-    targets = Targets(hung, NEW)
-    assert await Descriptions(targets, 10.0).for_session(ANY) is NEW
-    assert len(targets.calls) == 2
 
 
 NEVER_CONNECTED = connection_lost(details="failed to connect to all addresses; last error: refused")
@@ -76,28 +76,19 @@ NEVER_CONNECTED = connection_lost(details="failed to connect to all addresses; l
 async def test_a_target_that_never_answered_or_does_not_match_is_reported_at_once(error):
     targets = Targets(error)
     with pytest.raises(type(error)) as raised:
-        await Descriptions(targets, 10.0).for_session(ANY)
+        await described(targets, ANY, 10.0)
     assert raised.value is error and len(targets.calls) == 1
 
 
 async def test_the_error_is_raised_after_the_retry_timeout():
     with pytest.raises(TargetUnavailable, match="was lost"):
-        await Descriptions(Targets(connection_lost()), 0.0).for_session(ANY)
+        await described(Targets(connection_lost()), ANY, 0.0)
 
 
 @pytest.mark.parametrize("error", [ABSENT, connection_lost()])
 async def test_in_an_outage_the_last_description_is_returned_without_waiting(error):
-    targets = Targets(OLD, error)
-    descriptions = Descriptions(targets, 10.0)
-    assert await descriptions.in_outages(ANY) == (OLD, None)
-    assert await descriptions.in_outages(Requirements(SPOKEN.digest, "old")) == (OLD, error)
-    assert len(targets.calls) == 2
+    targets = Targets(error)
+    assert await described(targets, Requirements(SPOKEN.digest, "old"), 10.0, in_outages=True) is OLD
+    assert len(targets.calls) == 1
     with pytest.raises(TargetUnavailable):
-        await Descriptions(targets, 0.0).in_outages(ANY)
-
-
-async def test_in_an_outage_a_description_of_other_weights_is_not_used():
-    descriptions = Descriptions(Targets(OLD, ABSENT), 10.0)
-    await descriptions.ask()
-    with pytest.raises(TargetUnavailable):
-        await descriptions.in_outages(Requirements(weights_digest="new"))
+        await described(targets, Requirements(weights_digest="new"), 0.0, in_outages=True)

@@ -1,6 +1,7 @@
 """Candidates that no target has received are answered as lost; when a stream has a resume point that fits."""
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -107,7 +108,7 @@ def test_silence_has_one_as_often_as_its_session_reports():
     session = SimpleNamespace(target=SimpleNamespace(weights_digest="weights"))
     points, sent = ResumePoints(session), []
     for second in (0, 3, 6, 8, 10, 14, 15):
-        session.position = LivePosition(second * SAMPLE_RATE)
+        session.resume_point = partial(LivePosition, second * SAMPLE_RATE)
         if (point := points.take(has_finals=False)) is not None:
             sent.append(point.start_sample // SAMPLE_RATE)
     assert sent == [0, 6, 10, 15]

@@ -102,24 +102,19 @@ def first(*tokens: int) -> Commit:
 
 
 @pytest.mark.parametrize(
-    "again",
+    ("begin", "again"),
     [
-        [],
-        [OPENED],
-        [OPENED, Commit(1, 1, (), held=1)],  # an answer to candidates
-        [OPENED, first(7)],  # known tokens
+        ([], []),
+        ([], [OPENED]),
+        ([], [OPENED, Commit(1, 1, (), held=1)]),
+        ([], [OPENED, first(7)]),
+        ([LAST], [OPENED, LAST]),
     ],
+    ids=["nothing", "the window", "an answer to candidates", "known tokens", "the last token once more"],
 )
-async def test_a_target_that_is_lost_without_progress_ends_the_session(again):
+async def test_a_target_that_is_lost_without_progress_ends_the_session(begin, again):
     clock = Clock()
-    target = Flapping(clock, [[OPENED, first(7)], again], taking_s=4.0)
-    assert await num_taken(target, clock) == 1 + 3
-
-
-async def test_the_last_token_of_a_window_once_more_is_no_progress():
-    clock = Clock()
-    whole = [OPENED, first(7), LAST]
-    target = Flapping(clock, [whole, [OPENED, LAST]], taking_s=4.0)
+    target = Flapping(clock, [[OPENED, first(7), *begin], again], taking_s=4.0)
     assert await num_taken(target, clock) == 1 + 3
 
 

@@ -65,13 +65,6 @@ async def test_lost_and_full_targets_are_left_out(error):
     assert (await targets_of(network).find()).address == "b"
 
 
-async def test_a_target_is_avoided_while_there_is_another():
-    network = Answers(a=TargetOffer("a", free_slots=9), b=TargetOffer("b", free_slots=1))
-    assert (await targets_of(network).find(avoid="a")).address == "b"
-    network.answers["b"] = GONE
-    assert (await targets_of(network).find(avoid="a")).address == "a"
-
-
 async def test_a_silent_target_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(targets, "GRACE_S", 0.01)
     network = Answers(a=None, b=TargetOffer("b", free_slots=1))
@@ -162,36 +155,17 @@ async def test_while_a_locator_answers_targets_are_not_asked():
     assert set(network.asked) == {"locator"}
 
 
-async def test_a_lost_target_is_forgotten_once_the_locator_names_others():
-    network = Answers(locator=TargetOffer("a"), a=TargetOffer("a"), b=TargetOffer("b"))
-    found = targets_of(network, "locator")
-    await found.find()
-    found.note_gone("a")
-    assert found.knows("a"), "it may return before the locator does"
-    network.answers["locator"] = TargetOffer("b")
-    await found.find()
-    assert (found.knows("a"), found.knows("b"), found.knows("locator")) == (False, True, True)
-
-
-async def test_a_target_that_is_named_again_is_kept():
-    network = Answers(locator=TargetOffer("a"), a=TargetOffer("a"), b=TargetOffer("b"))
-    found = targets_of(network, "locator")
-    await found.find()
-    found.note_gone("a")
-    await found.find()
-    network.answers["locator"] = TargetOffer("b")
-    await found.find()
-    assert found.knows("a")
-
-
 async def test_known_targets_are_limited(monkeypatch):
     monkeypatch.setattr(targets, "MAX_DISCOVERED", 2)
-    network = Answers(locator=TargetOffer("a"))
+    network = Answers(locator=TargetOffer("a"), b=TargetOffer("b"), c=TargetOffer("c"))
     found = targets_of(network, "locator")
     for name in "abc":
         network.answers["locator"] = TargetOffer(name)
         await found.find()
-    assert [found.knows(name) for name in "abc"] == [False, True, True]
+    network.answers["locator"] = GONE
+    network.asked.clear()
+    await found.find()
+    assert set(network.asked) == {"locator", "b", "c"}
 
 
 @pytest.mark.parametrize(
@@ -233,20 +207,6 @@ async def test_a_target_in_a_long_forward_pass_is_waited_for_rather_than_a_stand
     assert (await Targets("ab").find(locate)).address == "b"
 
 
-async def test_a_target_that_lost_a_session_is_lost_for_others_too_until_it_answers(monkeypatch):
-    monkeypatch.setattr(targets, "GRACE_S", 0.01)
-    monkeypatch.setattr(targets, "STANDBY_GRACE_S", 60.0)
-    standby = TargetOffer("a", free_slots=9, is_standby=True)
-    answers = Answers(a=standby, b=None, c=ServerFull("No."))
-    known = Targets("abc")
-    known.note_gone("b")
-    async with asyncio.timeout(60):
-        assert (await known.find(answers.locate)).address == "a"
-    answers.answers["b"] = ServerFull("No.")
-    with pytest.raises(ServerFull):
-        await known.find(answers.locate)
-
-
 ADDRESSES = st.sampled_from("abcdef")
 
 
@@ -267,21 +227,19 @@ def weights(*args, **kwargs) -> dict[str, int]:
     return dict(zip(addresses, last, strict=True))
 
 
-def test_the_weight_of_a_target_is_its_number_of_free_slots():
-    assert weights(offers(a=4, b=3, c=0), {}) == {"a": 4, "b": 3, "c": 0}
-
-
-def test_sessions_that_are_opening_take_slots():
-    assert weights(offers(a=4, b=3), {"a": 3, "b": 5, "c": 1}) == {"a": 1, "b": 0}
-
-
-def test_without_free_slots_opening_sessions_count_as_slots():
-    assert weights(offers(a=2, b=1, c=0), {"a": 2, "b": 1}) == {"a": 2, "b": 1, "c": 1}
-
-
-@pytest.mark.parametrize(("avoid", "left"), [(["a"], {"b": 1}), (["a", "b"], {"a": 9, "b": 1})])
-def test_an_address_to_avoid_is_chosen_only_if_there_is_no_other(avoid, left):
-    assert weights(offers(a=9, b=1), {}, avoid) == left
+@pytest.mark.parametrize(
+    ("free_slots", "opening", "avoid", "expected"),
+    [
+        ({"a": 4, "b": 3, "c": 0}, {}, (), {"a": 4, "b": 3, "c": 0}),
+        ({"a": 4, "b": 3}, {"a": 3, "b": 5, "c": 1}, (), {"a": 1, "b": 0}),
+        ({"a": 2, "b": 1, "c": 0}, {"a": 2, "b": 1}, (), {"a": 2, "b": 1, "c": 1}),
+        ({"a": 9, "b": 1}, {}, "a", {"b": 1}),
+        ({"a": 9, "b": 1}, {}, "ab", {"a": 9, "b": 1}),
+    ],
+    ids=["free slots", "less those that open", "no slot is free", "one to avoid", "all to avoid"],
+)
+def test_the_weights_of_targets(free_slots, opening, avoid, expected):
+    assert weights(offers(**free_slots), opening, avoid) == expected
 
 
 @given(st.dictionaries(ADDRESSES, st.integers(1, 9), min_size=1), st.data())
