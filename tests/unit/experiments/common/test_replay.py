@@ -128,26 +128,6 @@ def test_the_draft_has_the_real_drafts_acceptance(samples, demo, replayed, mode)
         assert acceptance(got) == pytest.approx(acceptance(expected), abs=0.05)
 
 
-@pytest.mark.nightly
-def test_the_forward_pass_sees_every_token_once(samples, trace, demo):
-    forward, fed, held = random_model(), [], []
-    score = forward.score
-
-    def counted(rows):
-        scores = score(rows)
-        fed.extend(len(row.tokens) for row in rows)
-        held.append(forward.length(0))
-        return scores
-
-    forward.score = counted
-    model = ReplayTarget(trace, demo.target.vocabulary, forward)
-    transcript = Pair(model, None).transcribe(samples[0], TIMED, Mode.TARGET_ONLY)
-    (tokens,) = transcript.window_tokens
-    assert sum(fed) == 3 + len(tokens) - 1  # prompt and text, without the end
-    assert held[-1] == sum(fed)
-    assert forward.length(0) == model.length(0) == 0  # the slot was freed
-
-
 def test_a_draft_follows_its_divergence_and_then_repeats_its_last_token():
     decoding = Decoding("", 0, "", (), 0.0, (1, 2, 3, 9), (0.0,) * 4, (0.0,) * 4, divergences={2: (5, 6)})
 

@@ -114,13 +114,6 @@ def test_the_law_counts_passes_without_candidates():
     assert (scripted.predicted, scripted.gain) == (5.0, pytest.approx(2.5))
 
 
-def test_its_figures_exist():
-    text = (FOLDER.parent / "latency.md").read_text()
-    for name in ("modes", "conditions", "gammas", "waits", "predictions", "large-v3"):
-        assert f"figures/latency-{name}.png" in text
-        assert (FOLDER / f"latency-{name}.svg").exists()
-
-
 def test_json_files_are_of_clean_commits():
     for path in FOLDER.glob("latency-*.json"):
         assert "dirty" not in json.loads(path.read_text())["versions"]["specwhisper"], path
