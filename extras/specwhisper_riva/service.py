@@ -51,10 +51,7 @@ WARNING = "specwhisper-warning"  # in the trailing metadata: what is missing of 
 class RivaService:
     """Serves Riva's clients with our own service; it has no sessions of its own.
 
-    Parameters
-    ----------
-    speakers : finds speakers; ``None`` if that is not offered.
-    max_audio_s : longest recording.
+    ``speakers`` is ``None`` if finding them is not offered.
     """
 
     def __init__(
