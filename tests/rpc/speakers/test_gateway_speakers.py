@@ -15,7 +15,7 @@ import websockets
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_speakers.diarizer import Diarizer
 from specwhisper_speakers.live_diarizer import LiveDiarizer
-from specwhisper_speakers.settings import SpeakerOptions, Speakers
+from specwhisper_speakers.settings import Speakers
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, duration, serving
 from tests.rpc.gateways import MODEL, RECORDING, running_gateway
 from tests.rpc.live_scripts import TWO_UTTERANCES
@@ -135,7 +135,6 @@ async def test_known_speakers_are_named(speakers, recording, stream):
             "known_speaker_references",
             "speaker 'Ann' cannot be used",
         ),
-        (["Ann"], [sample(LOW_HZ, 0.1)], "known_speaker_references", "speaker 'Ann' has 0.1 s"),
     ],
 )
 async def test_samples_that_cannot_be_used_are_refused(
@@ -171,11 +170,6 @@ async def test_without_models_it_is_refused(stream):
         with pytest.raises(openai.BadRequestError, match="operator passes --speaker-models") as refusal:
             await diarized(file=RECORDING, stream=stream)
     assert refusal.value.param == "response_format"
-
-
-def test_models_are_a_setting(folder):
-    assert SpeakerOptions().speakers() is None
-    assert SpeakerOptions(speaker_models=str(folder), speaker_jobs=2).speakers() is not None
 
 
 @pytest.mark.parametrize("is_wanted", [True, False])

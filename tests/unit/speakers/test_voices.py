@@ -79,16 +79,6 @@ def test_without_samples_all_have_letters():
     assert [turn.speaker for turn in named([(1.0, 2.0, 7), (0.0, 1.0, 3)])] == ["A", "B"]
 
 
-@pytest.mark.parametrize("threshold", [0.1, 1.9])
-def test_the_threshold_decides(threshold):
-    is_known = bool(names_of({0: BOB}, {"Ann": ANN}, threshold))
-    assert is_known == (threshold > 1.0)
-
-
-def test_silence_has_no_name():
-    assert names_of({0: np.zeros(3)}, {"Ann": ANN}, 0.5) == {}
-
-
 def test_letters_that_are_names_are_not_given_twice():
     turns = named([(0.0, 1.0, 0), (1.0, 2.0, 1), (2.0, 3.0, 2)], {1: "A"})
     assert [turn.speaker for turn in turns] == ["B", "A", "C"]
