@@ -44,6 +44,7 @@ class Connection:
     ----------
     idle_timeout_s : seconds that the client may send nothing, or read nothing.
     defaults : options that a request need not name.
+    refusal : the only answer, if there is one.
     """
 
     def __init__(
@@ -53,13 +54,15 @@ class Connection:
         client: TranscriptionClient,
         idle_timeout_s: float,
         defaults: DecodingOptions,
+        refusal: SpecWhisperError | None = None,
     ) -> None:
+        self.refusal = refusal
         self._reader = reader
         self._writer = writer
         self._client = client
         self._idle_timeout_s = idle_timeout_s
         self._defaults = defaults
-        self._options = self._defaults  # for the next utterance
+        self._options = defaults  # for the next utterance
         self._utterance: WyomingUtterance | None = None  # the last one
         self._answering: asyncio.Task[None] | None = None
         self._reading: asyncio.Timeout | None = None
@@ -70,6 +73,8 @@ class Connection:
     async def run(self) -> None:
         """Answer events until the client leaves or breaks a limit."""
         try:
+            if self.refusal is not None:
+                raise self.refusal
             while (event := await self._next_event()) is not None:
                 await self._answer(event)
         except ConnectionError:
@@ -80,13 +85,6 @@ class Connection:
             self._writer.close()  # first: this task may be cancelled while it waits
             await self._cancel()
             await self._closed()
-
-    async def refuse(self, error: SpecWhisperError) -> None:
-        try:
-            await self._refuse(error)
-        finally:
-            self._writer.close()
-        await self._closed()
 
     def drain(self) -> None:
         """Close once no utterance is open."""
