@@ -89,13 +89,11 @@ async def test_a_connection_has_several_utterances_also_without_a_request(pair, 
     assert second == await spoken(pair[1].address, PCM[: 3 * RATE * 2])
 
 
-@pytest.mark.parametrize(("width", "channels"), [(4, 1), (3, 2)])
-async def test_other_widths_and_channels_have_the_same_text(pair, server, width, channels):
-    samples = np.frombuffer(PCM, "<i2").astype(np.int32) << (8 * (width - 2))
-    raw = samples.astype("<i4").view(np.uint8).reshape(-1, 4)[:, :width]
-    wide = np.repeat(raw, channels, axis=0).tobytes()
+async def test_other_widths_and_channels_have_the_same_text(pair, server):
+    samples = np.frombuffer(PCM, "<i2").astype(np.int32) << 8
+    wide = np.repeat(samples.astype("<i4").view(np.uint8).reshape(-1, 4)[:, :3], 2, axis=0).tobytes()
     async with client_of(server) as client:
-        await say(client, wide, width=width, channels=channels)
+        await say(client, wide, width=3, channels=2)
         assert transcript_of(await answer(client)) == await spoken(pair[1].address, PCM)
 
 
@@ -196,14 +194,6 @@ async def test_a_wrong_request_before_the_answer_does_not_lose_it(server):
         assert Error.from_event(await client.read_event()).code == "InvalidRequest"
         await say(client, PCM)
         assert transcript_of(await answer(client))
-
-
-async def test_a_language_that_the_target_lacks_is_an_error_then_the_connection_ends(pair, server):
-    async with client_of(server) as client:
-        await say(client, PCM, Transcribe(language="tlh"))
-        events = [event for event in await answer(client) if event.type != "transcript-start"]
-    assert [event.type for event in events] == ["error"]
-    assert events[0].data["code"] == "UnsupportedOption"
 
 
 @pytest.mark.parametrize("second", [AudioChunk(8_000, 2, 1, b"1234"), AudioChunk(RATE, 9, 1, b"1234")])

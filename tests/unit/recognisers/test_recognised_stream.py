@@ -110,22 +110,6 @@ async def test_the_recogniser_knows_of_a_pause_and_of_the_end():
     assert recogniser.calls == [("open", "en", 0.0, True), (0.1, True, False), (0.2, False, True)]
 
 
-async def test_it_gets_pieces_of_the_length_that_it_asks_for_shorter_ones_only_at_pauses():
-    recogniser = Recording()
-    audio = [chunk(i / 10, 0.1) for i in range(18)]
-    messages = [*audio, chunk(1.8, 0.1, VoiceEvent.END), *(chunk(i / 10, 0.1) for i in range(19, 30))]
-    async with opened(recogniser, *messages, is_live=True, piece_s=0.7) as (_, drafted):
-        for _ in range(4):
-            await drafted.get()
-    assert recogniser.calls[1:] == [
-        (0.7, False, False),
-        (0.7, False, False),
-        (0.4, True, False),
-        (0.7, False, False),
-    ]
-    assert recogniser.waiting_s == pytest.approx([2.3, 1.6, 1.2, 0.5])
-
-
 async def test_audio_before_the_targets_window_is_skipped():
     recogniser = Recording()
     async with opened(recogniser, chunk(0, 1.0)) as (stream, drafted):
