@@ -79,9 +79,8 @@ class RecogniserDrafting:
         self.name = recogniser.name
         self.placement = AnyTarget()
         self._recogniser = recogniser
-        self._piece_s: float | None = getattr(recogniser, "piece_s", None)
-        if self._piece_s is not None:
-            check_between("The recogniser's piece_s", self._piece_s, MIN_PIECE_S, MAX_PIECE_S)
+        if (piece_s := getattr(recogniser, "piece_s", None)) is not None:
+            check_between("The recogniser's piece_s", piece_s, MIN_PIECE_S, MAX_PIECE_S)
         self._timeout_s = timeout_s
         self._on_failure = on_failure
         self._executor = TimedExecutor("recogniser")
@@ -106,19 +105,8 @@ class RecogniserDrafting:
     ) -> AsyncIterator[RecognisedStream]:
         """Open a session; ``receive`` is called with its hints, in the event loop."""
         self.watchdog.start()
-        open_stream: Callable[[float], RecogniserStream | None]
-        is_live = options.live is not None
-        open_stream = partial(self._recogniser.open, options.language, is_live=is_live)
-        if options.task is Task.TRANSLATE:  # other words than the audio's
-            open_stream = _open_none
         stream = RecognisedStream(
-            session_id,
-            open_stream,
-            self._executor,
-            receive,
-            self._on_failure,
-            is_live=is_live,
-            piece_s=self._piece_s,
+            session_id, self._recogniser, options, self._executor, receive, self._on_failure
         )
         self._sessions.add(stream)
         try:
@@ -148,9 +136,6 @@ class RecogniserDrafting:
         logger.info("draft engine answers again")
 
 
-def _open_none(start_s: float) -> None: ...
-
-
 class RecognisedStream:
     """The draft of one session; see :class:`DraftStream`.
 
@@ -159,12 +144,9 @@ class RecognisedStream:
 
     Parameters
     ----------
-    open_stream : begins a stream of the recogniser at a time; ``None`` if it cannot recognise this session.
     executor : runs the recogniser, for all sessions.
     on_drafted : called with each hint, in the event loop.
     on_failure : called when the recogniser fails.
-    is_live : whether its text is shown, too.
-    piece_s : length of the pieces that it asks for; ``None`` if any will do.
 
     Attributes
     ----------
@@ -174,29 +156,28 @@ class RecognisedStream:
     def __init__(
         self,
         session_id: str,
-        open_stream: Callable[[float], RecogniserStream | None],
+        recogniser: Recogniser,
+        options: DecodingOptions,
         executor: Executor,
         on_drafted: Callable[[Drafted], None],
         on_failure: Callable[[], None],
-        *,
-        is_live: bool = False,
-        piece_s: float | None = None,
     ) -> None:
         self.has_failed = False
         self._id = session_id
-        self._open = open_stream
-        self._is_idle = False  # it is not recognised
+        self._is_live = options.live is not None  # its text is shown, too
+        self._open = partial(recogniser.open, options.language, is_live=self._is_live)
+        # Nothing is recognised. A translation has other words than the audio.
+        self._is_idle = options.task is Task.TRANSLATE
         self._executor = executor
         self._on_drafted = on_drafted
         self._on_failure = on_failure
         self._stream: RecogniserStream | None = None
         self._report = DraftReport()  # its time since the last text
         self._first_sample = self._next_sample = 0  # where the stream begins, and where its audio ends
-        self._is_live = is_live
         self._window_end = 0  # sample after the target's window
         self._done_to = 0  # sample before which the target needs no text
-        self._waiting = WaitingAudio(piece_s)
-        self._worth = Worth(is_live=is_live)
+        self._waiting = WaitingAudio(getattr(recogniser, "piece_s", None))
+        self._worth = Worth(is_live=self._is_live)
         self._has_news = asyncio.Event()
 
     def send(self, message: AudioChunk | WindowOpened | Commit) -> None:

@@ -2,18 +2,9 @@
 
 Pure: what the target and the recogniser did goes in, a pause or none comes out.
 
-====================  =============================================  =========================================
-Audio                 The text brings                                It pauses where
-====================  =============================================  =========================================
-of a recording        forward passes that the target saves with it   they are less than :data:`MIN_GAIN` of
-                                                                     the target's time
-live                  the same, and what the client is shown until   most of the audio was final before it was
-                      the target's text is final                     recognised
-====================  =============================================  =========================================
-
 One thread recognises the audio of all sessions. If that takes too long, the target is ahead, and text for
 audio that it has decoded brings nothing. Wrong text counts against the recogniser as well: verifying it takes
-the target's time.
+the target's time. Text of live audio also brings what the client is shown until the target's is final.
 """
 
 from __future__ import annotations

@@ -12,10 +12,8 @@ import pytest
 from examples import captions_recogniser
 from experiments.common.models.speech import SPANS, speech, spoken_utterances, talk
 from specwhisper.errors import InvalidRequest, UnsupportedOption
-from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.types import SAMPLE_RATE, AudioChunk, Mode
+from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire import codec
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.draft_source import LoadDraft
@@ -28,7 +26,6 @@ from tests.rpc.services import (
     audio_requests,
     draft_server,
     error_of,
-    eventually,
     stream,
     target_server,
 )
@@ -112,21 +109,6 @@ async def test_captions_are_a_recogniser_whose_text_is_verified_as_hints(tmp_pat
     statistics = await talked(captions_recogniser.create(str(path)))
     assert statistics.num_hinted_accepted > 10
     assert statistics.num_drafted == 0
-
-
-async def test_nothing_is_recognised_for_a_translation():
-    recogniser = Scripted()
-    drafting = RecogniserDrafting(recogniser)
-    taken = threading.Event()
-    async with drafting.session(
-        "a", None, DraftLength(Mode.FULL), DecodingOptions.greedy(task="translate"), receive=print
-    ) as stream:
-        stream.send(AudioChunk(0, bytes(32_000), is_last=True))
-        await eventually(lambda: not stream._waiting.num_samples)
-        drafting._executor.submit(taken.set)
-        await eventually(taken.is_set)
-    await drafting.stop()
-    assert recogniser.starts_s == []
 
 
 async def test_wrong_text_of_a_recogniser_changes_nothing():

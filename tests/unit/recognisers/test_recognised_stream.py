@@ -7,13 +7,14 @@ import sys
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from functools import partial
 from math import inf, nan
 
 import numpy as np
 import pytest
 
 from specwhisper.engine.draft_session import Drafted
+from specwhisper.live import LiveOptions
+from specwhisper.options import DecodingOptions
 from specwhisper.types import (
     SAMPLE_RATE,
     AudioChunk,
@@ -65,20 +66,13 @@ def window_at(start_s: float) -> WindowOpened:
 
 @asynccontextmanager
 async def opened(
-    recogniser: Recording, *messages, is_live: bool = False, piece_s: float | None = None
+    recogniser: Recording, *messages, is_live: bool = False, **options
 ) -> AsyncIterator[tuple[RecognisedStream, asyncio.Queue]]:
     """Send messages before it runs, so that they arrive together."""
     drafted: asyncio.Queue[Drafted] = asyncio.Queue()
+    options = DecodingOptions.greedy(language="en", live=LiveOptions() if is_live else None, **options)
     with ThreadPoolExecutor(1) as executor:
-        stream = RecognisedStream(
-            "session",
-            partial(recogniser.open, "en", is_live=is_live),
-            executor,
-            drafted.put_nowait,
-            lambda: None,
-            is_live=is_live,
-            piece_s=piece_s,
-        )
+        stream = RecognisedStream("session", recogniser, options, executor, drafted.put_nowait, lambda: None)
         for message in messages:
             stream.send(message)
         running = asyncio.create_task(stream.run())
@@ -213,12 +207,18 @@ async def test_a_failure_is_reported_once_and_nothing_follows():
         assert stream.has_failed and drafted.empty()
 
 
+async def test_nothing_is_recognised_for_a_translation():
+    recogniser = Recording()
+    async with opened(recogniser, chunk(0, 1.0, is_last=True), task="translate") as (stream, drafted):
+        await stream.run()
+    assert not recogniser.calls and drafted.empty() and not stream.has_failed
+
+
 async def test_a_recogniser_that_does_not_know_the_language_is_asked_once():
     recogniser, asked_s = Recording(), []
     recogniser.open = lambda language, start_s, **_: asked_s.append(start_s)
     async with opened(recogniser, chunk(0, 1.0)) as (stream, drafted):
-        while not asked_s:
-            await asyncio.sleep(0.001)
+        await stream.run()
         stream.send(chunk(1, 1.0))
-        await asyncio.sleep(0.01)
+        await stream.run()
     assert asked_s == [0.0] and not recogniser.calls and drafted.empty() and not stream.has_failed
