@@ -81,16 +81,15 @@ class RecogniserDrafting:
         self._recogniser = recogniser
         if (piece_s := getattr(recogniser, "piece_s", None)) is not None:
             check_between("The recogniser's piece_s", piece_s, MIN_PIECE_S, MAX_PIECE_S)
-        self._timeout_s = timeout_s
         self._on_failure = on_failure
         self._executor = TimedExecutor("recogniser")
         self._sessions: set[RecognisedStream] = set()
         self.watchdog = Watchdog(
             lambda: self._executor.busy.seconds,
             timeout_s,
-            self._timeout,
-            on_hang=self._note_hanging,
-            on_return=self._note_return,
+            lambda: TimeoutError(f"The recogniser has not answered within {timeout_s:g} s."),
+            on_hang=self._fail_sessions,
+            on_return=lambda: logger.info("draft engine answers again"),
         )
 
     @asynccontextmanager
@@ -112,7 +111,7 @@ class RecogniserDrafting:
         try:
             async with running(stream.run()):
                 if self.watchdog.hangs:
-                    stream.fail(self._timeout())
+                    stream.fail(self.watchdog.error())
                 yield stream
         finally:
             self._sessions.discard(stream)
@@ -124,16 +123,11 @@ class RecogniserDrafting:
         except TimeoutError:
             leave_process(DeviceFault(f"The recogniser has not ended within {ENDS_WITHIN_S:g} s."))
 
-    def _timeout(self) -> TimeoutError:
-        return TimeoutError(f"The recogniser has not answered within {self._timeout_s:g} s.")
-
-    def _note_hanging(self) -> None:
-        logger.error("draft engine hangs", extra={"error": str(self._timeout())})
+    def _fail_sessions(self) -> None:
+        error = self.watchdog.error()
+        logger.error("draft engine hangs", extra={"error": str(error)})
         for session in self._sessions:
-            session.fail(self._timeout())
-
-    def _note_return(self) -> None:
-        logger.info("draft engine answers again")
+            session.fail(error)
 
 
 class RecognisedStream:

@@ -159,27 +159,9 @@ class SpeculativeLM:
         self._pair = SharedPair(self._target, self._draft, plan=partial(_plan, self._target))
 
     @overload
-    def generate(
-        self,
-        prompt: Prompt,
-        *,
-        gamma: int | None = None,
-        use_adaptive_gamma: bool | None = None,
-        max_new_tokens: int | None = None,
-        stop_token_ids: Sequence[int] = (),
-        **options: Any,
-    ) -> Completion: ...
+    def generate(self, prompt: Prompt, **options: Any) -> Completion: ...
     @overload
-    def generate(
-        self,
-        prompt: Sequence[Prompt],
-        *,
-        gamma: int | None = None,
-        use_adaptive_gamma: bool | None = None,
-        max_new_tokens: int | None = None,
-        stop_token_ids: Sequence[int] = (),
-        **options: Any,
-    ) -> list[Completion]: ...
+    def generate(self, prompt: Sequence[Prompt], **options: Any) -> list[Completion]: ...
     def generate(
         self,
         prompt: Prompt | Sequence[Prompt],
