@@ -32,7 +32,6 @@ from specwhisper_draft_server.transcriber import Requirements, TargetDescription
 from specwhisper_recognisers.protocol import Recognised, Recogniser, RecogniserStream
 from specwhisper_recognisers.settings import check_mode
 from specwhisper_recognisers.waiting import Piece, WaitingAudio
-from specwhisper_recognisers.worth import Worth
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +133,8 @@ class RecognisedStream:
     """The draft of one session; see :class:`DraftStream`.
 
     Audio goes to the recogniser as it arrives. What the target has done, or may have, is skipped: text of it
-    would come too late. That is the audio before its window, and live audio whose text is final.
+    would come too late. That is the audio before its window, and live audio whose text is final. So a slow
+    recogniser does less, and the target's own balance for hints ends what worthless text costs.
 
     Parameters
     ----------
@@ -171,7 +171,6 @@ class RecognisedStream:
         self._window_end = 0  # sample after the target's window
         self._done_to = 0  # sample before which the target needs no text
         self._waiting = WaitingAudio(getattr(recogniser, "piece_s", None))
-        self._worth = Worth(is_live=self._is_live)
         self._has_news = asyncio.Event()
 
     def send(self, message: AudioChunk | WindowOpened | Commit) -> None:
@@ -182,27 +181,16 @@ class RecognisedStream:
                 self._waiting.append(message)
                 self._skip_to(self._waiting.end_sample - MAX_WAITING_SAMPLES)
             case WindowOpened(window=window):
-                self._worth.observe_window(message)
                 self._window_end = window.end_sample
                 if not self._is_live:  # that of live audio begins with final text
-                    self._follow_target(window.start_sample)
-            case Commit():
-                self._worth.observe_commit(message)
-                if message.piece is not None:
-                    self._follow_target(self._window_end)
+                    self._skip_to(window.start_sample)
+            case Commit() if message.piece is not None:
+                self._skip_to(self._window_end)
         self._has_news.set()
 
-    def _follow_target(self, sample: int) -> None:
-        """Note that the target needs no text before a sample; pause or try again if that is due."""
-        self._skip_to(sample)
-        before = self._worth.pause
-        self._worth.observe_target(sample)
-        if self._worth.pause != before:
-            self._on_drafted(Drafted(None, DraftReport(note=self._worth.pause)))
-
     def _skip_to(self, sample: int) -> None:
-        self._done_to = max(self._done_to, sample)
-        self._worth.observe_audio(self._waiting.skip_to(self._done_to), is_late=True)
+        self._done_to = max(self._done_to, sample)  # audio before it may still arrive
+        self._waiting.skip_to(self._done_to)
 
     def fail(self, error: Exception) -> None:
         """End it: the session continues without."""
@@ -233,8 +221,7 @@ class RecognisedStream:
         loop = asyncio.get_running_loop()
         while not (self.has_failed or self._is_idle):
             await self._has_news.wait()
-            piece = None if self._worth.pause else self._waiting.take()
-            if piece is None:
+            if (piece := self._waiting.take()) is None:
                 self._has_news.clear()
                 continue
             waiting_s = self._waiting.num_samples / SAMPLE_RATE
@@ -244,7 +231,6 @@ class RecognisedStream:
                 self.fail(error)
                 return
             self._report += DraftReport(forward_ns=took_ns)
-            self._worth.observe_audio(piece.num_samples, is_late=piece.end_sample <= self._done_to)
             for hint in () if self.has_failed else hints:
                 self._on_drafted(Drafted(None, self._take_report(), hint=hint))
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from examples import captions_recogniser
-from experiments.common.models.speech import SPANS, speech, spoken_utterances, talk
+from experiments.common.models.speech import SPANS, spoken_utterances, talk
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import SAMPLE_RATE, Mode
@@ -26,8 +26,6 @@ from tests.rpc.services import (
     audio_requests,
     draft_server,
     error_of,
-    stream,
-    target_server,
 )
 from tests.rpc.speaking import config, final_results, listen, speaking_target, texts_of
 
@@ -153,20 +151,6 @@ async def test_a_recogniser_drafts_in_mode_full_only():
         assert recogniser.starts_s == []
     with pytest.raises(UnsupportedOption, match="mode full"):
         DraftConfig(extras={"recogniser": "a:b"}, mode=Mode.PIPELINED)
-
-
-async def test_a_recogniser_that_saves_a_recording_nothing_is_paused():
-    recogniser = Scripted(lambda text: "")
-    recogniser.is_live = False
-    pcm = speech(150.0)
-    async with (
-        target_server() as target,
-        draft_server(target.address, load_draft=drafting_of(recogniser)) as draft,
-    ):
-        expected = await stream(draft, pcm, mode="MODE_TARGET_ONLY")
-        responses = await stream(draft, pcm)
-        assert texts_of(final_results(responses)) == texts_of(final_results(expected))
-        assert responses[-1].statistics.draft_note.startswith("paused: ")
 
 
 def test_a_recogniser_may_ask_for_pieces_of_a_possible_length_only():

@@ -21,7 +21,6 @@ from specwhisper.types import (
     Commit,
     CompletePiece,
     TimedHint,
-    Timing,
     VoiceEvent,
     VoiceMark,
     Window,
@@ -122,24 +121,6 @@ async def test_live_audio_whose_text_is_final_is_skipped_and_none_before_that():
     messages = [*(chunk(start_s, 1.0) for start_s in range(40)), window_at(0), final]
     async with opened(recogniser, *messages, window_at(10.0), is_live=True) as (_, drafted):
         assert (await drafted.get()).hint == TimedHint(30 * SAMPLE_RATE + 8_000, "2")
-
-
-async def test_text_that_saves_nothing_pauses_the_recogniser_until_it_tries_again():
-    recogniser = Recording()
-    commit = Commit(1, 0, (7,), timing=Timing(forward_ns=1_000_000, token_ns=10_000))
-    async with opened(recogniser, chunk(0, 1.0)) as (stream, drafted):
-        await drafted.get()
-        for start_s in range(0, 61, 30):
-            stream.send(window_at(start_s))
-            stream.send(commit)
-        assert (await drafted.get()).report.note == "paused: the target alone is as fast"
-        for start_s in range(61, 400):
-            stream.send(chunk(start_s, 1.0))
-            stream.send(window_at(start_s))
-            await asyncio.sleep(0)
-        assert (await drafted.get()).report.note == ""
-        assert (await drafted.get()).hint.start_sample >= 360 * SAMPLE_RATE
-    assert [call[2] for call in recogniser.calls if call[0] == "open"][1] >= 360
 
 
 async def test_the_time_of_the_recogniser_is_counted():
