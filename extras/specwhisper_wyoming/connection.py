@@ -196,7 +196,7 @@ class Connection:
         else:
             facts = {"audio_s": round(utterance.received_s, 3), "language": utterance.language}
             elapsed_s = round(time.perf_counter() - started_s, 3)
-            logger.info("transcribed", extra=_request() | facts | {"elapsed_s": elapsed_s})
+            logger.info("transcribed", extra=facts | {"elapsed_s": elapsed_s})
 
     async def _answered(self) -> None:
         """Wait for the answer to an utterance whose audio has ended."""
@@ -226,10 +226,10 @@ class Connection:
         if isinstance(error, SpecWhisperError):
             code, text, _ = refusal(error)
             name = type(error).__name__
-            logger.info("refused", extra=_request() | {"code": code.name, "error": name})
+            logger.info("refused", extra={"code": code.name, "error": name})
         else:
             name, text = INTERNAL, INTERNAL_ERROR
-            logger.error("failed", exc_info=error, extra=_request())
+            logger.error("failed", exc_info=error)
         await self._send(Error(text, name).event())
 
     async def _refuse(self, error: Exception) -> None:
@@ -258,10 +258,6 @@ class Connection:
                 await self._writer.wait_closed()
         except (OSError, TimeoutError):
             self._writer.transport.abort()
-
-
-def _request() -> dict[str, Any]:
-    return {"request": request_id.get()} if request_id.get() else {}
 
 
 def options_of(event: Event, defaults: DecodingOptions) -> DecodingOptions:
