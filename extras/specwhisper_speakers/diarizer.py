@@ -64,18 +64,13 @@ class Diarizer:
         self._samples: dict[str, bytes] = {}
 
     def knowing(self, samples: Mapping[str, Audio]) -> Diarizer:
-        """Return a diarizer that names the speakers of whom there is a sample.
+        """Return a diarizer that names speakers by a recording of each one's voice alone; 2 to 10 s are best.
 
         Voices that are nearer than ``threshold`` to none of them are A, B, ... as without samples.
 
-        Parameters
-        ----------
-        samples : by name, a recording of each one's voice alone; 2 to 10 s are best.
-
         Raises
         ------
-        InvalidRequest : if a name is empty.
-        InvalidAudio : if a sample cannot be decoded, or is too short.
+        InvalidRequest, InvalidAudio : if a name is empty, a sample cannot be decoded, or is too short.
         """
         informed = copy.copy(self)
         informed._samples = {name: sample_of(name, audio) for name, audio in samples.items()}
