@@ -1,6 +1,5 @@
 """Cells, a grid's file, what it shows, and the tables of the page."""
 
-import itertools
 import json
 from typing import Any
 
@@ -10,14 +9,11 @@ from experiments.capacity.laws import SHARED, laws
 from experiments.common.audio.conditions import Condition
 from experiments.common.servers.timed_client import TimedTokens
 from experiments.latency.cells import (
-    CHOSEN,
     TARGET_ONLY,
     Arm,
     Cell,
     Grid,
     Run,
-    cells_of,
-    in_order,
 )
 from experiments.latency.page import FOLDER
 from experiments.latency.summary import WHOLE, Summary
@@ -46,17 +42,6 @@ def a_run(
 
 def summary_of(*runs: Run) -> Summary:
     return Summary(Grid(HEADER, runs))
-
-
-def test_every_repeat_has_each_cell_once_grouped_by_round_trip():
-    modes = [Mode.SYNC, Mode.ONE_PROCESS]
-    cells = cells_of(list(Condition), [0.0, 5.0, 50.0], modes, [1, CHOSEN], hints=False)
-    taken = list(in_order(cells, 4, seed=0))
-    for repeat in range(4):
-        here = [cell for number, cell in taken if number == repeat]
-        assert sorted(here) == sorted(cells)
-        assert len(list(itertools.groupby(here, lambda cell: cell.rtt_ms))) == 3
-    assert list(in_order(cells, 4, seed=0)) == taken != list(in_order(cells, 4, seed=1))
 
 
 class TestSummary:

@@ -4,8 +4,6 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from experiments.common.models.scripted import END
 from experiments.common.models.scripted import VOCABULARY as SHORT
@@ -14,7 +12,7 @@ from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session, simulate_together
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Mode
-from tests.nightly import examples, mostly_nightly
+from tests.nightly import mostly_nightly
 
 VOCABULARY = replace(SHORT, max_length=4000)
 STEP_S = 0.05
@@ -43,29 +41,6 @@ def time_per_step(decodings, mode, *, round_trip=0.0, gamma=1, costs=COSTS):
         decodings, VOCABULARY, costs, DraftLength(mode, gamma), round_trip_s=round_trip * STEP_S
     )
     return session.time_per_token_s / STEP_S
-
-
-windows = st.lists(st.booleans(), min_size=1, max_size=40).map(lambda agrees: decoding(*agrees))
-
-
-@settings(max_examples=examples(8, 60), deadline=None)
-@given(
-    st.lists(windows, min_size=1, max_size=3),
-    st.sampled_from([Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL]),
-    st.none() | st.integers(1, 8),
-    st.floats(0, 1),
-    st.floats(0, 0.2),
-    st.floats(0, 0.1),
-    st.integers(0, 3),
-)
-def test_any_times_give_the_targets_text(decodings, mode, gamma, round_trip_s, jitter_s, encode_s, seed):
-    costs = Costs(Cost(0.05, 0.002, 0.001), Cost(0.01), encode_s, encode_s / 3, message_s=0.001)
-    length = DraftLength(mode, gamma)
-    session = simulate_session(  # it raises on another text
-        decodings, VOCABULARY, costs, length, round_trip_s=round_trip_s, jitter_s=jitter_s, seed=seed
-    )
-    assert session.statistics.num_committed == sum(len(one.tokens) for one in decodings)
-    assert session.arrivals_s == sorted(session.arrivals_s)
 
 
 @pytest.mark.parametrize("mode", [Mode.SYNC, Mode.PIPELINED, Mode.FULL])
