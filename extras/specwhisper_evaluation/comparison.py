@@ -11,7 +11,7 @@ from itertools import islice
 
 from specwhisper.api.progress import ProgressBar
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.audio.inputs import recordings_in
+from specwhisper.audio.inputs import decoder_of
 from specwhisper.errors import InvalidAudio
 from specwhisper.options import Task
 from specwhisper.speculation.statistics import SpeculationStatistics
@@ -198,12 +198,8 @@ def _decodable(
 ) -> Iterator[tuple[Reference, float]]:
     """Yield the recordings that can be decoded, with their lengths in seconds."""
     for reference in references:
-        num_bytes = 0
         try:
-            for source in recordings_in(reference.audio)[0]:
-                if isinstance(source, InvalidAudio):
-                    raise source
-                num_bytes += sum(map(len, source.decode()))
+            num_bytes = sum(map(len, decoder_of(reference.audio)()))
         except InvalidAudio as error:
             if on_undecodable is None:
                 raise

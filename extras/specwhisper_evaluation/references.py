@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from specwhisper.audio.decode import AUDIO_SUFFIXES
-from specwhisper.errors import InvalidRequest
+from specwhisper.errors import InvalidRequest, SpecWhisperError
 
 TEXT_COLUMNS = ("text", "transcription", "sentence", "normalized_text", "raw_text")
 
@@ -52,32 +52,19 @@ def from_dataset(name: str, config: str | None, split: str, limit: int | None) -
     except ModuleNotFoundError as error:
         raise InvalidRequest("Datasets of the hub need another package: pip install datasets.") from error
     try:
-        rows = load_dataset(name, config, split=split, streaming=True).cast_column(
-            "audio", Audio(decode=False)
-        )
+        rows = load_dataset(name, config, split=split, streaming=True)
+        rows = rows.cast_column("audio", Audio(decode=False))
+        for number, row in enumerate(islice(rows, limit)):
+            audio = row["audio"]
+            recording = Path(audio["path"]) if audio["bytes"] is None else BytesIO(audio["bytes"])
+            yield Reference(str(row.get("id", number)), recording, _text_of(row))
+    except SpecWhisperError:
+        raise
     except Exception as error:  # the hub's errors are of many kinds
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0].removesuffix(".")
         raise InvalidRequest(
-            f"Dataset '{name}' cannot be loaded ({_first_line(error)}): check name and connection, "
-            "or name a folder."
+            f"Dataset '{name}' cannot be read ({reason}): check name and connection, or name a folder."
         ) from error
-    taken = enumerate(islice(rows, limit))
-    while True:
-        try:
-            number, row = next(taken)
-        except StopIteration:
-            return
-        except Exception as error:
-            raise InvalidRequest(
-                f"Dataset '{name}' broke off ({_first_line(error)}): check the connection and try again."
-            ) from error
-        audio = row["audio"]
-        recording = Path(audio["path"]) if audio["bytes"] is None else BytesIO(audio["bytes"])
-        yield Reference(str(row.get("id", number)), recording, _text_of(row))
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].removesuffix(".")
 
 
 def _text_of(row: dict[str, Any]) -> str:

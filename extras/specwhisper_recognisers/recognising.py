@@ -32,7 +32,6 @@ from specwhisper_draft_server.transcriber import TargetDescription
 from specwhisper_recognisers.protocol import Recognised, Recogniser, RecogniserStream
 from specwhisper_recognisers.settings import check_mode
 from specwhisper_recognisers.waiting import Piece, WaitingAudio
-from specwhisper_recognisers.worth import Worth
 
 logger = logging.getLogger(__name__)
 
@@ -63,19 +62,17 @@ class RecogniserDrafting:
     ) -> None:
         self.name = recogniser.name
         self._recogniser = recogniser
-        self._piece_s: float | None = getattr(recogniser, "piece_s", None)
-        if self._piece_s is not None:
-            check_between("The recogniser's piece_s", self._piece_s, MIN_PIECE_S, MAX_PIECE_S)
-        self._timeout_s = timeout_s
+        if (piece_s := getattr(recogniser, "piece_s", None)) is not None:
+            check_between("The recogniser's piece_s", piece_s, MIN_PIECE_S, MAX_PIECE_S)
         self._on_failure = on_failure
         self._executor = TimedExecutor("recogniser")
         self._sessions: set[RecognisedStream] = set()
         self.watchdog = Watchdog(
             lambda: self._executor.busy.seconds,
             timeout_s,
-            self._timeout,
-            on_hang=self._note_hanging,
-            on_return=self._note_return,
+            lambda: TimeoutError(f"The recogniser has not answered within {timeout_s:g} s."),
+            on_hang=self._fail_sessions,
+            on_return=lambda: logger.info("draft engine answers again"),
         )
 
     @asynccontextmanager
@@ -90,25 +87,14 @@ class RecogniserDrafting:
     ) -> AsyncIterator[RecognisedStream]:
         """Open a session; ``receive`` is called with its hints, in the event loop."""
         self.watchdog.start()
-        open_stream: Callable[[float], RecogniserStream | None]
-        is_live = options.live is not None
-        open_stream = partial(self._recogniser.open, options.language, is_live=is_live)
-        if options.task is Task.TRANSLATE:  # other words than the audio's
-            open_stream = _open_none
         stream = RecognisedStream(
-            session_id,
-            open_stream,
-            self._executor,
-            receive,
-            self._on_failure,
-            is_live=is_live,
-            piece_s=self._piece_s,
+            session_id, self._recogniser, options, self._executor, receive, self._on_failure
         )
         self._sessions.add(stream)
         try:
             async with running(stream.run()):
                 if self.watchdog.hangs:
-                    stream.fail(self._timeout())
+                    stream.fail(self.watchdog.error())
                 yield stream
         finally:
             self._sessions.discard(stream)
@@ -120,35 +106,25 @@ class RecogniserDrafting:
         except TimeoutError:
             leave_process(DeviceFault(f"The recogniser has not ended within {ENDS_WITHIN_S:g} s."))
 
-    def _timeout(self) -> TimeoutError:
-        return TimeoutError(f"The recogniser has not answered within {self._timeout_s:g} s.")
-
-    def _note_hanging(self) -> None:
-        logger.error("draft engine hangs", extra={"error": str(self._timeout())})
+    def _fail_sessions(self) -> None:
+        error = self.watchdog.error()
+        logger.error("draft engine hangs", extra={"error": str(error)})
         for session in self._sessions:
-            session.fail(self._timeout())
-
-    def _note_return(self) -> None:
-        logger.info("draft engine answers again")
-
-
-def _open_none(start_s: float) -> None: ...
+            session.fail(error)
 
 
 class RecognisedStream:
     """The draft of one session; see :class:`DraftStream`.
 
     Audio goes to the recogniser as it arrives. What the target has done, or may have, is skipped: text of it
-    would come too late. That is the audio before its window, and live audio whose text is final.
+    would come too late. That is the audio before its window, and live audio whose text is final. So a slow
+    recogniser does less, and the target's own balance for hints ends what worthless text costs.
 
     Parameters
     ----------
-    open_stream : begins a stream of the recogniser at a time; ``None`` if it cannot recognise this session.
     executor : runs the recogniser, for all sessions.
     on_drafted : called with each hint, in the event loop.
     on_failure : called when the recogniser fails.
-    is_live : whether its text is shown, too.
-    piece_s : length of the pieces that it asks for; ``None`` if any will do.
 
     Attributes
     ----------
@@ -158,29 +134,27 @@ class RecognisedStream:
     def __init__(
         self,
         session_id: str,
-        open_stream: Callable[[float], RecogniserStream | None],
+        recogniser: Recogniser,
+        options: DecodingOptions,
         executor: Executor,
         on_drafted: Callable[[Drafted], None],
         on_failure: Callable[[], None],
-        *,
-        is_live: bool = False,
-        piece_s: float | None = None,
     ) -> None:
         self.has_failed = False
         self._id = session_id
-        self._open = open_stream
-        self._is_idle = False  # it is not recognised
+        self._is_live = options.live is not None  # its text is shown, too
+        self._open = partial(recogniser.open, options.language, is_live=self._is_live)
+        # Nothing is recognised. A translation has other words than the audio.
+        self._is_idle = options.task is Task.TRANSLATE
         self._executor = executor
         self._on_drafted = on_drafted
         self._on_failure = on_failure
         self._stream: RecogniserStream | None = None
         self._report = DraftReport()  # its time since the last text
         self._first_sample = self._next_sample = 0  # where the stream begins, and where its audio ends
-        self._is_live = is_live
         self._window_end = 0  # sample after the target's window
         self._done_to = 0  # sample before which the target needs no text
-        self._waiting = WaitingAudio(piece_s)
-        self._worth = Worth(is_live=is_live)
+        self._waiting = WaitingAudio(getattr(recogniser, "piece_s", None))
         self._has_news = asyncio.Event()
 
     def send(self, message: AudioChunk | WindowOpened | Commit) -> None:
@@ -191,27 +165,16 @@ class RecognisedStream:
                 self._waiting.append(message)
                 self._skip_to(self._waiting.end_sample - MAX_WAITING_SAMPLES)
             case WindowOpened(window=window):
-                self._worth.observe_window(message)
                 self._window_end = window.end_sample
                 if not self._is_live:  # that of live audio begins with final text
-                    self._follow_target(window.start_sample)
-            case Commit():
-                self._worth.observe_commit(message)
-                if message.piece is not None:
-                    self._follow_target(self._window_end)
+                    self._skip_to(window.start_sample)
+            case Commit() if message.piece is not None:
+                self._skip_to(self._window_end)
         self._has_news.set()
 
-    def _follow_target(self, sample: int) -> None:
-        """Note that the target needs no text before a sample; pause or try again if that is due."""
-        self._skip_to(sample)
-        before = self._worth.pause
-        self._worth.observe_target(sample)
-        if self._worth.pause != before:
-            self._on_drafted(Drafted(None, DraftReport(note=self._worth.pause)))
-
     def _skip_to(self, sample: int) -> None:
-        self._done_to = max(self._done_to, sample)
-        self._worth.observe_audio(self._waiting.skip_to(self._done_to), is_late=True)
+        self._done_to = max(self._done_to, sample)  # audio before it may still arrive
+        self._waiting.skip_to(self._done_to)
 
     def fail(self, error: Exception) -> None:
         """End it: the session continues without."""
@@ -242,8 +205,7 @@ class RecognisedStream:
         loop = asyncio.get_running_loop()
         while not (self.has_failed or self._is_idle):
             await self._has_news.wait()
-            piece = None if self._worth.pause else self._waiting.take()
-            if piece is None:
+            if (piece := self._waiting.take()) is None:
                 self._has_news.clear()
                 continue
             waiting_s = self._waiting.num_samples / SAMPLE_RATE
@@ -253,7 +215,6 @@ class RecognisedStream:
                 self.fail(error)
                 return
             self._report += DraftReport(forward_ns=took_ns)
-            self._worth.observe_audio(piece.num_samples, is_late=piece.end_sample <= self._done_to)
             for hint in () if self.has_failed else hints:
                 self._on_drafted(Drafted(None, self._take_report(), hint=hint))
 

@@ -68,14 +68,13 @@ class WaitingAudio:
                 pause = mark.sample if is_here else self.end_sample  # it is known late
                 self._pauses.append(max(pause, *self._pauses, 0))
 
-    def skip_to(self, sample: int) -> int:
-        """Drop audio before a sample; return how many samples that is."""
-        num_skipped = max(0, min(sample - self.start_sample, self.num_samples))
-        if num_skipped:
+    def skip_to(self, sample: int) -> None:
+        """Drop audio before a sample."""
+        num_skipped = min(sample - self.start_sample, self.num_samples)
+        if num_skipped > 0:
             self._drop(num_skipped)
             while self._pauses and self._pauses[0] <= self.start_sample:
                 self._pauses.popleft()
-        return num_skipped
 
     def take(self) -> Piece | None:
         """Return the next piece, if there is enough audio for one."""

@@ -1,7 +1,4 @@
-"""Decoding of the audio that Riva's clients stream.
-
-It is raw PCM, mu-law or A-law, or a WAV file.
-"""
+"""Decode what Riva's clients stream: raw PCM, mu-law or A-law, or a WAV file."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from riva.client.proto import riva_asr_pb2, riva_audio_pb2
 
 from specwhisper.audio.canonical import MAX_CHANNELS, MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
 from specwhisper.audio.decode import G711, decode_g711
-from specwhisper.audio.wav import PCM_16, RIFF, RIFF_BYTES, WavHeader, is_wav, read_wav_header
+from specwhisper.audio.wav import PCM_16, RIFF, RIFF_BYTES, is_wav, read_wav_header
 from specwhisper.errors import InvalidAudio, InvalidRequest, check_between
 
 LINEAR_PCM, MULAW, ALAW = riva_audio_pb2.LINEAR_PCM, riva_audio_pb2.MULAW, riva_audio_pb2.ALAW
@@ -22,7 +19,7 @@ ENCODING_OF_FORMAT = {PCM_16: LINEAR_PCM, (6, 8): ALAW, (7, 8): MULAW}  # by WAV
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Format of raw samples: Riva's encoding number, samples per second, channels."""
+    """Format of raw samples; ``encoding`` is Riva's number."""
 
     encoding: int
     sample_rate: int
@@ -33,8 +30,13 @@ class Samples:
         check_between("audio_channel_count", self.num_channels, 1, MAX_CHANNELS)
 
     @classmethod
-    def of(cls, config: riva_asr_pb2.RecognitionConfig) -> Samples:
-        """Return the format that a client names for samples without a header."""
+    def named_in(cls, config: riva_asr_pb2.RecognitionConfig, otherwise: str) -> Samples:
+        """Return the format of samples without a header; ``otherwise`` is the advice for other encodings."""
+        if config.encoding not in (LINEAR_PCM, *LAWS):
+            known = riva_audio_pb2.AudioEncoding.values()
+            number = config.encoding
+            name = riva_audio_pb2.AudioEncoding.Name(number) if number in known else number
+            raise InvalidRequest(f"Audio encoding {name} {otherwise}.")
         return cls(config.encoding, config.sample_rate_hertz, config.audio_channel_count or 1)
 
 
@@ -78,24 +80,32 @@ class StreamedAudio:
 
     def _begin(self) -> int | None:
         """Detect the format; return where samples begin, or ``None`` if more bytes are needed."""
-        if not is_wav(self._head):
-            if may_become_wav(self._head):
+        head = self._head
+        if not is_wav(head):
+            if len(head) < RIFF_BYTES and head[:4] == RIFF[: len(head)]:
                 return None
             self.samples = self._raw_format()
             return 0
-        header = read_wav_header(self._head)
+        header = read_wav_header(head)
         if header is None:
             return None
-        self.samples, self._num_left = _samples_of(header), header.num_bytes
+        if header.format not in ENCODING_OF_FORMAT:
+            number, num_bits = header.format
+            raise InvalidAudio(
+                f"A streamed WAV file has {num_bits}-bit samples of format {number}: send 16-bit PCM, mu-law "
+                "or A-law, or the file to Recognize."
+            )
+        encoding = ENCODING_OF_FORMAT[header.format]
+        self.samples = Samples(encoding, header.sample_rate, header.num_channels)
+        self._num_left = header.num_bytes
         return header.start
 
     def _raw_format(self) -> Samples:
-        if self._config.encoding not in (LINEAR_PCM, *LAWS):
-            raise InvalidRequest(
-                f"Streamed audio of encoding {encoding_name(self._config.encoding)} must be a WAV file: set "
-                "LINEAR_PCM, MULAW or ALAW for raw samples, or send other files to Recognize."
-            )
-        return Samples.of(self._config)
+        return Samples.named_in(
+            self._config,
+            "must be a WAV file if it is streamed: set LINEAR_PCM, MULAW or ALAW for raw samples, or send "
+            "other files to Recognize",
+        )
 
     def _decode(self, data: bytes) -> bytes:
         if self._num_left is not None:
@@ -104,26 +114,6 @@ class StreamedAudio:
         return data if self.samples is None else linear_16(data, self.samples.encoding)
 
 
-def may_become_wav(head: bytes) -> bool:
-    """Return whether a WAV file may begin with these few bytes."""
-    return len(head) < RIFF_BYTES and head[:4] == RIFF[: len(head)]
-
-
-def _samples_of(header: WavHeader) -> Samples:
-    if header.format not in ENCODING_OF_FORMAT:
-        number, num_bits = header.format
-        raise InvalidAudio(
-            f"A streamed WAV file has {num_bits}-bit samples of format {number}: send 16-bit PCM, mu-law or "
-            "A-law, or the file to Recognize."
-        )
-    return Samples(ENCODING_OF_FORMAT[header.format], header.sample_rate, header.num_channels)
-
-
 def linear_16(data: bytes, encoding: int) -> bytes:
     """Decode raw samples to s16le; each sample is decoded by itself."""
     return data if encoding == LINEAR_PCM else decode_g711(data, LAWS[encoding])
-
-
-def encoding_name(number: int) -> str:
-    known = riva_audio_pb2.AudioEncoding.values()
-    return riva_audio_pb2.AudioEncoding.Name(number) if number in known else str(number)

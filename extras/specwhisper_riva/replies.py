@@ -44,10 +44,7 @@ def alternative(results: Sequence[pb.SpeechRecognitionResult]) -> riva_asr_pb2.S
 
 
 def with_trailing_space(text: str) -> str:
-    """Move the space at the start of a text to its end.
-
-    Whisper writes it at the start, Riva at the end.
-    """
+    """Move the space at the start of a text, where Whisper writes it, to its end, as in Riva."""
     return f"{text.strip()} " if text.startswith(" ") and text.strip() else text.strip()
 
 
@@ -63,10 +60,7 @@ def recognize_response(response: pb.RecognizeResponse) -> riva_asr_pb2.Recognize
 
 
 def set_speakers(response: riva_asr_pb2.RecognizeResponse, turns: Sequence[Turn]) -> None:
-    """Add the speakers of words.
-
-    They are numbers, counted from 1, for A, B, ...; 0 where unknown.
-    """
+    """Add the speakers of words: numbers, counted from 1, for A, B, ...; 0 where unknown."""
     speakers = SpeakersOfTurns(turns)
     for result in response.results:
         for word in result.alternatives[0].words:
@@ -76,10 +70,7 @@ def set_speakers(response: riva_asr_pb2.RecognizeResponse, turns: Sequence[Turn]
 async def set_live_speakers(
     response: riva_asr_pb2.StreamingRecognizeResponse, speakers: UtteranceSpeakers
 ) -> None:
-    """Add the speakers of a final result's words.
-
-    They are numbered as by :func:`set_speakers`.
-    """
+    """Add the speakers of a final result's words, numbered as by :func:`set_speakers`."""
     for result in response.results:
         found = result.alternatives[0].words
         if not result.is_final or not found:
@@ -93,10 +84,7 @@ async def set_live_speakers(
 def config_response(
     model: pb.GetModelResponse, names: Iterable[str]
 ) -> riva_asr_pb2.RivaSpeechRecognitionConfigResponse:
-    """List each name of the target twice.
-
-    Riva lists streaming models and others separately.
-    """
+    """List each name of the target twice: Riva lists streaming models and others separately."""
     return riva_asr_pb2.RivaSpeechRecognitionConfigResponse(
         model_config=[
             riva_asr_pb2.RivaSpeechRecognitionConfigResponse.Config(
@@ -116,14 +104,7 @@ def config_response(
 
 
 class LiveReplies:
-    """A converter of responses to live audio.
-
-    A final result is an utterance, or part of a long one.
-
-    Parameters
-    ----------
-    interim_results : whether the client asks for text that may still change.
-    """
+    """Converts responses to live audio; a final result is an utterance, or part of a long one."""
 
     def __init__(self, *, interim_results: bool) -> None:
         self._interim_results = interim_results

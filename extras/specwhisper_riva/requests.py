@@ -16,7 +16,7 @@ from specwhisper.types import SERVER_MODES, Mode
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_riva.audio import LAWS, LINEAR_PCM, Samples, encoding_name, linear_16
+from specwhisper_riva.audio import Samples, linear_16
 
 CONTAINERS = (riva_audio_pb2.ENCODING_UNSPECIFIED, riva_audio_pb2.FLAC, riva_audio_pb2.OGGOPUS)
 ANY_LANGUAGE = "multi"  # Riva's code for language detection
@@ -29,10 +29,7 @@ MIN_WINDOW_MS, MAX_WINDOW_MS = 32, 10_000  # from a frame of the voice activity 
 def recognition_config(
     config: riva_asr_pb2.RecognitionConfig, live: LiveOptions | None = None
 ) -> pb.RecognitionConfig:
-    """Return a request's settings of the text.
-
-    :func:`set_samples` adds those of the audio.
-    """
+    """Return a request's settings of the text; :func:`set_samples` adds those of the audio."""
     if config.enable_separate_recognition_per_channel:
         raise UnsupportedOption(
             "Channels are mixed to one: leave enable_separate_recognition_per_channel out, or send each "
@@ -71,13 +68,9 @@ def set_samples(message: pb.RecognitionConfig, samples: Samples) -> None:
 
 def whole_config(request: riva_asr_pb2.RecognizeRequest) -> pb.RecognitionConfig:
     """Return the settings of a whole recording; its audio: :func:`whole_audio`."""
-    config = request.config
-    ours = recognition_config(config)
-    if _has_header(request):
-        return ours
-    if config.encoding != LINEAR_PCM and config.encoding not in LAWS:
-        raise InvalidRequest(f"Audio encoding {encoding_name(config.encoding)} is unknown.")
-    set_samples(ours, Samples.of(config))
+    ours = recognition_config(request.config)
+    if not _has_header(request):
+        set_samples(ours, Samples.named_in(request.config, "is unknown"))
     return ours
 
 

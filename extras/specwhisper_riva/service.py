@@ -51,10 +51,7 @@ WARNING = "specwhisper-warning"  # in the trailing metadata: what is missing of 
 class RivaService:
     """Serves Riva's clients with our own service; it has no sessions of its own.
 
-    Parameters
-    ----------
-    speakers : finds speakers; ``None`` if that is not offered.
-    max_audio_s : longest recording.
+    ``speakers`` is ``None`` if finding them is not offered.
     """
 
     def __init__(
@@ -131,7 +128,10 @@ class RivaService:
         config = first.streaming_config
         await self._check_model(config.config.model)
         replies = LiveReplies(interim_results=config.interim_results)
-        speakers = self._live_speakers(config.config)
+        speakers = None
+        if (models := self._speakers_for(config.config)) is not None:
+            max_speakers = config.config.diarization_config.max_speaker_count or None
+            speakers = models.live(max_speakers=max_speakers)
         async with aclosing(_our_requests(config, requests, replies, speakers)) as ours:
             our_config = await read_streaming_config(ours)
             async with aclosing(self._service.transcribe(our_config, ours)) as responses:
@@ -142,11 +142,6 @@ class RivaService:
                         if first.HasField("id"):
                             reply.id.CopyFrom(first.id)
                         yield reply
-
-    def _live_speakers(self, config: riva_asr_pb2.RecognitionConfig) -> UtteranceSpeakers | None:
-        if (speakers := self._speakers_for(config)) is None:
-            return None
-        return speakers.live(max_speakers=config.diarization_config.max_speaker_count or None)
 
     async def _target_name(self) -> str:
         return (await self._service.GetModel(pb.GetModelRequest(), None)).model.target

@@ -25,13 +25,7 @@ SERVICE_NAME = "nvidia.riva.asr.RivaSpeechRecognition"
 
 @dataclass(frozen=True, kw_only=True)
 class RivaSettings:
-    """How a draft server offers Riva's service.
-
-    Attributes
-    ----------
-    riva : ``None`` offers it if Riva's client is installed.
-    served_model_names : empty for the default ones.
-    """
+    """How a draft server offers Riva's service; by default it does if Riva's client is installed."""
 
     riva: bool | None = switch(
         None, "NVIDIA Riva's service as well; default: if nvidia-riva-client is installed.", panel=SERVING

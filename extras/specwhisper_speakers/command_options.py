@@ -20,8 +20,6 @@ from specwhisper_speakers.settings import threshold_option
 
 @dataclass(frozen=True, kw_only=True)
 class _SpeakerOptions:
-    """Options of both commands."""
-
     speaker_threshold: float = threshold_option()
 
 

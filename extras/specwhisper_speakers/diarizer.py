@@ -7,10 +7,12 @@ import copy
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from asyncio.subprocess import PIPE
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
+from typing import cast
 
 from specwhisper.audio import turns as decoding
 from specwhisper.audio.inputs import Audio, Decode, decoder_of
@@ -36,7 +38,7 @@ class Diarizer:
     num_speakers : how many speak; by default they are counted.
     threshold : distance at which two voices are two speakers, unless ``num_speakers`` is set; larger values
         find fewer speakers.
-    num_threads : threads of the models.
+    num_threads : of the models.
 
     Raises
     ------
@@ -62,29 +64,20 @@ class Diarizer:
         self._samples: dict[str, bytes] = {}
 
     def knowing(self, samples: Mapping[str, Audio]) -> Diarizer:
-        """Return a diarizer that names the speakers of whom there is a sample.
+        """Return a diarizer that names speakers by a recording of each one's voice alone; 2 to 10 s are best.
 
         Voices that are nearer than ``threshold`` to none of them are A, B, ... as without samples.
 
-        Parameters
-        ----------
-        samples : by name, a recording of each one's voice alone; 2 to 10 s are best.
-
         Raises
         ------
-        InvalidRequest : if a name is empty.
-        InvalidAudio : if a sample cannot be decoded, or is too short.
+        InvalidRequest, InvalidAudio : if a name is empty, a sample cannot be decoded, or is too short.
         """
         informed = copy.copy(self)
         informed._samples = {name: sample_of(name, audio) for name, audio in samples.items()}
         return informed
 
     def turns(self, audio: Audio) -> tuple[Turn, ...]:
-        """Return the turns of a recording, by their start.
-
-        Parameters
-        ----------
-        audio : a file name, an open file, or an array of 16 kHz mono samples.
+        """Return the turns of a file, an open file or an array of 16 kHz mono samples, by their start.
 
         Raises
         ------
@@ -97,28 +90,21 @@ class Diarizer:
         return self._turns(run.returncode, run.stdout, run.stderr)
 
     async def turns_of(self, decode: Decode) -> tuple[Turn, ...]:
-        """Return the turns of a recording; cancelling it ends the process.
+        """Return the turns of a recording, which ``decode`` yields as canonical PCM.
 
-        Parameters
-        ----------
-        decode : yields canonical PCM.
+        Cancelling ends the process.
         """
-        pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
-            *self._with_samples(), stdin=pipe, stdout=pipe, stderr=pipe
+            *self._with_samples(), stdin=PIPE, stdout=PIPE, stderr=PIPE
         )
-        if process.stdin is None or process.stdout is None or process.stderr is None:
-            raise RuntimeError("A process with pipes has none.")
-        output = asyncio.gather(process.stdout.read(), process.stderr.read())
         try:
-            await _feed(process.stdin, lambda: chain(self._samples.values(), decode()))
-            out, err = await output
+            await _feed(cast(asyncio.StreamWriter, process.stdin), chain(self._samples.values(), decode()))
+            out, err = await process.communicate(b"")
             return self._turns(await process.wait(), out, err)
         finally:
-            output.cancel()
             with suppress(ProcessLookupError):
                 process.kill()
-            await asyncio.gather(output, process.wait(), return_exceptions=True)
+            await process.wait()
 
     def _with_samples(self) -> tuple[str, ...]:
         """Return the command of a process that reads the samples before the recording."""
@@ -174,14 +160,13 @@ def failure(status: int, err: bytes) -> DiarizationFailed:
     return DiarizationFailed(f"The process that finds speakers has ended: {reason}.")
 
 
-async def _feed(stdin: asyncio.StreamWriter, decode: Decode) -> None:
-    """Write a recording to a process as fast as it reads."""
-    pieces, turn = decode(), decoding.Turn()
+async def _feed(stdin: asyncio.StreamWriter, pieces: Iterator[bytes]) -> None:
+    """Write a recording to a process as fast as it reads; it is decoded in turns with others."""
+    turn = decoding.Turn()
     with suppress(BrokenPipeError, ConnectionResetError):  # the process has ended: its status has the reason
         while (piece := await decoding.in_turn(turn, next, pieces, None)) is not None:
             stdin.write(piece)
             await stdin.drain()
-    stdin.close()
 
 
 def _models_in(folder: Path) -> tuple[str, str]:

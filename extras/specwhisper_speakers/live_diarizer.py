@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import tempfile
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
-from typing import IO, NamedTuple
+from tempfile import TemporaryFile
+from typing import IO, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,16 +36,8 @@ class VoicesOfPiece(NamedTuple):
 class LiveDiarizer:
     """Finds the voices in pieces of audio, in one process for all live sessions.
 
-    The process starts with the first piece, and again after it has ended.
-
-    Parameters
-    ----------
-    folder, threshold, num_threads : as :class:`Diarizer` takes them.
-    timeout_s : how long one piece may take; then the process is killed.
-
-    Raises
-    ------
-    As :class:`Diarizer`.
+    The process starts with the first piece, and again after it has ended. One piece may take ``timeout_s``;
+    then the process is killed. The rest is as in :class:`Diarizer`.
     """
 
     def __init__(
@@ -61,7 +54,7 @@ class LiveDiarizer:
         )
         self._timeout_s = timeout_s
         self._process: Process | None = None
-        self._errors: IO[bytes] | None = None
+        self._errors: IO[bytes] = BytesIO()  # what the process writes there
         self._is_free = asyncio.Lock()
 
     async def voices_in(self, pcm: bytes) -> VoicesOfPiece:
@@ -86,34 +79,31 @@ class LiveDiarizer:
             try:
                 async with asyncio.timeout(self._timeout_s):
                     with suppress(BrokenPipeError, ConnectionResetError):  # it has ended, with a status
-                        line = await _ask(process, pcm)
+                        stdin = cast(asyncio.StreamWriter, process.stdin)
+                        stdin.write(len(pcm).to_bytes(4, "little") + pcm)
+                        await stdin.drain()
+                        line = await cast(asyncio.StreamReader, process.stdout).readline()
             except TimeoutError:
                 await self._kill()
                 raise DiarizationFailed(
                     f"The process that finds speakers has not answered within {self._timeout_s:g} s."
                 ) from None
             if not line.endswith(b"\n"):
-                raise await self._ended(process)
+                status = await process.wait()
+                self._errors.seek(0)
+                reason = self._errors.read()
+                await self._kill()
+                raise failure(status, reason)
             answer = json.loads(line)
             turns = tuple((start_s, end_s, number) for start_s, end_s, number in answer["turns"])
-            return VoicesOfPiece(
-                turns, {int(key): np.array(value) for key, value in answer["voices"].items()}
-            )
+            voices = {int(number): np.array(voice) for number, voice in answer["voices"].items()}
+            return VoicesOfPiece(turns, voices)
 
     async def _start(self) -> Process:
-        self._errors = tempfile.TemporaryFile()  # closed in _kill; a pipe would have to be read
+        self._errors = TemporaryFile()  # closed in _kill; a pipe would have to be read
         return await asyncio.create_subprocess_exec(
             *self._command, stdin=PIPE, stdout=PIPE, stderr=self._errors, limit=MAX_LINE_BYTES
         )
-
-    async def _ended(self, process: Process) -> DiarizationFailed:
-        status = await process.wait()
-        err = b""
-        if self._errors is not None:
-            self._errors.seek(0)
-            err = self._errors.read()
-        await self._kill()
-        return failure(status, err)
 
     async def _kill(self) -> None:
         process, self._process = self._process, None
@@ -121,13 +111,4 @@ class LiveDiarizer:
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-        if self._errors is not None:
-            self._errors.close()
-
-
-async def _ask(process: Process, pcm: bytes) -> bytes:
-    if process.stdin is None or process.stdout is None:
-        raise RuntimeError("A process with pipes has none.")
-    process.stdin.write(len(pcm).to_bytes(4, "little") + pcm)
-    await process.stdin.drain()
-    return await process.stdout.readline()
+        self._errors.close()

@@ -20,15 +20,10 @@ MAX_KEPT_S = 240.0
 
 
 class LiveSpeakers:
-    """The speakers of one live session.
+    """The speakers of one live session: A, B, ... in the order in which they first speak.
 
-    They are named A, B, ... in the order in which they first speak.
-
-    Parameters
-    ----------
-    diarizer : shared by sessions.
-    max_speakers : most speakers; further voices are those of the nearest one.
-    start_sample : where the first audio that is appended begins, in the time of utterances.
+    The diarizer is shared by sessions. ``start_sample`` is where the first audio begins, in the time of
+    utterances. Once there are ``max_speakers``, further voices are those of the nearest one.
     """
 
     def __init__(
@@ -50,11 +45,9 @@ class LiveSpeakers:
         Utterances come in their order, with the audio up to their ends appended.
         """
         start = max(round((utterance.start_s - MARGIN_S) * SAMPLE_RATE), self._start_sample)
-        end = round((utterance.end_s + MARGIN_S) * SAMPLE_RATE)
-        piece = self._pcm[
-            (start - self._start_sample) * BYTES_PER_SAMPLE : max(end - self._start_sample, 0)
-            * BYTES_PER_SAMPLE
-        ]
+        end = max(round((utterance.end_s + MARGIN_S) * SAMPLE_RATE), self._start_sample)
+        first, last = (BYTES_PER_SAMPLE * (sample - self._start_sample) for sample in (start, end))
+        piece = self._pcm[first:last]
         try:
             turns = await self._turns(bytes(piece), start / SAMPLE_RATE)
         except DiarizationFailed as error:

@@ -25,10 +25,8 @@ class Voices:
 
     A name once given stays: clusters grow one voice at a time, and are never merged or split.
 
-    Parameters
-    ----------
-    threshold : cosine distance from the nearest speaker at which a voice is another speaker.
-    max_speakers : once there are that many, a voice belongs to the nearest speaker.
+    A voice at ``threshold`` or more from the nearest speaker is another one, until there are
+    ``max_speakers``.
     """
 
     def __init__(self, threshold: float = DEFAULT_THRESHOLD, max_speakers: int | None = None) -> None:
@@ -84,10 +82,7 @@ def names_of(
 ) -> dict[int, str]:
     """Return the names of known speakers by their numbers: each has the name of the nearest sample.
 
-    Parameters
-    ----------
-    voices, samples : embeddings by a speaker's number and by name.
-    threshold : cosine distance from a sample at which a speaker is another person.
+    ``voices`` and ``samples`` are embeddings. A speaker at ``threshold`` or more from a sample is another.
     """
     if not samples:
         return {}
@@ -106,9 +101,7 @@ def named(
 ) -> tuple[Turn, ...]:
     """Return turns in their order with named speakers: those not known are A, B, ... as they first speak.
 
-    Parameters
-    ----------
-    turns : start and end in seconds, and the number of a speaker.
+    ``turns`` have start and end in seconds, and the number of a speaker.
     """
     names = dict(known or {})
     taken = frozenset(names.values())

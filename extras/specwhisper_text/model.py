@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 from transformers import (
     DynamicCache,
     GenerationConfig,
@@ -18,7 +16,6 @@ from transformers import (
     NoRepeatNGramLogitsProcessor,
     RepetitionPenaltyLogitsProcessor,
 )
-from transformers.cache_utils import DynamicLayer
 
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import CheckpointError, UnsupportedOption
@@ -28,8 +25,6 @@ from specwhisper.model.pytorch.compat import execution_device
 from specwhisper.model.pytorch.operations import logits_device
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Window, WordAlignment
-
-Cache = list[tuple[Tensor, Tensor]]  # keys and values of each layer, 1 x heads x tokens x head size
 
 FOLLOWED = ("repetition_penalty", "no_repeat_ngram_size")
 # A prompt of text is what Whisper's audio is not, the encoder's tokens.
@@ -41,14 +36,9 @@ REFUSED_IN_TEXT: Mapping[str, Collection[Any]] = {
     "begin_suppress_tokens": ([],),
 }
 
-BLOCK = 64  # tokens by which a slot's cache grows
-MAX_UNSCORED = 8  # tokens of a row without needed logits; a row with more is a prompt
-
 
 class TextModel:
     """A transformers model with ``num_slots`` caches.
-
-    A row's logits may depend on the other rows of its forward pass, in the last bits.
 
     Parameters
     ----------
@@ -75,12 +65,11 @@ class TextModel:
         self._rules = LogitsProcessorList(rules)
         self._tokenizer = tokenizer
         self._size = vocabulary_size
-        self._caches: list[Cache] = [[] for _ in range(num_slots)]  # with room for more tokens
+        self._caches = [DynamicCache() for _ in range(num_slots)]
         self._tokens: list[list[int]] = [[] for _ in range(num_slots)]
         end = model.generation_config.eos_token_id
         # Without an end-of-text token: an id after the last one, which is never chosen.
         ends = [vocabulary_size] if end is None else [end] if isinstance(end, int) else list(end)
-        self._takes_positions = "position_ids" in signature(model.forward).parameters
         self.num_slots = num_slots
         self.max_positions = int(getattr(model.config, "max_position_embeddings", 2**20))
         self.vocabulary = Vocabulary(
@@ -101,17 +90,10 @@ class TextModel:
     def score(self, rows: Sequence[Row]) -> list[Scores]:
         """Append each row's tokens to its slot and choose after each candidate.
 
-        Rows share a forward pass. Prompts run alone, because every row of a pass has equally many logits.
+        Each row has a forward pass of its own: in a shared one, the last bits of its logits would depend on
+        the others.
         """
-        prompts = [row for row in rows if len(row.tokens) - row.num_candidates > MAX_UNSCORED]
-        others = [row for row in rows if row not in prompts]
-        logits: dict[int, Tensor] = {}
-        for group in [[row] for row in prompts] + ([others] if others else []):
-            logits |= zip((row.slot for row in group), self._forward(group), strict=True)
-        if self._rules:
-            for row in rows:
-                self._apply_rules(row, logits[row.slot])
-        scores = choose(rows, torch.cat([logits[row.slot] for row in rows]))
+        scores = choose(rows, torch.cat([self._logits(row) for row in rows]))
         if any(math.isnan(log_prob) for score in scores for log_prob in score.log_probs):
             raise CheckpointError(
                 f"Model '{self._model.config.name_or_path}' has no likeliest token: its weights are not "
@@ -119,72 +101,32 @@ class TextModel:
             )
         return scores
 
-    def _apply_rules(self, row: Row, logits: Tensor) -> None:
-        """Change the logits of a row in place, each by the tokens before it."""
-        tokens: Any = torch.tensor([self._tokens[row.slot]], device=logits.device)
-        first = tokens.shape[1] - row.num_candidates
-        for i in range(len(logits)):
-            logits[i] = self._rules(tokens[:, : first + i], logits[i, None])[0]
-
-    def _forward(self, rows: Sequence[Row]) -> list[Tensor]:
-        """Run one forward pass over all rows.
-
-        Caches are padded on the left to the longest, tokens on the right: a row's tokens follow its cache.
-        Each slot then copies its new part: a view would keep the whole batch's cache alive.
-
-        Returns
-        -------
-        logits of each row's scored tokens, scored tokens x vocabulary.
-        """
-        past, num_new = [self.length(row.slot) for row in rows], [len(row.tokens) for row in rows]
-        longest, width = max(past), max(num_new)
-        device = self._device
-        ids = torch.tensor([[*row.tokens] + [0] * (width - len(row.tokens)) for row in rows], device=device)
-        first = min(n - row.num_candidates - 1 for n, row in zip(num_new, rows, strict=True))
-        named: dict[str, Tensor] = {}
-        if len(rows) > 1:
-            columns = torch.arange(longest + width)[None]
-            starts = longest - torch.tensor(past)[:, None]
-            ends = longest + torch.tensor(num_new)[:, None]
-            named["attention_mask"] = ((columns >= starts) & (columns < ends)).long().to(device)
-            if self._takes_positions:
-                positions = (columns[:, longest:] - starts).clamp(max=self.max_positions - 1)
-                named["position_ids"] = positions.to(device)
-        held = [
-            [(keys[:, :, :length], values[:, :, :length]) for keys, values in self._caches[row.slot]]
-            for row, length in zip(rows, past, strict=True)
-        ]
-        cache = _joined(held, longest)
+    def _logits(self, row: Row) -> Tensor:
+        """Return the logits of a row's scored tokens, each changed by the rules for the tokens before it."""
+        num_scored = row.num_candidates + 1
         output = self._model(
-            input_ids=ids, cache=cache, use_cache=True, logits_to_keep=width - first, **named
+            input_ids=torch.tensor([row.tokens], device=self._device),
+            cache=self._caches[row.slot],
+            use_cache=True,
+            logits_to_keep=num_scored,
         )
-        logits = []
-        for i, row in enumerate(rows):
-            self._append(row, cache, i, slice(longest, longest + num_new[i]), is_alone=len(rows) == 1)
-            end = num_new[i] - first
-            scored = output.logits[i, end - row.num_candidates - 1 : end, : self._size]
-            logits.append(scored.float().to(self._logits_device))
+        self._tokens[row.slot] += row.tokens
+        logits: Tensor = output.logits[0, :, : self._size].float().to(self._logits_device)
+        if self._rules:
+            tokens: Any = torch.tensor([self._tokens[row.slot]], device=logits.device)
+            first = tokens.shape[1] - row.num_candidates
+            for i in range(num_scored):
+                logits[i] = self._rules(tokens[:, : first + i], logits[i, None])[0]
         return logits
-
-    def _append(self, of: Row, joined: Any, row: int, new: slice, *, is_alone: bool) -> None:
-        """Append the new tokens of a row of a forward pass to its slot."""
-        slot, length = of.slot, self.length(of.slot)
-        self._tokens[slot] += of.tokens
-        if is_alone:
-            self._caches[slot] = [(layer.keys, layer.values) for layer in joined.layers]
-            return
-        made = [(layer.keys[row : row + 1], layer.values[row : row + 1]) for layer in joined.layers]
-        held = self._caches[slot] or [(keys[:, :, :0], values[:, :, :0]) for keys, values in made]
-        self._caches[slot] = [
-            (_appended(k, length, keys[:, :, new]), _appended(v, length, values[:, :, new]))
-            for (k, v), (keys, values) in zip(held, made, strict=True)
-        ]
 
     def rollback(self, slot: int, length: int) -> None:
         """Remove all but the first ``length`` tokens of a slot; free an empty one."""
+        removed = self._tokens[slot][length:]
         del self._tokens[slot][length:]
         if not self._tokens[slot]:
-            self._caches[slot] = []
+            self._caches[slot] = DynamicCache()
+        elif removed:
+            self._caches[slot].crop(-len(removed))
 
     def length(self, slot: int) -> int:
         return len(self._tokens[slot])
@@ -217,35 +159,3 @@ def rules_of(generation: GenerationConfig) -> list[LogitsProcessor]:
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"The generation config cannot be followed: {error}.") from error
     return rules
-
-
-def _joined(caches: Sequence[Cache], length: int) -> Any:
-    """Join rows' caches for transformers, padded on the left to ``length``."""
-    joined = DynamicCache()
-    for i in range(max(map(len, caches))):
-        some = next(cache[i] for cache in caches if cache)
-        empty = (some[0][:, :, :0], some[1][:, :, :0])
-        keys, values = zip(*(cache[i] if cache else empty for cache in caches), strict=True)
-        layer = DynamicLayer()
-        layer.lazy_initialization(*some)
-        layer.keys, layer.values = _padded(keys, length), _padded(values, length)
-        joined.layers.append(layer)
-    return joined
-
-
-def _padded(rows: Sequence[Tensor], length: int) -> Tensor:
-    if len(rows) == 1:
-        return rows[0]
-    return torch.cat([pad(row, (0, 0, length - row.shape[2], 0)) for row in rows])
-
-
-def _appended(held: Tensor, length: int, new: Tensor) -> Tensor:
-    """Write new tokens after the first ``length``, in place if there is room."""
-    end = length + new.shape[2]
-    if end > held.shape[2]:
-        room = -(-end // BLOCK) * BLOCK
-        grown = new.new_empty((*new.shape[:2], room, new.shape[3]))
-        grown[:, :, :length] = held[:, :, :length]
-        held = grown
-    held[:, :, length:end] = new
-    return held

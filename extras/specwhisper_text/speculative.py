@@ -97,10 +97,8 @@ class Completion(Keyed):
 class SpeculativeLM:
     """Continues prompts with a large model, faster with a draft; the text is its own.
 
-    In a batch, logits may differ in their last bits from those of a prompt alone. So a text may continue
-    differently where two tokens are equally likely.
-
-    Thread-safe: calls of several threads share the ``batch_size`` slots and every forward pass.
+    Thread-safe: calls of several threads share the ``batch_size`` slots. Each prompt has forward passes of
+    its own, so its text doesn't depend on the others.
 
     Of the final model's generation config, ``eos_token_id`` (one or a list), ``repetition_penalty`` and
     ``no_repeat_ngram_size`` are followed; how to sample is an option of each call. Other values that would
@@ -161,27 +159,9 @@ class SpeculativeLM:
         self._pair = SharedPair(self._target, self._draft, plan=partial(_plan, self._target))
 
     @overload
-    def generate(
-        self,
-        prompt: Prompt,
-        *,
-        gamma: int | None = None,
-        use_adaptive_gamma: bool | None = None,
-        max_new_tokens: int | None = None,
-        stop_token_ids: Sequence[int] = (),
-        **options: Any,
-    ) -> Completion: ...
+    def generate(self, prompt: Prompt, **options: Any) -> Completion: ...
     @overload
-    def generate(
-        self,
-        prompt: Sequence[Prompt],
-        *,
-        gamma: int | None = None,
-        use_adaptive_gamma: bool | None = None,
-        max_new_tokens: int | None = None,
-        stop_token_ids: Sequence[int] = (),
-        **options: Any,
-    ) -> list[Completion]: ...
+    def generate(self, prompt: Sequence[Prompt], **options: Any) -> list[Completion]: ...
     def generate(
         self,
         prompt: Prompt | Sequence[Prompt],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import time
@@ -52,14 +51,12 @@ class Cluster:
         self.rows: list[Figures] = []
         self.totals: dict[str, Figures] = {}
 
-    async def read(self) -> None:
-        found = await asyncio.gather(
-            *(find_targets(locator, self._credentials) for locator in self._locators)
-        )
+    def read(self) -> None:
+        found = [find_targets(locator, self._credentials) for locator in self._locators]
         targets = [address for addresses, _ in found for address in addresses]
         lost = [error for _, error in found if error is not None]
         known = list(dict.fromkeys([*targets, *self._addresses]))
-        now = [*lost, *await read_all(known, self._credentials)]
+        now = [*lost, *read_all(known, self._credentials)]
         readings = [(each, self._last.get(each.address)) for each in now]
         self.rows = [row for pair in readings for row in figures_of(*pair)]
         self.totals = {}
@@ -109,7 +106,7 @@ def top(context: typer.Context, wanted: TopOptions) -> None:
     if not console.is_terminal:
         console = Console(width=WIDE)  # nothing is cut off in a file
     if wanted.once or wanted.json or not console.is_terminal:
-        asyncio.run(cluster.read())
+        cluster.read()
         if wanted.json:
             print(json.dumps(cluster.as_json(), indent=1))
         else:
@@ -119,21 +116,21 @@ def top(context: typer.Context, wanted: TopOptions) -> None:
             raise typer.Exit(1)
         return
     with suppress(KeyboardInterrupt):
-        asyncio.run(_watch(cluster, wanted.interval, console))
+        _watch(cluster, wanted.interval, console)
 
 
 def register(app: typer.Typer) -> None:
     app.command()(top)
 
 
-async def _watch(cluster: Cluster, interval_s: float, console: Console) -> None:
+def _watch(cluster: Cluster, interval_s: float, console: Console) -> None:
     since = "since the servers began"
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             started_s = time.monotonic()
-            await cluster.read()
+            cluster.read()
             title = f"{time.strftime('%H:%M:%S')}   {since}   Ctrl-C ends"
             view = cluster_view(cluster.rows, cluster.totals, title, width=console.width)
             live.update(view, refresh=True)
             since = f"last {interval_s:g} s"
-            await asyncio.sleep(max(0.0, started_s + interval_s - time.monotonic()))
+            time.sleep(max(0.0, started_s + interval_s - time.monotonic()))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import ssl
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from http.client import BadStatusLine, HTTPConnection, HTTPException, RemoteDisconnected
 from time import time
@@ -41,14 +42,10 @@ class Reading:
     error: str = ""
 
 
-async def read_all(addresses: Sequence[str], credentials: Credentials) -> list[Reading]:
+def read_all(addresses: Sequence[str], credentials: Credentials) -> list[Reading]:
     """Read all servers at once; a server that does not answer in time has an error."""
-    return list(await asyncio.gather(*(asyncio.to_thread(_read, each, credentials) for each in addresses)))
-
-
-async def find_targets(locator: str, credentials: Credentials) -> tuple[list[str], Reading | None]:
-    """Return the metrics addresses that a locator lists, or none and the failed reading."""
-    return await asyncio.to_thread(_find_targets, locator, credentials)
+    with ThreadPoolExecutor(max(1, len(addresses))) as threads:
+        return list(threads.map(partial(_read, credentials=credentials), addresses))
 
 
 def check_addresses(addresses: Sequence[str], credentials: Credentials) -> None:
@@ -70,7 +67,8 @@ def _read(address: str, credentials: Credentials) -> Reading:
         return Reading(address, at_s, error=_reason(error))
 
 
-def _find_targets(locator: str, credentials: Credentials) -> tuple[list[str], Reading | None]:
+def find_targets(locator: str, credentials: Credentials) -> tuple[list[str], Reading | None]:
+    """Return the metrics addresses that a locator lists, or none and the failed reading."""
     at_s = time()
     try:
         groups = json.loads(_fetch(locator, TARGETS_PATH, credentials))

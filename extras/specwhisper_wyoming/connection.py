@@ -44,6 +44,7 @@ class Connection:
     ----------
     idle_timeout_s : seconds that the client may send nothing, or read nothing.
     defaults : options that a request need not name.
+    refusal : the only answer, if there is one.
     """
 
     def __init__(
@@ -53,13 +54,15 @@ class Connection:
         client: TranscriptionClient,
         idle_timeout_s: float,
         defaults: DecodingOptions,
+        refusal: SpecWhisperError | None = None,
     ) -> None:
+        self.refusal = refusal
         self._reader = reader
         self._writer = writer
         self._client = client
         self._idle_timeout_s = idle_timeout_s
         self._defaults = defaults
-        self._options = self._defaults  # for the next utterance
+        self._options = defaults  # for the next utterance
         self._utterance: WyomingUtterance | None = None  # the last one
         self._answering: asyncio.Task[None] | None = None
         self._reading: asyncio.Timeout | None = None
@@ -70,6 +73,8 @@ class Connection:
     async def run(self) -> None:
         """Answer events until the client leaves or breaks a limit."""
         try:
+            if self.refusal is not None:
+                raise self.refusal
             while (event := await self._next_event()) is not None:
                 await self._answer(event)
         except ConnectionError:
@@ -80,13 +85,6 @@ class Connection:
             self._writer.close()  # first: this task may be cancelled while it waits
             await self._cancel()
             await self._closed()
-
-    async def refuse(self, error: SpecWhisperError) -> None:
-        try:
-            await self._refuse(error)
-        finally:
-            self._writer.close()
-        await self._closed()
 
     def drain(self) -> None:
         """Close once no utterance is open."""
@@ -198,7 +196,7 @@ class Connection:
         else:
             facts = {"audio_s": round(utterance.received_s, 3), "language": utterance.language}
             elapsed_s = round(time.perf_counter() - started_s, 3)
-            logger.info("transcribed", extra=_request() | facts | {"elapsed_s": elapsed_s})
+            logger.info("transcribed", extra=facts | {"elapsed_s": elapsed_s})
 
     async def _answered(self) -> None:
         """Wait for the answer to an utterance whose audio has ended."""
@@ -228,10 +226,10 @@ class Connection:
         if isinstance(error, SpecWhisperError):
             code, text, _ = refusal(error)
             name = type(error).__name__
-            logger.info("refused", extra=_request() | {"code": code.name, "error": name})
+            logger.info("refused", extra={"code": code.name, "error": name})
         else:
             name, text = INTERNAL, INTERNAL_ERROR
-            logger.error("failed", exc_info=error, extra=_request())
+            logger.error("failed", exc_info=error)
         await self._send(Error(text, name).event())
 
     async def _refuse(self, error: Exception) -> None:
@@ -260,10 +258,6 @@ class Connection:
                 await self._writer.wait_closed()
         except (OSError, TimeoutError):
             self._writer.transport.abort()
-
-
-def _request() -> dict[str, Any]:
-    return {"request": request_id.get()} if request_id.get() else {}
 
 
 def options_of(event: Event, defaults: DecodingOptions) -> DecodingOptions:

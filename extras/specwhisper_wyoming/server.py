@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import zeroconf
+from wyoming.event import async_get_stdin
 from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
 
 from specwhisper.errors import InvalidRequest, ServerFull
@@ -36,14 +37,13 @@ class WyomingServer:
         self._config = config
         self._client = TranscriptionClient(config.server, config.server_credentials)
         self._connections: dict[asyncio.Task[None], Connection] = {}
-        self._refusals: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self.address = ""
         self.ready = asyncio.Event()
 
     @property
     def num_connections(self) -> int:
-        return len(self._connections)
+        return sum(connection.refusal is None for connection in self._connections.values())
 
     def stop(self) -> None:
         """Take no more connections, drain, then stop."""
@@ -91,15 +91,11 @@ class WyomingServer:
                 yield "stdio://"
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        config = self._config
-        connection = Connection(reader, writer, self._client, config.idle_timeout_s, config.options)
-        limit = config.max_connections
-        if len(self._connections) >= limit:
-            error = ServerFull(f"This server has its {limit} connections already: try again later.")
-            refusal = asyncio.create_task(connection.refuse(error))
-            self._refusals.add(refusal)
-            refusal.add_done_callback(self._refusals.discard)
-            return
+        config, limit = self._config, self._config.max_connections
+        refusal = None
+        if self.num_connections >= limit:
+            refusal = ServerFull(f"This server has its {limit} connections already: try again later.")
+        connection = Connection(reader, writer, self._client, config.idle_timeout_s, config.options, refusal)
         task = asyncio.create_task(connection.run())
         self._connections[task] = connection
         task.add_done_callback(self._connections.pop)
@@ -116,7 +112,7 @@ class WyomingServer:
         if self._connections:
             facts = {"address": self.address, "open_utterances": len(self._connections)}
             logger.warning("cut off", extra=facts)
-        unfinished = [*self._connections, *self._refusals]
+        unfinished = list(self._connections)
         for task in unfinished:
             task.cancel()
         await asyncio.gather(*unfinished, return_exceptions=True)
@@ -126,23 +122,17 @@ class WyomingServer:
 @asynccontextmanager
 async def announced(name: str, host: str, port: int) -> AsyncIterator[None]:
     """Announce a service by mDNS, as Home Assistant looks for it; a taken name gets a number."""
-    try:
-        address = _outgoing_address() if host in WILDCARDS else host
-        announcing = AsyncZeroconf()
+    async with AsyncExitStack() as stack:
         try:
+            address = _outgoing_address() if host in WILDCARDS else host
             service = AsyncServiceInfo(SERVICE, f"{name}.{SERVICE}", port, parsed_addresses=[address])
+            announcing = await stack.enter_async_context(AsyncZeroconf())
             await announcing.async_register_service(service, allow_name_change=True)
-        except BaseException:
-            await announcing.async_close()
-            raise
-    except (OSError, zeroconf.Error) as error:
-        raise InvalidRequest(
-            f"--zeroconf cannot announce '{name}': {error or type(error).__name__}."
-        ) from error
-    try:
+        except (OSError, zeroconf.Error) as error:
+            raise InvalidRequest(
+                f"--zeroconf cannot announce '{name}': {error or type(error).__name__}."
+            ) from error
         yield
-    finally:
-        await announcing.async_close()
 
 
 def _outgoing_address() -> str:
@@ -153,9 +143,7 @@ def _outgoing_address() -> str:
 
 
 async def _stdio() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=MAX_HEADER_BYTES)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    loop, reader = asyncio.get_running_loop(), await async_get_stdin()
     transport, protocol = await loop.connect_write_pipe(
         lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), sys.stdout
     )

@@ -148,7 +148,7 @@ def test_a_lost_hub_is_one_sentence(hub):
     hub(Rows([row, row], fails_at=1))
     rows = from_dataset("some/thing", None, "test", None)
     next(rows)
-    with pytest.raises(InvalidRequest, match=r"'some/thing' broke off \(the hub is gone\)"):
+    with pytest.raises(InvalidRequest, match=r"'some/thing' cannot be read \(the hub is gone\)"):
         next(rows)
 
 

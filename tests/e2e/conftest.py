@@ -22,8 +22,6 @@ class Checkpoints:
 
 @dataclass
 class Pair:
-    """A target and a draft server; a test that kills the target starts another one."""
-
     target: Server
     draft: Server
 
@@ -66,20 +64,6 @@ def _starter() -> Iterator[StartServer]:
 
 
 @pytest.fixture(scope="session")
-def pair(checkpoints, start_server_for_all, free_port) -> Pair:
-    """Start both at once: a draft server needs its target only for sessions."""
-    target = start_server_for_all(
-        "specwhisper_target_server", "--model", checkpoints.target, "--port", free_port
-    )
-    draft = start_server_for_all(
-        "specwhisper_draft_server", "--draft-model", checkpoints.draft, "--target", f"127.0.0.1:{free_port}"
-    )
-    assert target.address
-    assert draft.address
-    return Pair(target, draft)
-
-
-@pytest.fixture(scope="session")
 def demo_servers(start_server_for_all) -> Pair:
     """Start the bundled pair, each model in a server of its own."""
     target = start_server_for_all("specwhisper_target_server")
@@ -101,11 +85,6 @@ def demo_gateway(demo_server) -> Iterator[Server]:
     server = Server("specwhisper_gateway", "--port", "0", "--server", demo_server)
     yield server
     server.end()
-
-
-@pytest.fixture(scope="session")
-def free_port(unused_tcp_port_factory) -> int:
-    return unused_tcp_port_factory()
 
 
 @pytest.fixture(scope="session")

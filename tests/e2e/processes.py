@@ -116,3 +116,8 @@ def run(*command: str) -> tuple[int, str, str]:
         return process.wait(START_S)
     finally:
         process.end()
+
+
+def run_client(*arguments: object) -> tuple[int, str, str]:
+    """Run ``specwhisper`` with arguments; see :func:`run`."""
+    return run("specwhisper_client.cli.main", *map(str, arguments))

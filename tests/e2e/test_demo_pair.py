@@ -2,8 +2,6 @@
 
 import json
 import math
-import os
-import runpy
 from pathlib import Path
 
 import jiwer
@@ -13,7 +11,7 @@ import soundfile
 
 from experiments.demo_pair.vocabulary import words
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
-from tests.e2e.processes import run
+from tests.e2e.processes import run_client
 from tests.nightly import NIGHTLY, mostly_nightly
 
 INDEX = DEMO_FOLDER / "samples" / "metadata.jsonl"
@@ -32,20 +30,8 @@ def transcripts(demo_server, tmp_path_factory) -> dict[str, dict[str, dict]]:
         names = [sample["file_name"] for sample in SAMPLES if sample["seconds"] <= longest_s]
         recordings = [str(DEMO_FOLDER / "samples" / name) for name in names]
         folder = tmp_path_factory.mktemp(mode)
-        options = [
-            "--language",
-            "en",
-            "--mode",
-            mode,
-            "--output-format",
-            "json",
-            "--output-dir",
-            str(folder),
-            "--quiet",
-        ]
-        status, _, err = run(
-            "specwhisper_client.cli.main", "transcribe", *recordings, "--server", demo_server, *options
-        )
+        options = ("--language", "en", "--mode", mode, "--output-format", "json", "--output-dir", folder)
+        status, _, err = run_client("transcribe", *recordings, "--quiet", "--server", demo_server, *options)
         assert (status, err) == (0, "")
         found[mode] = {
             Path(r).name: json.loads((folder / f"{Path(r).stem}.json").read_text()) for r in recordings
@@ -84,18 +70,8 @@ def test_silence_is_an_empty_transcript_in_every_format(demo_server, tmp_path):
     silence = tmp_path / "silence.wav"
     soundfile.write(silence, np.zeros(5 * 16_000, np.int16), 16_000)
     arguments = ("transcribe", silence, "--server", demo_server, "--language", "en", "--quiet")
-    arguments += ("-f", "all", "-o", tmp_path)
-    assert run("specwhisper_client.cli.main", *map(str, arguments)) == (0, "", "")
+    assert run_client(*arguments, "-f", "all", "-o", tmp_path) == (0, "", "")
     written = {path.suffix: path.read_text() for path in tmp_path.glob("silence.*") if path != silence}
     document = json.loads(written.pop(".json"))
     assert (document["text"], document["duration_s"], document["language"]) == ("", 5.0, "en")
     assert written == {".txt": "", ".srt": "", ".vtt": "WEBVTT\n", ".tsv": "start\tend\ttext\n"}
-
-
-def test_the_demo_says_whether_the_machine_is_busy(monkeypatch):
-    if_busy = runpy.run_path("scripts/demo.py")["if_busy"]
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    for load, said in ((0.3, ""), (7.4, "load 7.4 on 2 cores")):
-        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
-        assert bool(if_busy()) is bool(said)
-        assert said in if_busy()

@@ -10,7 +10,7 @@ import pytest
 
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from tests.deploy.manifests import DEPLOY, PROGRAMS, SECRETS, in_compose
-from tests.e2e.processes import Server, run
+from tests.e2e.processes import Server, run_client
 
 SAMPLES = DEMO_FOLDER / "samples"
 SPOKEN = json.loads((SAMPLES / "metadata.jsonl").read_text().splitlines()[0])
@@ -50,23 +50,15 @@ def ports(secrets, unused_tcp_port_factory):
             server.end()
 
 
-def client(secrets: Path, *arguments: str) -> tuple[int, str, str]:
-    roots, token = secrets / "client" / "roots.pem", secrets / "client" / "draft-token"
-    trust = ("--use-ssl", "--ssl-root-cert", str(roots), "--token-file", str(token))
-    return run("specwhisper_client.cli.main", *trust, *arguments)
+def client(secrets: Path, *arguments: object, token: str = "client/draft-token") -> tuple[int, str, str]:
+    roots = secrets / "client" / "roots.pem"
+    trust = ("--use-ssl", "--ssl-root-cert", roots, "--token-file", secrets / token)
+    return run_client(*trust, *arguments)
 
 
 def test_the_command_line_and_openais_client_transcribe(ports, secrets):
-    status, out, err = client(
-        secrets,
-        "transcribe",
-        str(RECORDING),
-        "--server",
-        f"localhost:{ports['draft']}",
-        "--language",
-        "en",
-        "--quiet",
-    )
+    options = ("--server", f"localhost:{ports['draft']}", "--language", "en", "--quiet")
+    status, out, err = client(secrets, "transcribe", RECORDING, *options)
     assert (status, err) == (0, "")
     assert out.split() == SPOKEN["text"].split()
     trusted = ssl.create_default_context(cafile=secrets / "client" / "roots.pem")
@@ -85,20 +77,16 @@ def test_the_command_line_and_openais_client_transcribe(ports, secrets):
 def test_all_three_servers_answer_their_probes(ports, secrets):
     for role, scheme in (("target", ""), ("draft", ""), ("gateway", "https://")):
         server = f"{scheme}127.0.0.1:{ports[role]}"
-        trust = ("--use-ssl", "--ssl-root-cert", str(secrets / role / "roots.pem"))
-        health = ("health", "--server", server)
-        assert run("specwhisper_client.cli.main", *trust, *health) == (0, "serving\n", "")
-        status, _, err = run("specwhisper_client.cli.main", *health)
+        trust = ("--use-ssl", "--ssl-root-cert", secrets / role / "roots.pem")
+        assert run_client(*trust, "health", "--server", server) == (0, "serving\n", "")
+        status, _, err = run_client("health", "--server", server)
         assert status == 1, f"{role} answered a client without its CA"
         assert server in err
 
 
 def test_a_token_of_another_role_is_refused(ports, secrets):
     """The target refuses the token that the gateway sends to the draft server."""
-    roots, token = secrets / "client" / "roots.pem", secrets / "gateway" / "draft-token"
-    trust = ("--use-ssl", "--ssl-root-cert", str(roots), "--token-file", str(token))
-    status, _, err = run(
-        "specwhisper_client.cli.main", *trust, "models", "--server", f"localhost:{ports['target']}"
-    )
+    asked = ("models", "--server", f"localhost:{ports['target']}")
+    status, _, err = client(secrets, *asked, token="gateway/draft-token")
     assert status == 1
     assert "does not know the token" in err

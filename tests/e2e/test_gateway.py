@@ -1,6 +1,5 @@
 """A gateway's process for the bundled pair returns the text of target-only."""
 
-import asyncio
 import base64
 import json
 import re
@@ -17,11 +16,10 @@ import soundfile
 import soxr
 
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
-from tests.e2e.processes import Server, run
+from tests.e2e.processes import Server, run_client
 
 SAMPLES = DEMO_FOLDER / "samples"
 RECORDING = SAMPLES / "01_phone_call.flac"
-OTHERS = (SAMPLES / "07_a_letter.flac", SAMPLES / "03_errands.mp3")
 SPOKEN_TEXT = json.loads((SAMPLES / "metadata.jsonl").read_text().splitlines()[0])["text"]
 # Options that temperature 0 means in OpenAI's API.
 AS_OPENAI = (
@@ -32,18 +30,13 @@ AS_OPENAI = (
 pytestmark = pytest.mark.timeout(600)
 
 
-@pytest.fixture(scope="module")
-def gateway(demo_gateway) -> Server:
-    return demo_gateway
-
-
 def settings(gateway: Server) -> dict[str, Any]:
     return {"base_url": f"http://{gateway.address}/v1", "api_key": "any", "max_retries": 0}
 
 
 @pytest.fixture
-def api(gateway) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(**settings(gateway)) as api:
+def api(demo_gateway) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(**settings(demo_gateway)) as api:
         yield api
 
 
@@ -51,17 +44,9 @@ def api(gateway) -> Iterator[openai.OpenAI]:
 def target_alone(demo_server, tmp_path_factory) -> dict[str, Any]:
     """Return the command line's target-only text."""
     folder = tmp_path_factory.mktemp("target-only")
-    command = (
-        "specwhisper_client.cli.main",
-        "transcribe",
-        str(RECORDING),
-        "--server",
-        demo_server,
-        "--quiet",
-        *AS_OPENAI,
-    )
-    options = ("--mode", "target-only", "--language", "en", "--word-timestamps", "--output-dir", str(folder))
-    status, _, err = run(*command, *options, "--output-format", "verbose_json")
+    command = ("transcribe", RECORDING, "--server", demo_server, "--quiet", *AS_OPENAI)
+    options = ("--mode", "target-only", "--language", "en", "--word-timestamps", "--output-dir", folder)
+    status, _, err = run_client(*command, *options, "--output-format", "verbose_json")
     assert (status, err) == (0, "")
     return json.loads((folder / f"{RECORDING.stem}.json").read_text())
 
@@ -81,23 +66,8 @@ def test_the_text_is_the_targets(api, target_alone):
     assert reply.duration == target_alone["duration"]
 
 
-async def test_concurrent_requests_and_streams(gateway, target_alone):
-    async with openai.AsyncOpenAI(**settings(gateway)) as api:
-
-        async def streamed(recording: Path) -> tuple[str, str]:
-            stream = await api.audio.transcriptions.create(
-                file=recording, model="whisper-1", language="en", stream=True
-            )
-            events = [event async for event in stream]
-            return "".join(event.delta for event in events[:-1]), events[-1].text
-
-        texts = await asyncio.gather(*map(streamed, (RECORDING, *OTHERS)))
-    assert all(deltas == text for deltas, text in texts)
-    assert texts[0][0] == target_alone["text"]
-
-
 @pytest.mark.parametrize("turn_detection", [None, {"type": "server_vad", "silence_duration_ms": 300}])
-async def test_realtime(gateway, turn_detection):
+async def test_realtime(demo_gateway, turn_detection):
     """Deltas join to each item's transcript, and the items to the spoken text."""
     samples, rate = soundfile.read(RECORDING, dtype="int16")
     pcm = soxr.resample(samples, rate, 24_000).astype("<i2").tobytes()
@@ -105,7 +75,7 @@ async def test_realtime(gateway, turn_detection):
     deltas: dict[str, str] = defaultdict(str)
     completed: dict[str, str] = {}
     async with (
-        openai.AsyncOpenAI(**settings(gateway)) as api,
+        openai.AsyncOpenAI(**settings(demo_gateway)) as api,
         api.realtime.connect(extra_query={"intent": "transcription"}) as connection,
     ):
         await connection.session.update(session={"type": "transcription", "audio": {"input": audio_input}})
@@ -144,23 +114,17 @@ def test_open_requests_complete_after_sigterm(demo_server):
         gateway.end()
 
 
-def test_a_taken_port_is_an_error(gateway):
-    status, _, err = run("specwhisper_gateway", "--port", gateway.port)
-    assert status == 1
-    assert "the port is taken" in err
-
-
-def test_a_request_that_is_too_large_takes_no_memory(gateway):
+def test_a_request_that_is_too_large_takes_no_memory(demo_gateway):
     def body() -> Iterator[bytes]:
         yield b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
         yield from (b"0" * 65_536 for _ in range(500_000_000 // 65_536))
 
-    before_bytes = peak_bytes(gateway)
-    with openai.DefaultHttpxClient(base_url=f"http://{gateway.address}") as http:
+    before_bytes = peak_bytes(demo_gateway)
+    with openai.DefaultHttpxClient(base_url=f"http://{demo_gateway.address}") as http:
         headers = {"Content-Type": "multipart/form-data; boundary=x"}
         reply = http.post("/v1/audio/transcriptions", content=body(), headers=headers)
     assert reply.status_code == 413
-    assert peak_bytes(gateway) - before_bytes < 16_000_000
+    assert peak_bytes(demo_gateway) - before_bytes < 16_000_000
 
 
 def peak_bytes(server: Server) -> int:

@@ -11,9 +11,9 @@ from specwhisper_client.live_transcription import LiveTranscription
 from specwhisper_client.sources import file
 from specwhisper_client.streaming import StreamingClient
 from tests.e2e.processes import Server
-from tests.nightly import mostly_nightly
 from tests.unit.audio.test_speech import SAMPLES
 
+RECORDING = SAMPLES / "01_phone_call.flac"
 TORCH = "torch,transformers,accelerate,safetensors"
 CAPTIONS = "1\n00:00:00,000 --> 00:00:05,000\nHello.\n"
 
@@ -28,7 +28,7 @@ def target(checkpoints) -> Iterator[Server]:
     server.end()
 
 
-@pytest.fixture(params=mostly_nightly(["whisper", "recogniser", "target-only"]))
+@pytest.fixture(params=["whisper", "recogniser", "target-only"])
 def address(request, target, checkpoints, tmp_path) -> Iterator[str]:
     """Start a draft server in a process that cannot import torch."""
     captions = tmp_path / "captions.srt"
@@ -49,19 +49,24 @@ def address(request, target, checkpoints, tmp_path) -> Iterator[str]:
     server.end()
 
 
-async def test_recordings_and_live_audio_are_transcribed(address, noise):
+async def transcribe(address: str) -> None:
+    """Transcribe a recording and live audio."""
     async with TranscriptionClient(address) as client:
-        assert (await client.transcribe_file(noise(3.0))).segments
+        assert (await client.transcribe_file(RECORDING, language="en")).segments
     async with StreamingClient(address) as stream:
-        live = LiveTranscription(stream, file(SAMPLES / "01_phone_call.flac", is_paced=False))
+        live = LiveTranscription(stream, file(RECORDING, is_paced=False))
         speech = [update.speech async for update in live if update.speech is not None]
     assert set(speech) == {VoiceEvent.BEGIN, VoiceEvent.END}
 
 
+@pytest.mark.nightly
+async def test_servers_run_where_torch_is_not_installed(address):
+    await transcribe(address)
+
+
 async def test_torch_is_not_loaded_where_it_is_installed(demo_servers):
     """The servers of ``make demo``, which are started without any flag for it."""
-    async with TranscriptionClient(demo_servers.draft.address) as client:
-        assert (await client.transcribe_file(SAMPLES / "01_phone_call.flac", language="en")).text
+    await transcribe(demo_servers.draft.address)
     for server in (demo_servers.draft, demo_servers.target):
         maps = Path(f"/proc/{server.pid}/maps").read_text()
         assert "onnxruntime" in maps

@@ -3,25 +3,21 @@
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from difflib import SequenceMatcher
 
 import pytest
 import soundfile
 from wyoming.asr import Transcribe
-from wyoming.audio import AudioChunk, AudioStart, AudioStop
-from wyoming.client import AsyncClient, AsyncTcpClient
+from wyoming.audio import AudioChunk, AudioStop
+from wyoming.client import AsyncTcpClient
 from wyoming.event import Event, read_event, write_event
-from wyoming.info import Describe, Info
 
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
-from specwhisper_client.streaming import StreamingClient
-from tests.e2e.processes import Server
-from tests.rpc.wyomings import RATE, answer, chunks_of, say, send, transcript_of
+from tests.rpc.wyomings import RATE, say, transcript_of
 
 SAMPLES = DEMO_FOLDER / "samples"
 RECORDING = SAMPLES / "01_phone_call.flac"
@@ -44,31 +40,6 @@ def pcm() -> bytes:
     return samples.tobytes()
 
 
-@pytest.fixture(scope="module")
-def server(demo_server) -> Iterator[Server]:
-    process = Server("specwhisper_wyoming", "--uri", "tcp://127.0.0.1:0", "--server", demo_server)
-    yield process
-    process.end()
-
-
-async def test_the_text_is_that_of_our_own_client(server, demo_server, pcm):
-    async with StreamingClient(demo_server, endpointing=None, language="en") as stream:
-        await stream.send(pcm)
-        await stream.finish()
-        expected = "".join([s.text async for update in stream for s in update.segments]).strip()
-    async with AsyncClient.from_uri(server.address) as client:
-        await send(client, Describe())
-        [program] = Info.from_event(await client.read_event()).asr
-        assert "en" in program.models[0].languages
-        await say(client, pcm, Transcribe(language="en-US"))
-        events = await answer(client)
-    assert transcript_of(events) == chunks_of(events) == expected
-    assert likeness(expected) > 0.9
-    line = server.wait_event("transcribed")
-    assert line["language"] == "en"
-    assert line["audio_s"] == pytest.approx(len(pcm) / 2 / RATE, abs=0.01)
-
-
 def test_it_answers_at_standard_input_and_output(demo_server, pcm):
     command = [sys.executable, "-m", "specwhisper_wyoming", "--uri", "stdio://", "--server", demo_server]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -80,23 +51,6 @@ def test_it_answers_at_standard_input_and_output(demo_server, pcm):
         process.stdin.close()
         assert process.wait(START_S) == 0
     assert likeness(transcript_of(events)) > 0.9
-
-
-async def test_sigterm_lets_an_utterance_end(demo_server, pcm):
-    process = Server("specwhisper_wyoming", "--uri", "tcp://127.0.0.1:0", "--server", demo_server)
-    try:
-        async with AsyncClient.from_uri(process.address) as client:
-            await send(client, AudioStart(RATE, 2, 1), AudioChunk(RATE, 2, 1, pcm))
-            assert (await client.read_event()).type == "transcript-start"
-            process.send_signal(signal.SIGTERM)
-            process.wait_event("draining", open_utterances=1)
-            await send(client, AudioStop())
-            assert likeness(transcript_of(await answer(client))) > 0.9
-        status, _, _ = await asyncio.to_thread(process.wait)
-        assert status == 0
-        assert process.events[-1]["message"] == "stopped"
-    finally:
-        process.end()
 
 
 def installed(package: str) -> str:

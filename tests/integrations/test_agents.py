@@ -18,9 +18,9 @@ CLIENT = Path(__file__).with_name("agent_client.py")
 
 @pytest.mark.parametrize("service", ["nvidia", "openai", "openai-realtime"])
 @pytest.mark.parametrize("framework", ["livekit", "pipecat"])
-def test_an_unmodified_service_transcribes(framework, service, servers, recording):
+def test_an_unmodified_service_transcribes(framework, service, demo_server, demo_gateway, recording):
     python = interpreter_with(framework)
-    address = servers.draft if service == "nvidia" else servers.gateway
+    address = demo_server if service == "nvidia" else demo_gateway.address
     texts = transcribe(python, framework, service, address, recording)
     kinds = {text["kind"] for text in texts}
     assert "error" not in kinds
@@ -54,11 +54,11 @@ def interpreter_with(framework: str) -> str:
     return sys.executable
 
 
-def test_the_example_shows_captions(servers, recording):
+def test_the_example_shows_captions(demo_server, recording):
     python = interpreter_with("pipecat")
     program = Path(__file__).parents[2] / "examples" / "pipecat_captions.py"
     shown = subprocess.run(
-        [python, program, recording, "--server", servers.draft],
+        [python, program, recording, "--server", demo_server],
         capture_output=True,
         timeout=300,
         env={"PATH": "/usr/bin:/bin"},

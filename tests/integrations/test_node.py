@@ -19,7 +19,7 @@ OPENAI_RATE = 24_000
 
 
 @pytest.fixture
-def address(servers, tmp_path):
+def address(demo_server, tmp_path):
     """Start a gateway with TLS, which this client's realtime sessions always use."""
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")
@@ -27,7 +27,7 @@ def address(servers, tmp_path):
     issued.private_key_pem.write_to_path(tmp_path / "server.key")
     issued.cert_chain_pems[0].write_to_path(tmp_path / "server.pem")
     gateway = Server(
-        *("specwhisper_gateway", "--port", "0", "--server", servers.draft, "--http-use-ssl"),
+        *("specwhisper_gateway", "--port", "0", "--server", demo_server, "--http-use-ssl"),
         *("--http-server-cert", str(tmp_path / "server.pem")),
         *("--http-server-key", str(tmp_path / "server.key")),
     )

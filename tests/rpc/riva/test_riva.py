@@ -14,6 +14,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from riva.client.proto import riva_asr_pb2 as riva_pb
 from riva.client.proto import riva_audio_pb2
 
+from experiments.common.models.speech import talk
 from experiments.demo_pair.vocabulary import words
 from specwhisper.audio.decode import decode_file
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
@@ -38,6 +39,7 @@ from tests.rpc.services import (
     running_pair,
     target_server,
 )
+from tests.rpc.speaking import speaking_pair
 
 SAMPLES = DEMO_FOLDER / "samples"
 TEXTS = {
@@ -47,14 +49,11 @@ TEXTS = {
 FORCED = {"force_eou": "true"}
 PHONE_CALL = "01_phone_call.flac"
 CODECS = {
-    "wav": ("WAV", "PCM_16", riva_audio_pb2.ENCODING_UNSPECIFIED),
     "wav that is called PCM": ("WAV", "PCM_16", riva_audio_pb2.LINEAR_PCM),
     "wav of 24 bits": ("WAV", "PCM_24", riva_audio_pb2.ENCODING_UNSPECIFIED),
     "flac": ("FLAC", "PCM_16", riva_audio_pb2.FLAC),
     "opus": ("OGG", "OPUS", riva_audio_pb2.OGGOPUS),
-    "pcm": ("RAW", "PCM_16", riva_audio_pb2.LINEAR_PCM),
     "mu-law": ("RAW", "ULAW", riva_audio_pb2.MULAW),
-    "a-law": ("RAW", "ALAW", riva_audio_pb2.ALAW),
 }
 
 
@@ -210,36 +209,29 @@ async def test_the_client_ends_utterances():
     assert said == [400, True, 600, True]
 
 
-async def test_pieces_above_our_own_limit():
-    pcm = recording(6.0)
-    assert len(pcm) > 2 * MAX_PIECE_BYTES
-    async with running_pair() as (target, draft), riva_client(draft) as client:
-        await client.stream([pcm], live_config(language_code="en"))
-        await all_free(target, draft)
+REQUEST_ID = riva.client.proto.riva_common_pb2.RequestId(value="call-7")
 
 
-async def test_silence_has_no_text():
-    async with demo_pair() as (_, draft), riva_client(draft) as client:
-        assert await client.stream(pieces(bytes(2 * 3 * RATE)), live_config(language_code="en")) == []
-        assert not (await client.recognize(bytes(2 * 3 * RATE), pcm_config(language_code="en"))).results
-
-
-@pytest.mark.nightly
 async def test_a_response_has_the_id_of_its_request():
-    wanted = riva.client.proto.riva_common_pb2.RequestId(value="call-7")
-    async with demo_pair() as (_, draft), riva_client(draft) as client:
-        stub, pcm = client.service.stub, demo_pcm(PHONE_CALL)
-        whole = riva_pb.RecognizeRequest(config=pcm_config(), audio=pcm, id=wanted)
-        assert (await in_thread(lambda: stub.Recognize(whole))).id == wanted
+    async with running_pair() as (_, draft), riva_client(draft) as client:
+        config, pcm = pcm_config(), recording(1.0)
+        whole = riva_pb.RecognizeRequest(config=config, audio=pcm, id=REQUEST_ID)
+        assert (await in_thread(lambda: client.service.stub.Recognize(whole))).id == REQUEST_ID
+        assert not (await client.recognize(pcm, config)).HasField("id")
+
+
+@pytest.mark.usefixtures("energy_vad")
+async def test_responses_to_a_stream_have_its_id():
+    config = live_config(language_code="en")
+    async with speaking_pair() as (_, draft), riva_client(draft) as client:
         requests = [
-            riva_pb.StreamingRecognizeRequest(streaming_config=live_config(), id=wanted),
+            riva_pb.StreamingRecognizeRequest(streaming_config=config, id=REQUEST_ID),
             riva_pb.StreamingRecognizeRequest(runtime_config={"unknown": "ignored"}),
-            *(riva_pb.StreamingRecognizeRequest(audio_content=piece) for piece in pieces(pcm)),
+            *(riva_pb.StreamingRecognizeRequest(audio_content=piece) for piece in pieces(talk())),
         ]
-        responses = await in_thread(lambda: list(stub.StreamingRecognize(iter(requests))))
-        assert responses
-        assert all(response.id == wanted for response in responses)
-        assert not (await client.recognize(pcm, pcm_config())).HasField("id")
+        responses = await in_thread(lambda: list(client.service.stub.StreamingRecognize(iter(requests))))
+    assert responses
+    assert all(response.id == REQUEST_ID for response in responses)
 
 
 async def test_a_cancelled_stream_frees_its_session():

@@ -219,6 +219,6 @@ async def test_metrics_need_the_same_certificates_and_tokens_as_calls(tmp_path):
             (Credentials(roots), "answers 401 Unauthorized"),
             (Credentials(roots, "fedcba9876543210"), "answers 401 Unauthorized"),
         ):
-            (reading,) = await read_all([address], credentials)
+            (reading,) = await asyncio.to_thread(read_all, [address], credentials)
             assert reading.error == error
             assert bool(reading.samples) is not bool(error)

@@ -12,11 +12,10 @@ import pytest
 import soundfile
 import websockets
 
-from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_speakers.diarizer import Diarizer
 from specwhisper_speakers.live_diarizer import LiveDiarizer
-from specwhisper_speakers.settings import SpeakerOptions, Speakers
-from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, duration, serving
+from specwhisper_speakers.settings import Speakers
+from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
 from tests.rpc.gateways import MODEL, RECORDING, running_gateway
 from tests.rpc.live_scripts import TWO_UTTERANCES
 from tests.rpc.services import eventually
@@ -62,28 +61,12 @@ def recording():
     return "talk.wav", file.getvalue()
 
 
-def with_words() -> list[pb.StreamingRecognizeResponse]:
-    """Return the scripted responses with the words of two speakers in one segment."""
-    responses = [pb.StreamingRecognizeResponse.FromString(r.SerializeToString()) for r in RESPONSES]
-    for start_s, end_s, word in ((1.2, 1.4, " Bye"), (1.8, 2.0, " bye.")):
-        responses[2].results[0].alternatives[0].words.append(
-            pb.WordInfo(start_offset=duration(start_s), end_offset=duration(end_s), word=word)
-        )
-    return responses
-
-
 async def test_each_segment_has_its_speaker(speakers, recording):
     async with gateway_with(speakers) as (_, service, diarized):
         reply = await diarized(file=recording)
     assert (reply.task, reply.text, reply.duration) == ("transcribe", TEXT, 2.5)
     assert [(each.speaker, each.text, each.start, each.end) for each in reply.segments] == EXPECTED
     assert service.config.config.decoding.word_timestamps
-
-
-async def test_a_segment_of_two_speakers_is_cut(speakers, recording):
-    async with gateway_with(speakers, with_words()) as (_, _, diarized):
-        reply = await diarized(file=recording)
-    assert [(each.speaker, each.text) for each in reply.segments[1:]] == [("A", " Bye"), ("B", " bye.")]
 
 
 async def test_a_stream_has_the_speakers_at_its_end(speakers, recording):
@@ -135,7 +118,6 @@ async def test_known_speakers_are_named(speakers, recording, stream):
             "known_speaker_references",
             "speaker 'Ann' cannot be used",
         ),
-        (["Ann"], [sample(LOW_HZ, 0.1)], "known_speaker_references", "speaker 'Ann' has 0.1 s"),
     ],
 )
 async def test_samples_that_cannot_be_used_are_refused(
@@ -171,11 +153,6 @@ async def test_without_models_it_is_refused(stream):
         with pytest.raises(openai.BadRequestError, match="operator passes --speaker-models") as refusal:
             await diarized(file=RECORDING, stream=stream)
     assert refusal.value.param == "response_format"
-
-
-def test_models_are_a_setting(folder):
-    assert SpeakerOptions().speakers() is None
-    assert SpeakerOptions(speaker_models=str(folder), speaker_jobs=2).speakers() is not None
 
 
 @pytest.mark.parametrize("is_wanted", [True, False])

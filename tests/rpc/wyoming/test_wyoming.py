@@ -12,7 +12,6 @@ from wyoming.info import Describe, Info
 from wyoming.ping import Ping, Pong
 
 from experiments.common.models.speech import speech
-from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.errors import ServerFull
 from specwhisper.wire.codec.decoding import decoding_options_from_proto
 from specwhisper_client.streaming import StreamingClient
@@ -90,24 +89,12 @@ async def test_a_connection_has_several_utterances_also_without_a_request(pair, 
     assert second == await spoken(pair[1].address, PCM[: 3 * RATE * 2])
 
 
-@pytest.mark.parametrize(("width", "channels"), [(4, 1), (3, 2)])
-async def test_other_widths_and_channels_have_the_same_text(pair, server, width, channels):
-    samples = np.frombuffer(PCM, "<i2").astype(np.int32) << (8 * (width - 2))
-    raw = samples.astype("<i4").view(np.uint8).reshape(-1, 4)[:, :width]
-    wide = np.repeat(raw, channels, axis=0).tobytes()
+async def test_other_widths_and_channels_have_the_same_text(pair, server):
+    samples = np.frombuffer(PCM, "<i2").astype(np.int32) << 8
+    wide = np.repeat(samples.astype("<i4").view(np.uint8).reshape(-1, 4)[:, :3], 2, axis=0).tobytes()
     async with client_of(server) as client:
-        await say(client, wide, width=width, channels=channels)
+        await say(client, wide, width=3, channels=2)
         assert transcript_of(await answer(client)) == await spoken(pair[1].address, PCM)
-
-
-async def test_another_rate_is_resampled():
-    scripted = ScriptedTranscription(EVERYTHING)
-    fast = np.repeat(np.frombuffer(PCM, "<i2"), 2).tobytes()
-    async with serving(scripted) as draft, wyoming_server(draft) as server, client_of(server) as client:
-        await say(client, fast, rate=32_000)
-        await answer(client)
-    stream = CanonicalStream(32_000)
-    assert scripted.audio == stream.push(fast) + stream.finish()
 
 
 async def test_an_utterance_without_audio_is_empty(server):
@@ -186,28 +173,17 @@ async def test_a_request_after_a_failed_utterance_needs_no_audio_start():
                 pass
 
 
-async def test_every_utterance_has_the_servers_padding():
-    scripted = ScriptedTranscription(EVERYTHING)
-    async with serving(scripted) as draft, wyoming_server(draft, decoding={"padding": "zero"}) as server:
+@pytest.mark.parametrize(("asked", "language"), [(None, ""), ("fr", ""), ("de", "de")])
+async def test_an_utterance_has_the_servers_padding_and_one_of_its_languages(asked, language):
+    scripted, decoding = ScriptedTranscription(EVERYTHING), {"languages": "en, French", "padding": "zero"}
+    async with serving(scripted) as draft, wyoming_server(draft, decoding=decoding) as server:
         async with client_of(server) as client:
             for _ in range(2):
-                await say(client, PCM)
+                await say(client, PCM, Transcribe(language=asked))
                 await answer(client)
-                assert decoding_options_from_proto(scripted.config.config.decoding).padding == "zero"
-
-
-@pytest.mark.parametrize(("asked", "language"), [(None, ""), ("fr", ""), ("de", "de")])
-async def test_an_utterance_is_in_one_of_the_servers_languages(asked, language):
-    scripted = ScriptedTranscription(EVERYTHING)
-    async with (
-        serving(scripted) as draft,
-        wyoming_server(draft, decoding={"languages": "en, French"}) as server,
-    ):
-        async with client_of(server) as client:
-            await say(client, PCM, Transcribe(language=asked))
-            await answer(client)
-    decoding = decoding_options_from_proto(scripted.config.config.decoding)
-    assert (decoding.language or "", decoding.languages) == (language, () if language else ("en", "fr"))
+                found = decoding_options_from_proto(scripted.config.config.decoding)
+                assert (found.language or "", found.padding) == (language, "zero")
+                assert found.languages == (() if language else ("en", "fr"))
 
 
 async def test_a_wrong_request_before_the_answer_does_not_lose_it(server):
@@ -218,14 +194,6 @@ async def test_a_wrong_request_before_the_answer_does_not_lose_it(server):
         assert Error.from_event(await client.read_event()).code == "InvalidRequest"
         await say(client, PCM)
         assert transcript_of(await answer(client))
-
-
-async def test_a_language_that_the_target_lacks_is_an_error_then_the_connection_ends(pair, server):
-    async with client_of(server) as client:
-        await say(client, PCM, Transcribe(language="tlh"))
-        events = [event for event in await answer(client) if event.type != "transcript-start"]
-    assert [event.type for event in events] == ["error"]
-    assert events[0].data["code"] == "UnsupportedOption"
 
 
 @pytest.mark.parametrize("second", [AudioChunk(8_000, 2, 1, b"1234"), AudioChunk(RATE, 9, 1, b"1234")])
@@ -264,51 +232,6 @@ async def test_bytes_that_are_no_event_end_their_connection_only(server, garbage
         assert await bad.read_event() is None
         await send(good, AudioStop())
         assert transcript_of(await answer(good))
-
-
-VALUES = (
-    None,
-    True,
-    -1,
-    0,
-    10**30,
-    0.5,
-    float("inf"),
-    "",
-    "x" * 20_000,
-    "\0",
-    [],
-    [1],
-    ["\0"],
-    {},
-    {"a": []},
-)
-FIELDS = {
-    "audio-chunk": ("rate", "width", "channels"),
-    "audio-start": ("rate", "width", "channels"),
-    "audio-stop": ("timestamp",),
-    "ping": ("text",),
-    "transcribe": ("name", "language", "context", "vad_sensitivity", "transcript_names", "transcript_terms"),
-}
-
-
-@pytest.mark.nightly
-async def test_no_value_of_a_field_is_a_bug(server, caplog):
-    caplog.set_level("INFO")
-    chunk = AudioChunk(RATE, 2, 1, PCM[:640]).event()
-    for kind, names in FIELDS.items():
-        for name in names:
-            for value in VALUES:
-                data = (chunk.data if kind == "audio-chunk" else {}) | {name: value}
-                async with client_of(server) as client:
-                    await client.write_event(Event(kind, data, chunk.payload))
-                    await client.write_event(chunk)
-                    await send(client, AudioStop())
-                    while (event := await client.read_event()) is not None:
-                        if event.type == "transcript-stop":
-                            break
-    lines = {record.message for record in caplog.records}
-    assert "refused" in lines and "failed" not in lines
 
 
 async def test_a_client_that_sends_nothing_is_closed_but_not_while_it_waits_for_its_text():
@@ -368,9 +291,3 @@ async def test_it_listens_at_a_socket(pair, tmp_path):
         await say(client, PCM)
         assert transcript_of(await answer(client))
     assert not path.exists()
-
-
-async def test_a_port_that_is_taken_is_an_error(pair, server):
-    with pytest.raises(Exception, match="the port is taken"):
-        async with wyoming_server(pair[1].address, uri=server.address):
-            pass

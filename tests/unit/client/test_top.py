@@ -193,10 +193,10 @@ def untrusted() -> ssl.SSLCertVerificationError:
         (HTTPException("answers 401 Unauthorized"), "answers 401"),
     ],
 )
-async def test_the_reason_of_a_failed_reading_is_shown(monkeypatch, error, sentence):
+def test_the_reason_of_a_failed_reading_is_shown(monkeypatch, error, sentence):
     def fails(*_):
         raise error
 
     monkeypatch.setattr("specwhisper_top.readings._fetch", fails)
-    (reading,) = await read_all(["server:1"], OPEN)
+    (reading,) = read_all(["server:1"], OPEN)
     assert sentence in reading.error

@@ -31,39 +31,36 @@ def texts_in(folder: Path) -> dict[str, str]:
     return {reference.name: reference.text for reference in from_folder(folder)}
 
 
-def test_texts_beside_their_recordings_are_read(tmp_path):
-    (tmp_path / "b").mkdir()
-    for name in ("a.wav", "b/c.FLAC", "untold.wav"):
-        (tmp_path / name).touch()
-    (tmp_path / "a.txt").write_text("One two.\n")
-    (tmp_path / "b/c.txt").write_text("Drei.\n")
-    assert texts_in(tmp_path) == {"a.wav": "One two.", "b/c.FLAC": "Drei."}
-
-
-def test_folders_of_librispeech_are_read(tmp_path):
-    folder = tmp_path / "84" / "121123"
-    folder.mkdir(parents=True)
-    (folder / "84-121123.trans.txt").write_text("84-121123-0000 GO DO YOU HEAR\n84-121123-0001 BUT\n")
-    for number in range(3):
-        (folder / f"84-121123-{number:04}.flac").touch()
-    assert texts_in(tmp_path) == {
-        "84/121123/84-121123-0000.flac": "GO DO YOU HEAR",
-        "84/121123/84-121123-0001.flac": "BUT",
-    }
-
-
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("texts", "expected"),
     [
-        ("metadata.csv", 'file_name,text\na.mp3,"Yes, please."\n'),
-        ("metadata.jsonl", json.dumps({"file_name": "a.mp3", "text": "Yes, please."}) + "\n\n"),
-        ("metadata.csv", '\ufefffile_name,text\na.mp3,"Yes, please."\n'),
+        pytest.param(
+            {"a.txt": "One two.\n", "b/c.txt": "Drei.\n"},
+            {"a.mp3": "One two.", "b/c.FLAC": "Drei."},
+            id="beside their recordings",
+        ),
+        pytest.param(
+            {"b/b.trans.txt": "c GO DO YOU HEAR\nd BUT\n"}, {"b/c.FLAC": "GO DO YOU HEAR"}, id="LibriSpeech"
+        ),
+        pytest.param(
+            {"metadata.csv": '\ufefffile_name,text\na.mp3,"Yes, please."\n'},
+            {"a.mp3": "Yes, please."},
+            id="CSV",
+        ),
+        pytest.param(
+            {"b/metadata.jsonl": json.dumps({"file_name": "c.FLAC", "text": "Yes, please."}) + "\n\n"},
+            {"b/c.FLAC": "Yes, please."},
+            id="JSON lines",
+        ),
     ],
 )
-def test_metadata_files_are_read(tmp_path, name, text):
-    (tmp_path / "a.mp3").touch()
-    (tmp_path / name).write_text(text, encoding="utf-8")
-    assert texts_in(tmp_path) == {"a.mp3": "Yes, please."}
+def test_texts_of_recordings_are_found(tmp_path, texts, expected):
+    (tmp_path / "b").mkdir()
+    for name in ("a.mp3", "b/c.FLAC", "untold.wav"):
+        (tmp_path / name).touch()
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert texts_in(tmp_path) == expected
 
 
 @pytest.mark.parametrize(
@@ -280,17 +277,12 @@ def test_a_plot_that_cannot_be_written_is_refused_first(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (
-            ["--server", "a:1", "--final-model", "demo-target"],
-            "--final-model has no effect with --server: leave one of them out.",
-        ),
-        (["--server", "a:1", "--chunk-length-s", "10"], "--chunk-length-s has no effect with --server"),
+        (["--server", "a:1", "--final-model", "demo-target"], "--final-model has no effect with --server"),
         (["--mode", "sync"], "--mode has no effect without --server: set both."),
         (
             ["--plot", "nowhere/plot.png"],
             "Folder nowhere does not exist: make it, or name another for --plot",
         ),
-        (["--dtype", "float3"], "--dtype is 'float3': choose from"),
         ([], "Name either a folder or a dataset"),
     ],
 )

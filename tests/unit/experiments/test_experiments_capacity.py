@@ -5,11 +5,8 @@ import sys
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
-from experiments.capacity import steps
 from experiments.capacity.clients import Counts
-from experiments.capacity.crowd import NUM_DRAFT_SERVERS, measure
 from experiments.capacity.ladder import (
     Outcome,
     find_bars,
@@ -18,18 +15,14 @@ from experiments.capacity.ladder import (
     split_of,
 )
 from experiments.capacity.recited import TEXT, RecitedDraft, RecitedModel
-from experiments.capacity.sizing import GIB, measure_hint, num_sessions, num_weights, slot_bytes
-from experiments.capacity.steps import Machine, floor_s
+from experiments.capacity.sizing import slot_bytes
 from experiments.capacity.target import Usage
 from experiments.common.bench.report import ROOT
-from experiments.common.models.checkpoints import PUBLISHED, Shape, build_checkpoint, build_model
+from experiments.common.models.checkpoints import Shape, build_checkpoint
 from specwhisper.engine.verifier import Verifier
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Commit, Mode
-
-MACHINE = Machine(1e10, dict.fromkeys(("float32", "bfloat16", "int8"), 1e11))
-NARROW = replace(PUBLISHED["tiny"], d_model=64, heads=2, decoder_layers=1, words="few")
 
 
 def outcome(mode: Mode, num_tokens: int, num_sessions: int = 2, **more: int) -> Outcome:
@@ -82,48 +75,7 @@ def test_a_recited_window_has_its_text_whatever_the_draft_says():
     assert 0.3 * verified < accepted < verified, "the draft errs now and then"
 
 
-@pytest.mark.parametrize("where", NUM_DRAFT_SERVERS)
-async def test_a_crowd_and_its_messages_are_measured(where):
-    figures = await measure(where, 2, pass_ms=1.0, period_s=0.3)
-    assert figures.num_passes > 10 and figures.batch_size > 1 and figures.num_tokens >= 1
-    assert figures.session_us > 0 and figures.message_us > 0 and figures.messages_per_s > 0
-
-
-def test_every_precision_is_timed_against_its_floor(monkeypatch):
-    monkeypatch.setattr(steps, "PUBLISHED", {"tiny": NARROW})
-    found = steps.measure_shape("tiny", MACHINE, rounds=2, seed=0, console=Console(quiet=True))
-    assert {row.name for row in found} == {"transformers", *steps.PRECISIONS}
-    assert len(found) == 3 + 5 * len(steps.PRECISIONS)
-    assert all(len(row.seconds) == 2 and min(row.seconds) > 0 < row.floor_s for row in found)
-
-
-def test_more_work_has_a_higher_floor():
-    config = build_model(NARROW)[0].config
-    floors = [
-        floor_s(config, dtype, MACHINE, rows=rows, width=width, held=60)
-        for dtype, rows, width in (("int8", 1, 1), ("float32", 1, 1), ("float32", 1, 5), ("float32", 8, 5))
-    ]
-    assert floors == sorted(set(floors))
-
-
 def test_memory_of_a_slot_matches_the_model():
     shape = Shape()
     model = WhisperModel(build_checkpoint(shape)[1], 2, has_static_shapes=True)
     assert slot_bytes(shape, "float32") == model.bytes_per_slot
-
-
-def test_the_largest_number_of_sessions_that_fit():
-    shape, reserved = PUBLISHED["large-v3"], 3 * GIB
-    held = num_sessions(80 * GIB, shape, "float16", reserved_bytes=reserved)
-    taken = [
-        (held + 1 + more) * slot_bytes(shape, "float16") + 2 * num_weights(shape) + reserved
-        for more in (0, 1)
-    ]
-    assert taken[0] <= 80 * GIB < taken[1]
-    assert num_sessions(4 * GIB, shape, "float16", reserved_bytes=reserved) == 0
-
-
-def test_the_longest_hint_takes_some_megabytes():
-    hint = measure_hint()
-    assert 2e6 < hint.tokens < 4e6
-    assert 12e6 < hint.searched < 24e6

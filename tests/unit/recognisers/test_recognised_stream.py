@@ -7,20 +7,20 @@ import sys
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from functools import partial
 from math import inf, nan
 
 import numpy as np
 import pytest
 
 from specwhisper.engine.draft_session import Drafted
+from specwhisper.live import LiveOptions
+from specwhisper.options import DecodingOptions
 from specwhisper.types import (
     SAMPLE_RATE,
     AudioChunk,
     Commit,
     CompletePiece,
     TimedHint,
-    Timing,
     VoiceEvent,
     VoiceMark,
     Window,
@@ -65,20 +65,13 @@ def window_at(start_s: float) -> WindowOpened:
 
 @asynccontextmanager
 async def opened(
-    recogniser: Recording, *messages, is_live: bool = False, piece_s: float | None = None
+    recogniser: Recording, *messages, is_live: bool = False, **options
 ) -> AsyncIterator[tuple[RecognisedStream, asyncio.Queue]]:
     """Send messages before it runs, so that they arrive together."""
     drafted: asyncio.Queue[Drafted] = asyncio.Queue()
+    options = DecodingOptions.greedy(language="en", live=LiveOptions() if is_live else None, **options)
     with ThreadPoolExecutor(1) as executor:
-        stream = RecognisedStream(
-            "session",
-            partial(recogniser.open, "en", is_live=is_live),
-            executor,
-            drafted.put_nowait,
-            lambda: None,
-            is_live=is_live,
-            piece_s=piece_s,
-        )
+        stream = RecognisedStream("session", recogniser, options, executor, drafted.put_nowait, lambda: None)
         for message in messages:
             stream.send(message)
         running = asyncio.create_task(stream.run())
@@ -110,22 +103,6 @@ async def test_the_recogniser_knows_of_a_pause_and_of_the_end():
     assert recogniser.calls == [("open", "en", 0.0, True), (0.1, True, False), (0.2, False, True)]
 
 
-async def test_it_gets_pieces_of_the_length_that_it_asks_for_shorter_ones_only_at_pauses():
-    recogniser = Recording()
-    audio = [chunk(i / 10, 0.1) for i in range(18)]
-    messages = [*audio, chunk(1.8, 0.1, VoiceEvent.END), *(chunk(i / 10, 0.1) for i in range(19, 30))]
-    async with opened(recogniser, *messages, is_live=True, piece_s=0.7) as (_, drafted):
-        for _ in range(4):
-            await drafted.get()
-    assert recogniser.calls[1:] == [
-        (0.7, False, False),
-        (0.7, False, False),
-        (0.4, True, False),
-        (0.7, False, False),
-    ]
-    assert recogniser.waiting_s == pytest.approx([2.3, 1.6, 1.2, 0.5])
-
-
 async def test_audio_before_the_targets_window_is_skipped():
     recogniser = Recording()
     async with opened(recogniser, chunk(0, 1.0)) as (stream, drafted):
@@ -144,24 +121,6 @@ async def test_live_audio_whose_text_is_final_is_skipped_and_none_before_that():
     messages = [*(chunk(start_s, 1.0) for start_s in range(40)), window_at(0), final]
     async with opened(recogniser, *messages, window_at(10.0), is_live=True) as (_, drafted):
         assert (await drafted.get()).hint == TimedHint(30 * SAMPLE_RATE + 8_000, "2")
-
-
-async def test_text_that_saves_nothing_pauses_the_recogniser_until_it_tries_again():
-    recogniser = Recording()
-    commit = Commit(1, 0, (7,), timing=Timing(forward_ns=1_000_000, token_ns=10_000))
-    async with opened(recogniser, chunk(0, 1.0)) as (stream, drafted):
-        await drafted.get()
-        for start_s in range(0, 61, 30):
-            stream.send(window_at(start_s))
-            stream.send(commit)
-        assert (await drafted.get()).report.note == "paused: the target alone is as fast"
-        for start_s in range(61, 400):
-            stream.send(chunk(start_s, 1.0))
-            stream.send(window_at(start_s))
-            await asyncio.sleep(0)
-        assert (await drafted.get()).report.note == ""
-        assert (await drafted.get()).hint.start_sample >= 360 * SAMPLE_RATE
-    assert [call[2] for call in recogniser.calls if call[0] == "open"][1] >= 360
 
 
 async def test_the_time_of_the_recogniser_is_counted():
@@ -229,12 +188,18 @@ async def test_a_failure_is_reported_once_and_nothing_follows():
         assert stream.has_failed and drafted.empty()
 
 
+async def test_nothing_is_recognised_for_a_translation():
+    recogniser = Recording()
+    async with opened(recogniser, chunk(0, 1.0, is_last=True), task="translate") as (stream, drafted):
+        await stream.run()
+    assert not recogniser.calls and drafted.empty() and not stream.has_failed
+
+
 async def test_a_recogniser_that_does_not_know_the_language_is_asked_once():
     recogniser, asked_s = Recording(), []
     recogniser.open = lambda language, start_s, **_: asked_s.append(start_s)
     async with opened(recogniser, chunk(0, 1.0)) as (stream, drafted):
-        while not asked_s:
-            await asyncio.sleep(0.001)
+        await stream.run()
         stream.send(chunk(1, 1.0))
-        await asyncio.sleep(0.01)
+        await stream.run()
     assert asked_s == [0.0] and not recogniser.calls and drafted.empty() and not stream.has_failed

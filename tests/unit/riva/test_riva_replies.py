@@ -77,29 +77,40 @@ def test_text_that_is_agreed_on_only_grows(responses):
             agreed = "" if stability is None else text if stability == 0.9 else agreed
 
 
-def test_an_utterance_is_one_final_result():
+LONG = MAX_FINAL_TOKENS
+UTTERANCES = {
+    "one final result": [
+        ([final(" Hello"), verified(" there")], [[(0.6, "Hello there")]]),
+        ([final(" there")], [[(0.9, "Hello there")]]),
+        ([final(".", ends=True), drafted(" Next")], [[(None, "Hello there. ")], [(0.1, "Next")]]),
+    ],
+    "a long one in parts": [
+        ([final(" Hello", num_tokens=LONG)], [[(0.9, "Hello")]]),
+        ([final(" there"), verified(" Bob")], [[(None, "Hello there ")], [(0.6, "Bob")]]),
+        ([final(" Bob", ends=True)], [[(None, "Bob ")]]),
+    ],
+    "two that end together": [
+        ([final(" One.", ends=True), final(" Two.", ends=True)], [[(None, "One. ")], [(None, "Two. ")]]),
+    ],
+    "unchanged text": [
+        ([verified(" Hello")], [[(0.6, "Hello")]]),
+        ([verified(" Hello")], []),
+        ([final(" Hello")], [[(0.9, "Hello")]]),
+        ([], []),
+    ],
+    "a noise with interim text": [
+        ([drafted(" Oh")], [[(0.1, "Oh")]]),
+        ([], []),
+        ([final("", ends=True)], [[(None, "")]]),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", UTTERANCES)
+def test_utterances_become_responses(name):
     replies = LiveReplies(interim_results=True)
-    sent(replies, final(" Hello"), verified(" there"))
-    sent(replies, final(" there"))
-    assert sent(replies, final(".", ends=True), drafted(" Next")) == [
-        [(None, "Hello there. ")],
-        [(0.1, "Next")],
-    ]
-
-
-def test_a_long_utterance_is_final_in_parts():
-    replies = LiveReplies(interim_results=True)
-    assert sent(replies, final(" Hello", num_tokens=MAX_FINAL_TOKENS)) == [[(0.9, "Hello")]]
-    assert sent(replies, final(" there"), verified(" Bob")) == [[(None, "Hello there ")], [(0.6, "Bob")]]
-    assert sent(replies, final(" Bob", ends=True)) == [[(None, "Bob ")]]
-
-
-def test_two_utterances_that_end_together_are_two_responses():
-    replies = LiveReplies(interim_results=True)
-    assert sent(replies, final(" One.", ends=True), final(" Two.", ends=True)) == [
-        [(None, "One. ")],
-        [(None, "Two. ")],
-    ]
+    for results, expected in UTTERANCES[name]:
+        assert sent(replies, *results) == expected
 
 
 def test_an_end_that_the_client_asked_for_is_answered_without_text():
@@ -113,21 +124,6 @@ def test_without_interim_results_only_utterances_are_sent():
     replies = LiveReplies(interim_results=False)
     assert sent(replies, final(" Hello"), verified(" there")) == []
     assert sent(replies, final(" there.", ends=True)) == [[(None, "Hello there. ")]]
-
-
-def test_unchanged_text_is_not_sent_again():
-    replies = LiveReplies(interim_results=True)
-    assert sent(replies, verified(" Hello")) == [[(0.6, "Hello")]]
-    assert sent(replies, verified(" Hello")) == []
-    assert sent(replies, final(" Hello")) == [[(0.9, "Hello")]]
-    assert sent(replies) == []
-
-
-def test_a_noise_with_interim_text_has_an_empty_final_result():
-    replies = LiveReplies(interim_results=True)
-    assert sent(replies, drafted(" Oh")) == [[(0.1, "Oh")]]
-    assert sent(replies) == []
-    assert sent(replies, final("", ends=True)) == [[(None, "")]]
 
 
 @pytest.mark.parametrize(

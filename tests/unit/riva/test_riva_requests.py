@@ -3,13 +3,13 @@
 import pytest
 from riva.client.proto import riva_asr_pb2
 
-from specwhisper.errors import InvalidRequest
+from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import decoding_pb2
-from specwhisper_riva.requests import endpointing, recognition_config
+from specwhisper_riva.requests import endpointing, recognition_config, whole_config
 
 LIVE = LiveOptions()
 
@@ -68,9 +68,41 @@ def test_custom_configuration_selects_what_is_decoded():
     custom = {"channel": "left", "audio_track": "2", "container_times": "False"}
     config = recognition_config(options_of(custom_configuration=custom))
     assert (config.channel, config.audio_track, config.container_times) == ("left", 2, False)
-    for name, value in (("audio_track", "inf"), ("audio_track", "0"), ("channel", "up"), ("gamma", "x")):
-        with pytest.raises(InvalidRequest, match=f"^{name} is "):
-            recognition_config(options_of(custom_configuration={name: value}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"enable_separate_recognition_per_channel": True}, "mixed to one"),
+        ({"sample_rate_hertz": 0}, "sample_rate_hertz is 0"),
+        ({"audio_channel_count": -1}, "audio_channel_count is -1"),
+        ({"encoding": 7}, "encoding 7 is unknown"),
+        *(
+            ({"custom_configuration": {name: value}}, f"^{name} is ")
+            for name, value in (
+                *(("mode", "fast"), ("gamma", "many"), ("gamma", "1e9"), ("task", "sing")),
+                *(("audio_track", "inf"), ("audio_track", "0"), ("channel", "up")),
+            )
+        ),
+    ],
+)
+def test_unsupported_settings_are_named(settings, sentence):
+    settings = {"encoding": "LINEAR_PCM", "sample_rate_hertz": 16_000} | settings
+    request = riva_asr_pb2.RecognizeRequest(config=options_of(**settings), audio=bytes(2))
+    with pytest.raises((InvalidRequest, UnsupportedOption), match=sentence):
+        whole_config(request)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"stop_history": 500, "stop_threshold": 1.5}, "stop_threshold is 1.5"),
+        ({"stop_history": 10_000_000}, "stop_history is 1e"),
+    ],
+)
+def test_windows_and_shares_have_bounds(settings, sentence):
+    with pytest.raises(InvalidRequest, match=sentence):
+        ends(**settings)
 
 
 @pytest.mark.parametrize("settings", [{}, dict.fromkeys(("start_history", "stop_history"), -1)])

@@ -36,11 +36,10 @@ def check(turns) -> None:
     assert found == pytest.approx([time_s for span in SPANS for time_s in span[:2]], abs=0.1)
 
 
-def test_voices_of_samples_and_of_files_have_the_same_turns(diarizer, tmp_path):
-    path = tmp_path / "talk.flac"
-    soundfile.write(path, TALK, RATE)
-    for audio in (TALK, path, io.BytesIO(path.read_bytes())):
-        check(diarizer.turns(audio))
+def test_a_file_has_its_turns(diarizer):
+    file = io.BytesIO()
+    soundfile.write(file, TALK, RATE, format="FLAC")
+    check(diarizer.turns(file))
 
 
 async def test_a_stream_of_audio_has_the_same_turns(diarizer):
@@ -108,44 +107,39 @@ async def test_an_error_in_the_middle_of_the_audio_ends_the_process(diarizer):
 
 
 async def test_cancelling_ends_the_process(diarizer):
-    begun, gate = asyncio.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
+    begun, may_go_on = threading.Event(), threading.Event()
 
     def decode():
         yield PCM
-        loop.call_soon_threadsafe(begun.set)
-        asyncio.run_coroutine_threadsafe(gate.wait(), loop).result()
+        begun.set()
+        may_go_on.wait()
         yield PCM
 
     turns = asyncio.create_task(diarizer.turns_of(decode))
     try:
-        await begun.wait()
+        await eventually(begun.is_set)
         turns.cancel()
         with pytest.raises(asyncio.CancelledError):
             await turns
         assert workers() == []
     finally:
-        gate.set()
+        may_go_on.set()
 
 
 async def test_a_process_that_is_killed_is_an_error(diarizer):
-    async def kill() -> None:
-        await eventually(workers)
-        for worker in workers():
-            worker.kill()
-
-    gate = asyncio.Event()
-    loop = asyncio.get_running_loop()
+    may_go_on = threading.Event()
 
     def decode():
-        asyncio.run_coroutine_threadsafe(gate.wait(), loop).result()
+        may_go_on.wait()
         yield from [PCM] * 20
 
     turns = asyncio.create_task(diarizer.turns_of(decode))
     try:
-        await kill()
+        await eventually(workers)
+        for worker in workers():
+            worker.kill()
     finally:
-        gate.set()
+        may_go_on.set()
     with pytest.raises(DiarizationFailed, match="exit status -9"):
         await turns
 

@@ -17,13 +17,17 @@ def spoken_by(voices: Voices, *embeddings: np.ndarray, speech_s: float = 2.0) ->
     return "".join(voices.name_of(embedding, speech_s) for embedding in embeddings)
 
 
-def test_voices_are_named_in_their_order():
-    assert spoken_by(Voices(), BEN, ANNA, BEN, CARLA, ANNA) == "ABACB"
-
-
-def test_a_similar_voice_is_the_same_speaker():
-    voices = Voices(threshold=0.5)
-    assert spoken_by(voices, ANNA, ANNA + 0.5 * BEN, 10 * ANNA, BEN) == "AAAB"
+@pytest.mark.parametrize(
+    ("settings", "spoken", "speech_s", "names"),
+    [
+        pytest.param({}, [BEN, ANNA, BEN, CARLA, ANNA], 2.0, "ABACB", id="in their order"),
+        pytest.param({"threshold": 0.5}, [ANNA, ANNA + 0.5 * BEN, 10 * ANNA, BEN], 2.0, "AAAB", id="similar"),
+        pytest.param({}, [ANNA, BEN], 0.4, "AA", id="too little speech for a new one"),
+        pytest.param({"max_speakers": 2}, [ANNA, BEN, CARLA + 0.1 * BEN], 2.0, "ABB", id="at most two"),
+    ],
+)
+def test_voices_have_names(settings, spoken, speech_s, names):
+    assert spoken_by(Voices(**settings), *spoken, speech_s=speech_s) == names
 
 
 def test_the_mean_of_a_speakers_voice_is_compared():
@@ -32,17 +36,6 @@ def test_the_mean_of_a_speakers_voice_is_compared():
     nearer.name_of(ANNA + 0.6 * BEN, 9.0)
     assert nearer.name_of(ANNA + 1.5 * BEN, 1.0) == "A"  # 0.45 from the first voice
     assert spoken_by(Voices(threshold=0.3), ANNA, ANNA + 1.5 * BEN) == "AB"
-
-
-def test_little_speech_makes_no_new_speaker():
-    voices = Voices()
-    assert voices.name_of(ANNA, 0.4) == "A"
-    assert voices.name_of(BEN, 0.4) == "A"
-    assert voices.name_of(BEN, 1.4) == "B"
-
-
-def test_there_are_no_more_speakers_than_allowed():
-    assert spoken_by(Voices(max_speakers=2), ANNA, BEN, CARLA + 0.1 * BEN) == "ABB"
 
 
 @given(
@@ -77,16 +70,6 @@ def test_two_speakers_of_one_sample_are_one():
 def test_without_samples_all_have_letters():
     assert names_of({0: ANN}, {}, 0.5) == {}
     assert [turn.speaker for turn in named([(1.0, 2.0, 7), (0.0, 1.0, 3)])] == ["A", "B"]
-
-
-@pytest.mark.parametrize("threshold", [0.1, 1.9])
-def test_the_threshold_decides(threshold):
-    is_known = bool(names_of({0: BOB}, {"Ann": ANN}, threshold))
-    assert is_known == (threshold > 1.0)
-
-
-def test_silence_has_no_name():
-    assert names_of({0: np.zeros(3)}, {"Ann": ANN}, 0.5) == {}
 
 
 def test_letters_that_are_names_are_not_given_twice():

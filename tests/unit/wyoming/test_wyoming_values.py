@@ -1,5 +1,6 @@
 """Audio formats, transcript chunks, descriptions, requests and addresses."""
 
+from contextlib import suppress
 from itertools import pairwise
 
 import numpy as np
@@ -10,12 +11,13 @@ from wyoming.asr import Transcribe
 from wyoming.audio import AudioChunk, AudioChunkConverter
 from wyoming.event import Event
 
-from specwhisper.errors import InvalidAudio, InvalidRequest, UnsafeBind
+from specwhisper.errors import InvalidAudio, InvalidRequest, SpecWhisperError, UnsafeBind
 from specwhisper.options import DecodingOptions, Padding
 from specwhisper.settings.command_line import config_from
 from specwhisper_wyoming.config import WyomingConfig, read_uri
 from specwhisper_wyoming.connection import options_of
 from specwhisper_wyoming.utterance import PcmFormat, To16Bit, read_format
+from tests.unit.wyoming.test_wyoming_events import JSON
 
 
 @given(st.sampled_from([1, 2, 4]), st.binary(max_size=64), st.lists(st.integers(0, 64)))
@@ -40,6 +42,16 @@ def test_a_format_is_read_and_others_are_refused():
     for bad in ({"rate": "16000"}, {"width": True}, {"width": 5}, {"width": 0}, {"channels": None}):
         with pytest.raises(InvalidAudio):
             read_format(good | bad)
+
+
+REQUEST_FIELDS = "name language context vad_sensitivity transcript_names transcript_terms".split()
+
+
+@given(st.dictionaries(st.sampled_from(["rate", "width", "channels", *REQUEST_FIELDS]), JSON))
+def test_no_value_of_a_field_is_a_bug(data):
+    for read in (read_format, lambda data: options_of(Event("transcribe", data), DecodingOptions())):
+        with suppress(SpecWhisperError):
+            read(data)
 
 
 def test_a_request_names_language_and_words():
@@ -92,14 +104,10 @@ def test_a_public_address_needs_permission_and_an_announcement_a_public_address(
         config_from(WyomingConfig, flags | {"zeroconf": " "})
 
 
-def test_languages_are_checked_before_the_server_listens():
-    assert config_from(WyomingConfig, {"languages": "en,French"}).options.languages == ("en", "fr")
+def test_decoding_options_are_checked_before_the_server_listens():
+    config = config_from(WyomingConfig, {"languages": "en,French", "padding": "zero"})
+    assert (config.options.languages, config.options.padding) == (("en", "fr"), Padding.ZERO)
     with pytest.raises(InvalidRequest, match="languages"):
         config_from(WyomingConfig, {"languages": "français"})
-
-
-def test_a_padding_is_one_of_two():
-    assert config_from(WyomingConfig, {}).options.padding is Padding.SILENCE
-    assert config_from(WyomingConfig, {"padding": "zero"}).options.padding is Padding.ZERO
     with pytest.raises(InvalidRequest, match="--padding is 'bogus': choose from silence, zero"):
         config_from(WyomingConfig, {"padding": "bogus"})

@@ -22,8 +22,3 @@ def test_interval_holds_the_ratio_and_widens_with_noise():
     noisy = ratio_of_medians([0.5, 2.0, 1.0, 1.5, 0.7], [2.0] * 5, seed=0)
     assert calm.low <= calm.value <= calm.high
     assert noisy.high - noisy.low > 5 * (calm.high - calm.low)
-
-
-def test_a_single_round_has_no_interval():
-    assert str(ratio_of_medians([1.0], [2.0], seed=0)) == "0.50 [n = 1]"
-    assert str(ratio_of_medians([1.0, 1.0], [2.0, 2.0], seed=0)) == "0.50 [0.50, 0.50]"

@@ -1,6 +1,5 @@
 """Cells, a grid's file, what it shows, and the tables of the page."""
 
-import itertools
 import json
 from typing import Any
 
@@ -10,14 +9,11 @@ from experiments.capacity.laws import SHARED, laws
 from experiments.common.audio.conditions import Condition
 from experiments.common.servers.timed_client import TimedTokens
 from experiments.latency.cells import (
-    CHOSEN,
     TARGET_ONLY,
     Arm,
     Cell,
     Grid,
     Run,
-    cells_of,
-    in_order,
 )
 from experiments.latency.page import FOLDER
 from experiments.latency.summary import WHOLE, Summary
@@ -46,17 +42,6 @@ def a_run(
 
 def summary_of(*runs: Run) -> Summary:
     return Summary(Grid(HEADER, runs))
-
-
-def test_every_repeat_has_each_cell_once_grouped_by_round_trip():
-    modes = [Mode.SYNC, Mode.ONE_PROCESS]
-    cells = cells_of(list(Condition), [0.0, 5.0, 50.0], modes, [1, CHOSEN], hints=False)
-    taken = list(in_order(cells, 4, seed=0))
-    for repeat in range(4):
-        here = [cell for number, cell in taken if number == repeat]
-        assert sorted(here) == sorted(cells)
-        assert len(list(itertools.groupby(here, lambda cell: cell.rtt_ms))) == 3
-    assert list(in_order(cells, 4, seed=0)) == taken != list(in_order(cells, 4, seed=1))
 
 
 class TestSummary:
@@ -112,13 +97,6 @@ def test_the_law_counts_passes_without_candidates():
     (real,), (scripted,) = laws(facts).values()
     assert (real.predicted, real.share) == (pytest.approx(6 * 0.01 / 0.015), pytest.approx(3 / 4))
     assert (scripted.predicted, scripted.gain) == (5.0, pytest.approx(2.5))
-
-
-def test_its_figures_exist():
-    text = (FOLDER.parent / "latency.md").read_text()
-    for name in ("modes", "conditions", "gammas", "waits", "predictions", "large-v3"):
-        assert f"figures/latency-{name}.png" in text
-        assert (FOLDER / f"latency-{name}.svg").exists()
 
 
 def test_json_files_are_of_clean_commits():

@@ -1,24 +1,18 @@
 """The service's engines in simulated time."""
 
 from dataclasses import replace
-from itertools import accumulate
 from random import Random
 
 import pytest
-import simpy
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from experiments.common.models.scripted import END
 from experiments.common.models.scripted import VOCABULARY as SHORT
 from experiments.common.replay.trace import Decoding
-from experiments.latency.simulation.hosts import Link
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session, simulate_together
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Mode
-from tests.interference import KINDS, LOSSY, Interference
-from tests.nightly import examples, mostly_nightly
+from tests.nightly import mostly_nightly
 
 VOCABULARY = replace(SHORT, max_length=4000)
 STEP_S = 0.05
@@ -49,50 +43,6 @@ def time_per_step(decodings, mode, *, round_trip=0.0, gamma=1, costs=COSTS):
     return session.time_per_token_s / STEP_S
 
 
-windows = st.lists(st.booleans(), min_size=1, max_size=40).map(lambda agrees: decoding(*agrees))
-
-
-@settings(max_examples=examples(8, 60), deadline=None)
-@given(
-    st.lists(windows, min_size=1, max_size=3),
-    st.sampled_from([Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL]),
-    st.none() | st.integers(1, 8),
-    st.floats(0, 1),
-    st.floats(0, 0.2),
-    st.floats(0, 0.1),
-    st.integers(0, 3),
-)
-def test_any_times_give_the_targets_text(decodings, mode, gamma, round_trip_s, jitter_s, encode_s, seed):
-    costs = Costs(Cost(0.05, 0.002, 0.001), Cost(0.01), encode_s, encode_s / 3, message_s=0.001)
-    length = DraftLength(mode, gamma)
-    session = simulate_session(  # it raises on another text
-        decodings, VOCABULARY, costs, length, round_trip_s=round_trip_s, jitter_s=jitter_s, seed=seed
-    )
-    assert session.statistics.num_committed == sum(len(one.tokens) for one in decodings)
-    assert session.arrivals_s == sorted(session.arrivals_s)
-
-
-@pytest.mark.parametrize("mode", [Mode.SYNC, Mode.PIPELINED, Mode.FULL])
-@pytest.mark.parametrize("kind", [*KINDS, LOSSY])
-@pytest.mark.parametrize("gamma", mostly_nightly([None, 4]))
-def test_any_interference_gives_the_targets_text(mode, kind, gamma):
-    decodings = [decoding(*(i % 7 != 3 for i in range(60)))] * 2
-    interference = Interference(kind, 5, vocabulary_size=len(VOCABULARY))
-    session = simulate_session(  # it raises on another text or a deadlock
-        decodings,
-        VOCABULARY,
-        COSTS,
-        DraftLength(mode, gamma),
-        round_trip_s=STEP_S,
-        jitter_s=0.0 if kind == LOSSY else STEP_S,
-        edit_block=interference,
-    )
-    statistics = session.statistics
-    if kind == LOSSY:
-        assert interference.num_lost > 5
-        assert statistics.num_accepted > 0.1 * statistics.num_committed  # the draft continues after a loss
-
-
 @pytest.mark.parametrize("mode", [Mode.SYNC, Mode.PIPELINED, Mode.FULL])
 @pytest.mark.parametrize("round_trip", [0.5, 5])
 def test_a_draft_measures_true_times(mode, round_trip):
@@ -114,12 +64,6 @@ def test_a_draft_measures_true_times(mode, round_trip):
     assert statistics.num_draft_steps >= statistics.num_drafted
     step_s = statistics.draft_ns / 1e9 / statistics.num_draft_steps
     assert step_s == pytest.approx(COSTS.draft.pass_s, rel=1e-3)
-
-
-@pytest.mark.parametrize("round_trip", [0, 1, 10])
-def test_target_only_takes_one_forward_pass_a_token_at_any_round_trip(round_trip):
-    target_only = time_per_step([decoding(*[True] * 40)], Mode.TARGET_ONLY, round_trip=round_trip)
-    assert target_only == pytest.approx(1)
 
 
 @pytest.mark.parametrize("gamma", [1, 3, 4])
@@ -191,20 +135,3 @@ def test_drafts_do_not_slow_down_many_sessions(num_sessions, costs, round_trip):
     assert full > (0.82 if costs.handling_s and round_trip > 5 else 0.96) * target_only
     if round_trip < 1:
         assert full > 1.1 * target_only
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
-def test_messages_keep_their_order(delays):
-    environment, arrived, waiting = simpy.Environment(), [], list(delays)
-    link = Link(environment, lambda: waiting.pop(0))
-    for number in range(len(delays)):
-        link.send(lambda number=number: arrived.append((environment.now, number)))
-    environment.run()
-    assert [number for _, number in arrived] == list(range(len(delays)))
-    assert [s for s, _ in arrived] == pytest.approx(list(accumulate(delays, max)))
-
-
-def test_a_measured_forward_pass_is_interpolated():
-    cost = Cost(1.0, 1.0, measured=((1, 0.02), (3, 0.03), (5, 0.06)))
-    assert [cost.of(n, 1) for n in (1, 2, 3, 4, 5)] == pytest.approx([0.02, 0.025, 0.03, 0.045, 0.06])
-    assert cost.of(10, 1) == pytest.approx(0.12), "beyond what was measured it is proportional"
