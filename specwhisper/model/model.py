@@ -214,7 +214,7 @@ class WhisperModel:
         )
         self.max_windows = self._backend.max_windows
         self._has_own_encoder = has_own_encoder = not isinstance(encoder, SharedEncoder)
-        self._may_cut = has_own_encoder and self._backend.device is None
+        self._may_cut = has_own_encoder and self._backend.takes_short_windows
         self._cut_windows = cut_windows and has_own_encoder
         if self._cut_windows and not self._may_cut:
             raise UnsupportedOption("Windows are cut on ONNX Runtime only, so on a CPU: leave that out.")

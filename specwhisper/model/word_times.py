@@ -16,8 +16,7 @@ from specwhisper.model.arrays import (
     array_namespace,
     begin_copy_to_host,
     device,
-    is_on_host,
-    on_host,
+    is_numpy_array,
     windows,
 )
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -47,8 +46,8 @@ def begin_alignment(
     """
     end = num_frames // FRAMES_PER_TIMESTAMP
     weights = weights[:, :, :end][:, :, :end]  # twice as in transformers: below 0, each cuts off some
-    if is_on_host(weights):
-        return lambda: on_host(_alignment(weights, median_width))
+    if is_numpy_array(weights):
+        return lambda: _alignment(weights, median_width)
     return begin_copy_to_host(_alignment(weights, median_width))
 
 
@@ -104,24 +103,15 @@ def _alignment(weights: Array, median_width: int) -> Array:
 
 def _medians(values: Array, width: int) -> Array:
     """Return the median of the values around each, which are mirrored at the ends."""
-    if not is_on_host(values):
-        return _medians_on_device(values, width)
-    half = width // 2
-    padded = np.pad(on_host(values), ((0, 0), (0, 0), (half, half)), mode="reflect")
-    if not np.isfinite(padded).all():  # NaN sorts last
-        return array_namespace(values).asarray(np.sort(windows(padded, width), axis=-1)[..., half])
-    rows = padded.reshape(-1, padded.shape[-1])
-    starts = range(0, len(rows), FILTERED_TOKENS)
-    medians = np.concatenate([_sorted_medians(rows[i : i + FILTERED_TOKENS], width) for i in starts])
-    return array_namespace(values).asarray(medians.reshape(values.shape))
-
-
-def _medians_on_device(values: Array, width: int) -> Array:
-    """Compute the same where the values are."""
     xp, half = array_namespace(values), width // 2
     first, last = values[..., 1 : half + 1], values[..., -half - 1 : -1]
-    mirrored = xp.concat([xp.flip(first, axis=-1), values, xp.flip(last, axis=-1)], axis=-1)
-    return xp.sort(windows(mirrored, width), axis=-1)[..., half]
+    padded = xp.concat([xp.flip(first, axis=-1), values, xp.flip(last, axis=-1)], axis=-1)
+    if not is_numpy_array(padded) or not np.isfinite(padded).all():  # NaN sorts last
+        return xp.sort(windows(padded, width), axis=-1)[..., half]
+    rows = padded.reshape(-1, padded.shape[-1])
+    starts = range(0, len(rows), FILTERED_TOKENS)
+    medians = [_sorted_medians(rows[i : i + FILTERED_TOKENS], width) for i in starts]
+    return np.concatenate(medians).reshape(values.shape)
 
 
 def _sorted_medians(rows: NDArray[np.float32], width: int) -> NDArray[np.float32]:

@@ -151,6 +151,7 @@ class SlotDecoder:
     """
 
     max_windows = 1  # threads of the runtime encode a window together
+    takes_short_windows = True
     device = None
 
     def __init__(

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from specwhisper.model.arrays import Array
 from specwhisper.model.backend import Encoder, Features
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.pytorch.compat import execution_device
@@ -45,6 +46,8 @@ class TorchBackend:
     has_static_shapes : whether batches are padded to a few shapes; not with a device map.
     """
 
+    takes_short_windows = False
+
     def __init__(
         self,
         checkpoint: Checkpoint,
@@ -59,7 +62,6 @@ class TorchBackend:
         force_float32_accumulation()
         own = torch.empty(0, device=device).device  # with its number
         self.device = logits_device(own)
-        self._is_gpu = own.type == "cuda"
         self._encoder = encoder
         self.max_windows = encoder.max_windows
         with torch.device("meta"):
@@ -89,10 +91,10 @@ class TorchBackend:
 
     @torch.inference_mode()
     def encode(self, windows: Sequence[tuple[int, Features]]) -> None:
-        with CAPTURING if self._is_gpu else nullcontext():
+        with CAPTURING if self.device is not None else nullcontext():
             encoded = self._encoder([features for _, features in windows])
             self._decoder.prefill_audio([slot for slot, _ in windows], torch.stack(list(encoded)))
-        if self._is_gpu:
+        if self.device is not None:
             torch.cuda.current_stream(self.device).synchronize()  # else the next forward pass waits for it
 
     def append(
@@ -101,11 +103,14 @@ class TorchBackend:
         tokens: Sequence[Sequence[int]],
         num_scored: Sequence[int],
         probes: Sequence[tuple[int, int]] = (),
-    ) -> Tensor:
-        return self._decoder.append(slots, tokens, num_scored, probes).to(self.device)
+    ) -> Array:
+        return self._placed(self._decoder.append(slots, tokens, num_scored, probes))
 
-    def cross_attention(self, slot: int, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> Tensor:
-        return self._decoder.cross_attention(slot, tokens, heads).to(self.device)
+    def cross_attention(self, slot: int, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> Array:
+        return self._placed(self._decoder.cross_attention(slot, tokens, heads))
+
+    def _placed(self, values: Tensor) -> Array:
+        return values.numpy(force=True) if self.device is None else values.to(self.device)
 
     def rollback(self, slot: int, length: int) -> None:
         self._decoder.rollback(slot, length)
