@@ -22,7 +22,7 @@ from specwhisper.model.pytorch.cache import BatchRow, ForwardBatch, LayerCache
 from specwhisper.model.pytorch.compat import execution_device
 from specwhisper.model.pytorch.operations import PlainOperations, to_device
 from specwhisper.model.pytorch.packed import TOKENS, CudaGraphs, PackedBatch, PackedInputs, PackedRunner
-from specwhisper.model.pytorch.ragged import RaggedRunner
+from specwhisper.model.pytorch.ragged import RaggedBatch
 from specwhisper.model.pytorch.self_test import operations_for
 
 
@@ -76,7 +76,8 @@ class CachedDecoder(nn.Module):
         self.unembed = nn.Linear(sizes.d_model, sizes.vocab_size, bias=False)
         self.lengths = [0] * num_slots
         self._caches: list[LayerCache] = []
-        self._runner: RaggedRunner | PackedRunner
+        self._causal: Tensor  # added to scores: 0, or -inf for later positions
+        self._runner: PackedRunner | None = None
         self._operations = PlainOperations()
         self._logits: Tensor
 
@@ -100,10 +101,9 @@ class CachedDecoder(nn.Module):
             )
             self._caches.append(LayerCache(*(torch.zeros(s, dtype=dtype, device=device) for s in shapes)))
         device = execution_device(self.embed_positions)
+        square = sizes.max_target_positions, sizes.max_target_positions
+        self._causal = torch.full(square, -torch.inf, dtype=dtype, device=device).triu(1)
         if not has_static_shapes:
-            self._runner = RaggedRunner(
-                self.run_layers, num_positions=sizes.max_target_positions, dtype=dtype, device=device
-            )
             return
         is_gpu = device.type == "cuda"
         if is_gpu:
@@ -115,7 +115,7 @@ class CachedDecoder(nn.Module):
 
     def warm_up(self) -> None:
         """Capture all shapes, if they are static; a prompt must not wait for its own."""
-        if isinstance(self._runner, PackedRunner):
+        if self._runner is not None:
             self._runner.warm_up(self.num_slots, self.sizes.max_target_positions)
 
     @property
@@ -149,21 +149,19 @@ class CachedDecoder(nn.Module):
         probes: Sequence[tuple[int, int]] = (),
     ) -> Tensor:
         """Append rows of tokens, as :meth:`specwhisper.model.backend.Backend.append`."""
-        wanted = wanted_tokens(tokens, num_scored, probes)
-        rows = self._rows(slots, tokens)
-        if isinstance(self._runner, RaggedRunner):
-            hidden = self._runner.run(rows, wanted)
+        rows = [BatchRow(slot, self.lengths[slot], row) for slot, row in zip(slots, tokens, strict=True)]
+        firsts = list(accumulate(map(len, tokens), initial=0))
+        wanted = [firsts[row] + index for row, index in wanted_tokens(tokens, num_scored, probes)]
+        if self._runner is None:
+            hidden = self.run_layers(RaggedBatch.of(rows, self._causal))
             self._extend(rows)
+            hidden = hidden.index_select(0, to_device(wanted, hidden.device))
             return self._operations.norm_linear(hidden, self.norm, self.unembed).float()
-        firsts, logits = list(accumulate((len(row) for row in tokens), initial=0)), []
+        logits = []
         for part, of_part in self._runner.run(rows):
             self._extend(rows[part.start : part.stop])
             logits.append(of_part[: firsts[part.stop] - firsts[part.start]].clone())
-        wanted_of_all = [firsts[row] + index for row, index in wanted]
-        return torch.cat(logits).index_select(0, to_device(wanted_of_all, self._logits.device))
-
-    def _rows(self, slots: Sequence[int], tokens: Sequence[Sequence[int]]) -> list[BatchRow]:
-        return [BatchRow(slot, self.lengths[slot], row) for slot, row in zip(slots, tokens, strict=True)]
+        return torch.cat(logits).index_select(0, to_device(wanted, self._logits.device))
 
     def _extend(self, rows: Sequence[BatchRow]) -> None:
         for row in rows:
@@ -204,21 +202,16 @@ class CachedDecoder(nn.Module):
         layers = [cast(DecoderLayer, layer) for layer in self.layers]
         hooks = [layers[i].cross_query.register_forward_hook(keep_query(i)) for i in {i for i, _ in heads}]
         try:
-            row, num_layers = BatchRow(slot, 0, tokens), 1 + max(i for i, _ in heads)
-            if isinstance(self._runner, RaggedRunner):
-                self._runner.run([row], [(0, 0)], num_layers=num_layers)
-            else:
-                inputs = self._runner.inputs(row)
-                self.run_layers(PackedBatch(inputs, PlainOperations()), num_layers)
+            batch = RaggedBatch.of([BatchRow(slot, 0, tokens)], self._causal)
+            self.run_layers(batch, 1 + max(i for i, _ in heads))
         finally:
             self.rollback(slot, 0)
             for hook in hooks:
                 hook.remove()
         weights = []
         for i, head in heads:
-            query = queries[i][: len(tokens)]  # the rest is padding
             key = self._caches[i].cross_cache[0, slot, head]
-            query = query.unflatten(-1, (-1, key.shape[-1]))[:, head]
+            query = queries[i].unflatten(-1, (-1, key.shape[-1]))[:, head]
             scores = query.float() * query.shape[-1] ** -0.5 @ key.float().T
             weights.append(scores.softmax(dim=-1))
         return torch.stack([each.to(weights[-1].device) for each in weights])

@@ -235,12 +235,6 @@ class PackedRunner:
             inputs.fill(of_part)
             yield part, run()
 
-    def inputs(self, row: BatchRow) -> PackedInputs:
-        bucket = bucket_for([len(row.tokens)])
-        inputs = PackedInputs(bucket, self._device, spare_slot=self._spare_slot)
-        inputs.fill([row])
-        return inputs
-
     def warm_up(self, num_rows: int, width: int) -> None:
         for bucket in buckets_up_to(num_rows, width):
             self._bucket(bucket)
