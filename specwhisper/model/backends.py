@@ -37,10 +37,6 @@ INT8_MAPPED = (
     "int8 weights are for a CPU without device map or static shapes: choose device cpu, or another dtype."
 )
 
-ENCODER_SIZES = (
-    *("d_model", "encoder_layers", "encoder_attention_heads", "encoder_ffn_dim"),
-    *("num_mel_bins", "max_source_positions", "activation_function"),
-)
 _limit: int | None = None
 
 
@@ -136,12 +132,16 @@ def load_encoders(
 
 
 def has_same_encoder(draft: Checkpoint, target: Checkpoint) -> bool:
-    if draft.dtype != target.dtype:
-        return False
-    if any(getattr(draft.sizes, size) != getattr(target.sizes, size) for size in ENCODER_SIZES):
-        return False
+    ours, theirs = (
+        (each.dtype, each.sizes.encoder_attention_heads, each.sizes.activation_function)
+        for each in (draft, target)
+    )
     names = target.weights.of_encoder()
-    return all(np.array_equal(draft.weights[name], target.weights[name]) for name in names)
+    return (
+        ours == theirs
+        and draft.weights.of_encoder() == names
+        and all(np.array_equal(draft.weights[name], target.weights[name]) for name in names)
+    )
 
 
 def open_backend(

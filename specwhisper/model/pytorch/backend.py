@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -12,16 +13,17 @@ from torch import Tensor
 from specwhisper.model.arrays import Array
 from specwhisper.model.backend import Encoder, Features
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
+from specwhisper.model.checkpoints.weights import EMBEDDING, PROJECTION
 from specwhisper.model.pytorch.compat import execution_device
 from specwhisper.model.pytorch.decoder import CachedDecoder, decoder_weights, load_decoder_weights
 from specwhisper.model.pytorch.operations import logits_device
 from specwhisper.model.pytorch.packed import CAPTURING
 from specwhisper.model.pytorch.placement import (
-    DecoderWeights,
     empty_encoder,
     encoder_weights,
     load_encoder,
     place,
+    read_tensor,
 )
 
 
@@ -66,14 +68,12 @@ class TorchBackend:
         self.max_windows = encoder.max_windows
         with torch.device("meta"):
             self._decoder = CachedDecoder(checkpoint.sizes, num_slots)
-        weights = DecoderWeights(checkpoint)
+        read, is_tied = partial(read_tensor, checkpoint), checkpoint.weights.is_same(EMBEDDING, PROJECTION)
         if device_map is not None:
-            tensors = decoder_weights(self._decoder, weights)
+            tensors = decoder_weights(self._decoder, read, is_tied=is_tied)
             place(self._decoder, tensors, device_map, offload_folder=offload_folder, main_device=own)
         else:
-            load_decoder_weights(self._decoder, weights)
-            if weights.is_tied:
-                self._decoder.tie()
+            load_decoder_weights(self._decoder, read, is_tied=is_tied)
             self._decoder.to(own)
         self._decoder.eval().requires_grad_(False)
         self._decoder.allocate(has_static_shapes=has_static_shapes)

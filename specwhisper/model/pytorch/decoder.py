@@ -7,7 +7,7 @@ after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import cast
 
@@ -80,9 +80,6 @@ class CachedDecoder(nn.Module):
         self._runner: PackedRunner | None = None
         self._operations = PlainOperations()
         self._logits: Tensor
-
-    def tie(self) -> None:
-        self.unembed.weight = cast(nn.Embedding, self.embed_tokens).weight
 
     def allocate(self, *, has_static_shapes: bool = False) -> None:
         """Allocate each layer's cache on the layer's device, once weights are placed.
@@ -217,33 +214,40 @@ class CachedDecoder(nn.Module):
         return torch.stack([each.to(weights[-1].device) for each in weights])
 
 
-def load_decoder_weights(decoder: CachedDecoder, state: Mapping[str, Tensor]) -> None:
-    decoder.load_state_dict(dict(decoder_weights(decoder, state)), assign=True)
+def load_decoder_weights(decoder: CachedDecoder, read: Callable[[str], Tensor], *, is_tied: bool) -> None:
+    decoder.load_state_dict(dict(decoder_weights(decoder, read, is_tied=is_tied)), assign=True)
+    if is_tied:
+        decoder.unembed.weight = cast(nn.Embedding, decoder.embed_tokens).weight
 
 
-def decoder_weights(decoder: CachedDecoder, state: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Yield a decoder's weights, fused, from a transformers state dict.
+def decoder_weights(
+    decoder: CachedDecoder, read: Callable[[str], Tensor], *, is_tied: bool
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield a decoder's weights, fused, each when its turn comes.
 
-    ``state``: its keys begin with ``model.decoder.``, except for ``proj_out.weight``; each weight is read
-    when its turn comes.
+    Parameters
+    ----------
+    read : returns a weight by transformers' name.
+    is_tied : whether embedding and projection to logits are equal.
     """
+    embedding = read(EMBEDDING)
 
     def fused(prefix: str, names: str) -> dict[str, Tensor]:
-        weights = [state[f"{prefix}.{name}_proj.weight"] for name in names]
-        # Whisper's key projections have no bias.
-        biases = [
-            state.get(f"{prefix}.{name}_proj.bias", torch.zeros_like(weights[0][:, 0])) for name in names
+        weights = [read(f"{prefix}.{name}_proj.weight") for name in names]
+        biases = [  # Whisper's key projections have none
+            torch.zeros_like(weights[0][:, 0]) if name == "k" else read(f"{prefix}.{name}_proj.bias")
+            for name in names
         ]
         return {"weight": torch.cat(weights), "bias": torch.cat(biases)}
 
     def plain(prefix: str) -> dict[str, Tensor]:
-        return {"weight": state[f"{prefix}.weight"], "bias": state[f"{prefix}.bias"]}
+        return {"weight": read(f"{prefix}.weight"), "bias": read(f"{prefix}.bias")}
 
     def parts() -> Iterator[tuple[str, dict[str, Tensor]]]:
-        yield "embed_tokens", {"weight": state[EMBEDDING]}
-        yield "embed_positions", {"weight": state[f"{DECODER}.embed_positions.weight"]}
+        yield "embed_tokens", {"weight": embedding}
+        yield "embed_positions", {"weight": read(f"{DECODER}.embed_positions.weight")}
         yield "norm", plain(f"{DECODER}.layer_norm")
-        yield "unembed", {"weight": state[PROJECTION]}
+        yield "unembed", {"weight": embedding if is_tied else read(PROJECTION)}
         for i in range(len(decoder.layers)):
             theirs, ours = f"{DECODER}.layers.{i}", f"layers.{i}"
             yield f"{ours}.self_norm", plain(f"{theirs}.self_attn_layer_norm")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from transformers.models.whisper.modeling_whisper import WhisperEncoder
 
 from specwhisper.errors import CheckpointError, InvalidRequest
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.checkpoints.weights import EMBEDDING, ENCODER, PROJECTION
+from specwhisper.model.checkpoints.weights import ENCODER
 from specwhisper.model.pytorch.decoder import CachedDecoder
 
 DISK, HOST = "disk", "cpu"
@@ -59,34 +58,6 @@ def read_tensor(checkpoint: Checkpoint, name: str) -> Tensor:
     else:
         tensor = torch.from_numpy(stored)
     return tensor.to(getattr(torch, checkpoint.dtype))
-
-
-class DecoderWeights(Mapping[str, Tensor]):
-    """The decoder's weights by transformers' names, each read when asked for.
-
-    The projection to logits is among them.
-
-    ``is_tied``: whether embedding and projection are equal.
-    """
-
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        self.is_tied = checkpoint.weights.is_same(EMBEDDING, PROJECTION)
-        self._checkpoint = checkpoint
-
-    def __getitem__(self, name: str) -> Tensor:
-        if name == EMBEDDING or (name == PROJECTION and self.is_tied):
-            return self._embedding
-        return read_tensor(self._checkpoint, name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._checkpoint.weights.of_decoder())
-
-    def __len__(self) -> int:
-        return len(self._checkpoint.weights.of_decoder())
-
-    @cached_property
-    def _embedding(self) -> Tensor:
-        return read_tensor(self._checkpoint, EMBEDDING)
 
 
 def place(
