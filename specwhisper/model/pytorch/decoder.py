@@ -146,9 +146,11 @@ class CachedDecoder(nn.Module):
         probes: Sequence[tuple[int, int]] = (),
     ) -> Tensor:
         """Append rows of tokens, as :meth:`specwhisper.model.backend.Backend.append`."""
-        rows = [BatchRow(slot, self.lengths[slot], row) for slot, row in zip(slots, tokens, strict=True)]
-        firsts = list(accumulate(map(len, tokens), initial=0))
-        wanted = [firsts[row] + index for row, index in wanted_tokens(tokens, num_scored, probes)]
+        order = sorted(range(len(slots)), key=slots.__getitem__)
+        rows = [BatchRow(slots[row], self.lengths[slots[row]], tokens[row]) for row in order]
+        firsts = list(accumulate((len(row.tokens) for row in rows), initial=0))
+        first_of = dict(zip(order, firsts, strict=False))
+        wanted = [first_of[row] + index for row, index in wanted_tokens(tokens, num_scored, probes)]
         if self._runner is None:
             hidden = self.run_layers(RaggedBatch.of(rows, self._causal))
             self._extend(rows)

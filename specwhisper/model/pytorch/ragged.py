@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -14,48 +14,81 @@ from specwhisper.model.pytorch.cache import BatchRow, LayerCache
 from specwhisper.model.pytorch.operations import PlainOperations, to_device
 
 
+class Group(NamedTuple):
+    """Rows of equal length in adjacent slots: one attention call.
+
+    Attributes
+    ----------
+    tokens : the group's tokens among those of the batch.
+    num_positions : positions read of each slot: those of the longest row.
+    mask : added to the scores; ``None`` if every token attends to all positions.
+    """
+
+    tokens: slice
+    slots: slice
+    num_positions: int
+    mask: Tensor | None
+
+
 @dataclass(frozen=True, slots=True)
 class RaggedBatch:
-    """Rows of tokens; a :class:`specwhisper.model.pytorch.cache.ForwardBatch`.
-
-    ``causal``: added to the scores of each position: 0, or -inf for later positions.
-    """
+    """Rows of tokens, ordered by slot; a :class:`specwhisper.model.pytorch.cache.ForwardBatch`."""
 
     rows: Sequence[BatchRow]
     ids: Tensor
     positions: Tensor
-    causal: Tensor
+    groups: Sequence[Group]
     operations: ClassVar = PlainOperations()
 
     @classmethod
     def of(cls, rows: Sequence[BatchRow], causal: Tensor) -> RaggedBatch:
+        """Make a batch of rows; ``causal`` is added to scores: 0, or -inf for later positions."""
         ids = [token for row in rows for token in row.tokens]
         positions = [row.start + index for row in rows for index in range(len(row.tokens))]
-        return cls(rows, to_device(ids, causal.device), to_device(positions, causal.device), causal)
+        on_device = to_device(positions, causal.device)
+        return cls(rows, to_device(ids, causal.device), on_device, list(_groups(rows, on_device, causal)))
 
     def attend_self(self, cache: LayerCache, qkv: Tensor) -> Tensor:
-        attended = []
-        for (slot, start, tokens), row in self._by_row(cache.split_heads(qkv, 3)):
-            end = start + len(tokens)
-            query, *key_value = row.permute(1, 2, 0, 3)  # heads x tokens x head size
-            cache.self_cache[:, slot, :, start:end] = torch.stack(key_value)
-            mask = self.causal[start:end, :end].to(query.device) if len(tokens) > 1 else None
-            attended.append(_attend(query, cache.self_cache[:, slot, :, :end], mask))
-        return torch.cat(attended)
-
-    def attend_cross(self, cache: LayerCache, query: Tensor) -> Tensor:
-        rows = self._by_row(cache.split_heads(query, 1)[:, 0])
+        parts, first = cache.split_heads(qkv, 3), 0
+        key_value = parts[:, 1:].permute(1, 2, 0, 3)
+        for slot, start, tokens in self.rows:
+            end = first + len(tokens)
+            cache.self_cache[:, slot, :, start : start + len(tokens)] = key_value[:, :, first:end]
+            first = end
         return torch.cat(
-            [_attend(row.transpose(0, 1), cache.cross_cache[:, slot]) for (slot, *_), row in rows]
+            [
+                _attend(parts[tokens, 0], cache.self_cache[:, slots, :, :num_positions], mask)
+                for tokens, slots, num_positions, mask in self.groups
+            ]
         )
 
-    def _by_row(self, values: Tensor) -> Iterator[tuple[BatchRow, Tensor]]:
-        """Yield each row with its tokens' values."""
-        return zip(self.rows, values.split([len(row.tokens) for row in self.rows]), strict=True)
+    def attend_cross(self, cache: LayerCache, query: Tensor) -> Tensor:
+        heads = cache.split_heads(query, 1)[:, 0]
+        return torch.cat(
+            [_attend(heads[group.tokens], cache.cross_cache[:, group.slots]) for group in self.groups]
+        )
+
+
+def _groups(rows: Sequence[BatchRow], positions: Tensor, causal: Tensor) -> Iterator[Group]:
+    first = first_token = 0
+    while first < len(rows):
+        slot, _, tokens = rows[first]
+        width, end = len(tokens), first + 1
+        while end < len(rows) and rows[end].slot == slot + end - first and len(rows[end].tokens) == width:
+            end += 1
+        of_group = slice(first_token, first_token + width * (end - first))
+        num_positions = width + max(row.start for row in rows[first:end])
+        mask = None
+        if width > 1 or any(row.start + 1 < num_positions for row in rows[first:end]):
+            mask = causal[positions[of_group], :num_positions].unflatten(0, (-1, 1, width))
+        yield Group(of_group, slice(slot, slot + end - first), num_positions, mask)
+        first, first_token = end, of_group.stop
 
 
 def _attend(query: Tensor, key_value: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Attend from a row's tokens (heads x tokens x head size) to its slot: tokens x d_model."""
-    key, value = key_value[:, None].unbind()
-    attended = F.scaled_dot_product_attention(query[None], key, value, attn_mask=mask)
-    return attended[0].transpose(0, 1).flatten(1)
+    """Attend from a group's tokens (tokens x heads x head size) to its slots."""
+    key, value = key_value.unbind()
+    rows = query.unflatten(0, (len(key), -1)).transpose(1, 2)
+    mask = None if mask is None else mask.to(query.device)
+    attended = F.scaled_dot_product_attention(rows, key, value, attn_mask=mask)
+    return attended.transpose(1, 2).reshape(len(query), -1)
