@@ -158,37 +158,6 @@ def test_a_missing_generation_config_is_named(folder: Path):
         load_checkpoint(str(folder))
 
 
-OF_EFFECT = {
-    "repetition_penalty": 1.2,
-    "no_repeat_ngram_size": 3,
-    "min_length": 10,
-    "min_new_tokens": 2,
-    "min_p": 0.05,
-    "typical_p": 0.9,
-    "epsilon_cutoff": 0.1,
-    "eta_cutoff": 0.1,
-    "penalty_alpha": 0.6,
-    "guidance_scale": 1.5,
-    "token_healing": True,
-    "is_assistant": True,
-    "cache_implementation": "quantized",
-    "bad_words_ids": [[5]],
-    "sequence_bias": [[[5], -1.0]],
-    "constraints": ["x"],
-    "force_words_ids": [[5]],
-    "forced_bos_token_id": 0,
-    "forced_eos_token_id": 0,
-    "exponential_decay_length_penalty": [5, 1.1],
-    "max_time": 1.0,
-    "stop_strings": ["x"],
-    "top_h": 0.5,
-    "dola_layers": "high",
-    "watermarking_config": {"bias": 2.0},
-    "encoder_repetition_penalty": 1.2,
-    "encoder_no_repeat_ngram_size": 3,
-    "suppress_tokens": [5],
-    "begin_suppress_tokens": [5],
-}
 NEUTRAL = GenerationConfig._get_default_generation_params()
 # Beams only, speed only, outputs only, ids of prompts, and what each call sets.
 WITHOUT_EFFECT = set(
@@ -207,10 +176,11 @@ WITHOUT_EFFECT = set(
 
 @pytest.mark.parametrize("refused", [REFUSED, REFUSED_IN_TEXT])
 def test_values_of_effect_are_refused_and_named(refused):
-    assert refused.keys() <= OF_EFFECT.keys()
     for field in refused:
-        with pytest.raises(CheckpointError, match=rf"^The a\.json of model 'm' sets {field}=.* not offered"):
-            refuse("m", "a.json", {field: OF_EFFECT[field]}, refused)
+        with pytest.raises(
+            CheckpointError, match=rf"^The a\.json of model 'm' sets {field}=7, .* not offered"
+        ):
+            refuse("m", "a.json", {field: 7}, refused)
     with pytest.raises(CheckpointError, match=r"min_length=10, bad_words_ids=\[\[5\]\], which"):
         refuse("m", "a.json", {"bad_words_ids": [[5]], "min_length": 10}, refused)
 
