@@ -10,30 +10,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
-from array_api_compat import array_namespace, device, is_numpy_array
+from array_api_compat import is_numpy_array
 from numpy.typing import ArrayLike, NDArray
-
-__all__ = [
-    "Array",
-    "Device",
-    "add_rows",
-    "array_namespace",
-    "begin_copy_to_host",
-    "cumulative_sum",
-    "device",
-    "fill",
-    "is_numpy_array",
-    "kth_largest",
-    "logsumexp",
-    "softmax",
-    "sort",
-    "take_along_rows",
-    "take_rows",
-    "to_device",
-    "top_two",
-    "unsort",
-    "windows",
-]
 
 Array: TypeAlias = Any  # NDArray or Tensor; the type of a result is that of the arguments
 Device: TypeAlias = Any  # a torch.device, or what NumPy's arrays are on: "cpu" or None

@@ -56,8 +56,11 @@ def unsupported(checkpoint: Checkpoint) -> str | None:
         return f"the package {error.name} is not installed"
     if tuple(int(part) for part in found.split(".")[:2]) < RUNTIME:
         return f"it takes onnxruntime {RUNTIME[0]}.{RUNTIME[1]} or later, not {found}"
-    if checkpoint.dtype == "int8" and not _sums_bytes_exactly():
-        return "this processor has no VNNI, so sums of bytes overflow"
+    if checkpoint.dtype == "int8":
+        from specwhisper.model.onnx.layers import sums_bytes_exactly  # loads the runtime
+
+        if not sums_bytes_exactly():
+            return "this processor has no VNNI, so sums of bytes overflow"
     return None
 
 
@@ -70,12 +73,6 @@ def log_untried() -> None:
     found = version("onnxruntime")
     if found.rpartition(".")[0] != ONNXRUNTIME:
         logger.warning("onnxruntime was not tried", extra={"release": found, "tried": ONNXRUNTIME})
-
-
-def _sums_bytes_exactly() -> bool:
-    from specwhisper.model.onnx.layers import sums_bytes_exactly  # loads the runtime
-
-    return sums_bytes_exactly()
 
 
 def library_for(
@@ -194,7 +191,7 @@ def open_backend(
     if encoder is None and encoder_map is not None:
         with needs_extra("A device map", "server"):
             from specwhisper.model.pytorch.backend import TorchEncoder
-        folder = _inside(offload_folder, "encoder")
+        folder = offload_folder and Path(offload_folder) / "encoder"
         encoder = TorchEncoder(checkpoint, str(device), device_map=encoder_map, offload_folder=folder)
     encoder = encoder or load_encoder(checkpoint, device, library=library)
     if library == "pytorch":
@@ -207,7 +204,7 @@ def open_backend(
             encoder=encoder,
             device=str(device),
             device_map=decoder_map,
-            offload_folder=_inside(offload_folder, "decoder"),
+            offload_folder=offload_folder and Path(offload_folder) / "decoder",
             has_static_shapes=has_static_shapes,
         )
     from specwhisper.model.onnx.decoder import SlotDecoder
@@ -242,10 +239,6 @@ def split_device_map(
         elif name:
             maps["decoder"][name] = device
     return (maps["encoder"] or whole or None), (maps["decoder"] or whole)
-
-
-def _inside(folder: Path | None, name: str) -> Path | None:
-    return None if folder is None else Path(folder) / name
 
 
 def limit_threads(num_threads: int) -> None:

@@ -7,17 +7,9 @@ from dataclasses import dataclass, replace
 from math import exp
 
 import numpy as np
+from array_api_compat import array_namespace, device
 
-from specwhisper.model.arrays import (
-    Array,
-    array_namespace,
-    device,
-    logsumexp,
-    take_along_rows,
-    take_rows,
-    to_device,
-    top_two,
-)
+from specwhisper.model.arrays import Array, logsumexp, take_along_rows, take_rows, to_device, top_two
 from specwhisper.model.sampling import Sampling, add_gumbel, filter_top_k_top_p
 
 

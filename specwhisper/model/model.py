@@ -13,10 +13,11 @@ from threading import Lock
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import CheckpointError, UnsupportedOption
-from specwhisper.model.arrays import Array, array_namespace, softmax, to_device
+from specwhisper.model.arrays import Array, softmax, to_device
 from specwhisper.model.backend import Backend, Encoder, Features
 from specwhisper.model.backends import Library, open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint

@@ -11,15 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from array_api_compat import array_namespace, device, is_numpy_array
 
 from specwhisper.model.arrays import (
     Array,
     Device,
-    array_namespace,
     cumulative_sum,
-    device,
     fill,
-    is_numpy_array,
     kth_largest,
     softmax,
     sort,

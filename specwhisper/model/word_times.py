@@ -9,16 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+from array_api_compat import array_namespace, device, is_numpy_array
 from numpy.typing import NDArray
 
-from specwhisper.model.arrays import (
-    Array,
-    array_namespace,
-    begin_copy_to_host,
-    device,
-    is_numpy_array,
-    windows,
-)
+from specwhisper.model.arrays import Array, begin_copy_to_host, windows
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.words import split_into_words
 from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, Window, WordAlignment

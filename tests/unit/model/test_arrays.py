@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
+from array_api_compat import device
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specwhisper.model.arrays import cumulative_sum, device, kth_largest, logsumexp, softmax, sort, top_two
+from specwhisper.model.arrays import cumulative_sum, kth_largest, logsumexp, softmax, sort, top_two
 from specwhisper.model.choosing import Row, Scores, choose
 from specwhisper.model.rules import DecodingRules
 from specwhisper.model.sampling import Sampling
