@@ -85,7 +85,7 @@ def place(
     if "" in device_map:  # accelerate offloads the parts of a model only
         device_map = dict.fromkeys(children, device_map[""])
     devices = {name: _device_of(name, device_map) for name, _ in module.named_parameters()}
-    kind = _kind(module)
+    kind = "decoder" if isinstance(module, CachedDecoder) else "encoder"
     for name, device in devices.items():
         if device is None:
             raise InvalidRequest(
@@ -103,7 +103,9 @@ def place(
                 offload_folder.mkdir(parents=True, exist_ok=True)
                 offload_weight(weight.contiguous(), name, offload_folder, on_disk)
                 weight = torch.empty_like(weight, device="meta")
-            _set_parameter(module, name, weight.to(device) if device != DISK else weight)
+            owner, _, leaf = name.rpartition(".")
+            placed = nn.Parameter(weight if device == DISK else weight.to(device), requires_grad=False)
+            setattr(module.get_submodule(owner), leaf, placed)
         dispatch_model(
             module,
             dict(device_map),
@@ -154,12 +156,3 @@ def _device_of(parameter: str, device_map: Mapping[str, int | str]) -> int | str
     """Return the device of the longest name in the map that holds a parameter."""
     holding = [module for module in device_map if parameter.startswith(f"{module}.")]
     return device_map[max(holding, key=len)] if holding else None
-
-
-def _kind(module: nn.Module) -> str:
-    return "decoder" if isinstance(module, CachedDecoder) else "encoder"
-
-
-def _set_parameter(module: nn.Module, name: str, weight: Tensor) -> None:
-    owner, _, leaf = name.rpartition(".")
-    setattr(module.get_submodule(owner), leaf, nn.Parameter(weight, requires_grad=False))

@@ -112,8 +112,8 @@ def operations_for(sizes: ModelSizes, dtype: torch.dtype, device: torch.device) 
     if reason is None:
         findings = run(sizes, dtype, device)
         reason = next((f"{one.name}: {one}" for one in findings if not one.agrees), None)
-        if reason is None:
-            return kernels.FusedOperations(sizes, device)
+    if reason is None:
+        return kernels.FusedOperations(sizes, device)
     logger.warning("fused kernels are not used: PyTorch's operations serve", extra={"reason": reason})
     return PlainOperations()
 
