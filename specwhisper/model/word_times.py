@@ -5,8 +5,9 @@ Among paths of equal cost, the choice is that of openai/whisper and transformers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 import numpy as np
 from array_api_compat import array_namespace, device, is_numpy_array
@@ -66,9 +67,11 @@ def align_words(
         return WordAlignment(start, length, sample(start - 1), sample(start + length - 1))
 
     language = next((c for c, i in vocabulary.languages.items() if i in window.prompt), "en")
-    words = []
-    for start, end in _runs(tokens, vocabulary.end_of_text):
-        for length, num_opening, num_closing in split_into_words(vocabulary, tokens[start:end], language):
+    words, end = [], 0
+    for is_text, run in groupby(tokens, lambda token: token < vocabulary.end_of_text):
+        start, end = end, end + len(list(run))
+        text = tokens[start:end] if is_text else ()
+        for length, num_opening, num_closing in split_into_words(vocabulary, text, language):
             word = aligned(start, length)
             if num_opening or num_closing:
                 spoken = aligned(start + num_opening, length - num_opening - num_closing)
@@ -119,17 +122,6 @@ def _sorted_medians(rows: NDArray[np.float32], width: int) -> NDArray[np.float32
             np.minimum(ranks[i], ranks[i + 1], out=ranks[i])
             ranks[i + 1], spare = spare, ranks[i + 1]
     return ranks[width // 2]
-
-
-def _runs(tokens: Sequence[int], end_of_text: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each run of text between timestamps."""
-    start = None
-    for i, token in enumerate([*tokens, end_of_text]):
-        if token < end_of_text and start is None:
-            start = i
-        elif token >= end_of_text and start is not None:
-            yield start, i
-            start = None
 
 
 def token_positions(fit: NDArray[np.float64]) -> NDArray[np.int64]:

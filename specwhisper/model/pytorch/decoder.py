@@ -18,7 +18,7 @@ from transformers.activations import ACT2FN
 from specwhisper.model.backend import wanted_tokens
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.checkpoints.weights import DECODER, EMBEDDING, PROJECTION
-from specwhisper.model.pytorch.cache import BatchRow, ForwardBatch, LayerCache
+from specwhisper.model.pytorch.cache import BatchRow, LayerCache
 from specwhisper.model.pytorch.compat import execution_device
 from specwhisper.model.pytorch.operations import PlainOperations, to_device
 from specwhisper.model.pytorch.packed import TOKENS, CudaGraphs, PackedBatch, PackedInputs, PackedRunner
@@ -45,7 +45,7 @@ class DecoderLayer(nn.Module):
         self.ffn_in = nn.Linear(width, hidden)
         self.ffn_out = nn.Linear(hidden, width)
 
-    def forward(self, hidden: Tensor, cache: LayerCache, batch: ForwardBatch) -> Tensor:
+    def forward(self, hidden: Tensor, cache: LayerCache, batch: PackedBatch | RaggedBatch) -> Tensor:
         """Map the tokens' hidden states to the next layer's: tokens x d_model."""
         operations = batch.operations
         qkv = operations.norm_linear(hidden, self.self_norm, self.self_qkv)
@@ -166,7 +166,7 @@ class CachedDecoder(nn.Module):
         for row in rows:
             self.lengths[row.slot] += len(row.tokens)
 
-    def run_layers(self, batch: ForwardBatch, num_layers: int | None = None) -> Tensor:
+    def run_layers(self, batch: PackedBatch | RaggedBatch, num_layers: int | None = None) -> Tensor:
         """Return hidden states after all layers or the first ones: tokens x d_model."""
         hidden: Tensor = self.embed_tokens(batch.ids) + self.embed_positions(batch.positions)
         for layer, cache in list(zip(self.layers, self._caches, strict=True))[:num_layers]:

@@ -120,7 +120,7 @@ class PackedInputs:
 
 
 class PackedBatch(NamedTuple):
-    """A bucket's tokens on the device; a :class:`specwhisper.model.pytorch.cache.ForwardBatch`."""
+    """A bucket's tokens on the device, and their attention, as in :class:`.ragged.RaggedBatch`."""
 
     inputs: PackedInputs
     operations: PlainOperations

@@ -32,7 +32,10 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RaggedBatch:
-    """Rows of tokens, ordered by slot; a :class:`specwhisper.model.pytorch.cache.ForwardBatch`."""
+    """The tokens of a forward pass, row after row, ordered by slot, and their attention.
+
+    ``operations``: those of layers beside attention.
+    """
 
     rows: Sequence[BatchRow]
     ids: Tensor
@@ -49,6 +52,7 @@ class RaggedBatch:
         return cls(rows, to_device(ids, causal.device), on_device, list(_groups(rows, on_device, causal)))
 
     def attend_self(self, cache: LayerCache, qkv: Tensor) -> Tensor:
+        """Write keys and values, then attend: tokens x (3 x d_model) to tokens x d_model."""
         parts, first = cache.split_heads(qkv, 3), 0
         key_value = parts[:, 1:].permute(1, 2, 0, 3)
         for slot, start, tokens in self.rows:
@@ -63,6 +67,7 @@ class RaggedBatch:
         )
 
     def attend_cross(self, cache: LayerCache, query: Tensor) -> Tensor:
+        """Attend to the windows in the slots: tokens x d_model to the same."""
         heads = cache.split_heads(query, 1)[:, 0]
         return torch.cat(
             [_attend(heads[group.tokens], cache.cross_cache[:, group.slots]) for group in self.groups]
