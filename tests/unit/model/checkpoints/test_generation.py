@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from transformers import GenerationConfig, WhisperForConditionalGeneration
@@ -13,7 +12,6 @@ from specwhisper.model.checkpoints.generation import (
     CALLER_OPTIONS,
     FROM_CONFIG,
     REFUSED,
-    Generation,
     read_generation,
     refuse,
 )
@@ -30,21 +28,14 @@ KEYS = (
 )
 
 
-def ours_and_theirs(folder: Path) -> tuple[Generation, GenerationConfig, Any]:
-    files = {
-        name: json.loads((folder / name).read_text()) if (folder / name).exists() else None
-        for name in ("generation_config.json", "config.json")
-    }
-    model = WhisperForConditionalGeneration.from_pretrained(folder)
-    return read_generation(*files.values()), model.generation_config, model.config
-
-
 def assert_equal(folder: Path) -> None:
-    ours, theirs, config = ours_and_theirs(folder)
+    files = [folder / "generation_config.json", folder / "config.json"]
+    ours = read_generation(*(json.loads(file.read_text()) if file.exists() else None for file in files))
+    model = WhisperForConditionalGeneration.from_pretrained(folder)
     for key in KEYS:
-        assert ours.values.get(key) == getattr(theirs, key, None), key
-    forced = getattr(theirs, "forced_decoder_ids", None)
-    forced = getattr(config, "forced_decoder_ids", None) if forced is None else forced
+        assert ours.values.get(key) == getattr(model.generation_config, key, None), key
+    forced = getattr(model.generation_config, "forced_decoder_ids", None)
+    forced = getattr(model.config, "forced_decoder_ids", None) if forced is None else forced
     assert ours.forced == dict(forced or ())
 
 
