@@ -321,19 +321,12 @@ class TranslatedModel:
         start, end = next((span for span in words(letters) if span[1] > position), (0, 0))
         if not end or (end == len(letters) and letters[start] < END and not is_last):
             return None
-        at = start
-        for token in self._target_spelling.word(letters[start:end]):
-            if at >= position:
-                break
-            at += len(self._target_spelling.letters(token))
-        if at != position:  # the target has split the word otherwise so far
-            start = position
-        at = start
-        for token in self._target_spelling.word(letters[start:end]):
-            stop = at + len(self._target_spelling.letters(token))
-            if at == position:
-                return token, self._log_prob(state, at, stop)
-            at = stop
+        for at in (start, position):  # from the position if the target has split the word otherwise so far
+            for token in self._target_spelling.word(letters[at:end]):
+                stop = at + len(self._target_spelling.letters(token))
+                if at == position:
+                    return token, self._log_prob(state, at, stop)
+                at = stop
         return None
 
     def _log_prob(self, state: _Slot, start: int, end: int) -> float:
