@@ -99,9 +99,8 @@ class Weights:
         state: dict[str, Tensor] = self.model_of(dtype).state_dict()
         with torch.device("meta"):
             decoder = CachedDecoder(read_sizes(self.name, self.config.to_dict()), num_slots)
-        load_decoder_weights(decoder, state)
+        load_decoder_weights(decoder, state.__getitem__, is_tied=True)
         decoder.eval().requires_grad_(False)
-        decoder.tie()
         decoder.allocate(has_static_shapes=True)
         return decoder
 

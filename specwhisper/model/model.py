@@ -13,10 +13,11 @@ from threading import Lock
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import CheckpointError, UnsupportedOption
-from specwhisper.model.arrays import Array, Device, array_namespace, softmax, to_device
+from specwhisper.model.arrays import Array, softmax, to_device
 from specwhisper.model.backend import Backend, Encoder, Features
 from specwhisper.model.backends import Library, open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
@@ -140,26 +141,6 @@ class Model(Protocol):
         """
 
 
-class Probing:
-    """Reads silence and language from the logits after ``<|startoftranscript|>``."""
-
-    def __init__(self, vocabulary: Vocabulary, device: Device) -> None:
-        self._vocabulary = vocabulary
-        self._language_ids = to_device(np.array(list(vocabulary.languages.values()), np.int64), device)
-
-    def probs(self, logits: Array) -> Array:
-        """Return each row's probabilities: of every language, then of silence."""
-        probs = [softmax(logits[:, self._language_ids])]
-        if self._vocabulary.no_speech is not None:
-            probs.append(softmax(logits)[:, self._vocabulary.no_speech, None])
-        return array_namespace(logits).concat(probs, axis=1)
-
-    def result(self, probs: Sequence[float]) -> ProbeResult:
-        """Return the values of a row of :meth:`probs`."""
-        no_speech_prob = None if self._vocabulary.no_speech is None else probs[-1]
-        return ProbeResult(no_speech_prob, dict(zip(self._vocabulary.languages, probs, strict=False)))
-
-
 class WhisperModel:
     """A checkpoint with ``num_slots`` slots, in its own or its target's vocabulary."""
 
@@ -214,7 +195,7 @@ class WhisperModel:
         )
         self.max_windows = self._backend.max_windows
         self._has_own_encoder = has_own_encoder = not isinstance(encoder, SharedEncoder)
-        self._may_cut = has_own_encoder and self._backend.device is None
+        self._may_cut = has_own_encoder and self._backend.takes_short_windows
         self._cut_windows = cut_windows and has_own_encoder
         if self._cut_windows and not self._may_cut:
             raise UnsupportedOption("Windows are cut on ONNX Runtime only, so on a CPU: leave that out.")
@@ -222,7 +203,7 @@ class WhisperModel:
         absent = [target_id for target_id, own_id in enumerate(ids or ()) if own_id is None]
         device = self._backend.device
         self._rules = DecodingRules(self.vocabulary, device, absent=absent)
-        self._probing = Probing(self.vocabulary, device)
+        self._language_ids = to_device(np.array(list(self.vocabulary.languages.values()), np.int64), device)
 
     def warm_up(self) -> None:
         """Run what the first session would wait for: on a GPU, every shape is captured.
@@ -245,10 +226,7 @@ class WhisperModel:
         return self._backend.bytes_per_slot
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Empty a slot and encode the window that starts at a mel frame into it.
-
-        On a GPU, concurrent calls are batched and run beside the decoder's forward passes.
-        """
+        """See :meth:`Model.encode`; a GPU batches concurrent calls, and encodes beside forward passes."""
         features = recording.window_features(start_frame, self.num_mel_bins)
         if self._may_cut and (self._cut_windows or recording.is_cut):
             num_frames = recording.audio_frames - start_frame + MARGIN_FRAMES
@@ -257,7 +235,7 @@ class WhisperModel:
         self._encoder_batcher.run((slot, features))
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
-        """Append each row's tokens to its slot and choose after each candidate.
+        """See :meth:`Model.score`.
 
         Raise :class:`CheckpointError` for logits that are not numbers. Their text would be the
         vocabulary's first token, again and again.
@@ -279,7 +257,7 @@ class WhisperModel:
         slots, tokens = [row.slot for row in rows], [row.tokens for row in rows]
         logits = self._backend.append(slots, tokens, counts, probes)
         logits, probed = logits[: sum(counts)], logits[sum(counts) :]
-        probs = self._probing.probs(probed) if probes else None  # read below, while a GPU computes
+        probs = self._probe_probs(probed) if probes else None  # read below, while a GPU computes
         self._rules.apply(
             logits,
             [
@@ -296,8 +274,17 @@ class WhisperModel:
         scores = choose(rows, logits)
         if probs is not None:
             for (i, _), values in zip(probes, probs.tolist(), strict=True):
-                scores[i] = replace(scores[i], probe_result=self._probing.result(values))
+                no_speech_prob = None if self.vocabulary.no_speech is None else values[-1]
+                languages = dict(zip(self.vocabulary.languages, values, strict=False))
+                scores[i] = replace(scores[i], probe_result=ProbeResult(no_speech_prob, languages))
         return scores
+
+    def _probe_probs(self, logits: Array) -> Array:
+        """Return the probabilities of every language, then of silence: one row for each probe."""
+        probs = [softmax(logits[:, self._language_ids])]
+        if self.vocabulary.no_speech is not None:
+            probs.append(softmax(logits)[:, self.vocabulary.no_speech, None])
+        return array_namespace(logits).concat(probs, axis=1)
 
     def can_continue(self, prompt: Sequence[int]) -> bool:
         """Return ``True``: prompts are in the model's own vocabulary."""

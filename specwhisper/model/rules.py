@@ -12,20 +12,10 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
+from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
-from specwhisper.model.arrays import (
-    Array,
-    Device,
-    add_rows,
-    array_namespace,
-    device,
-    fill,
-    logsumexp,
-    take_rows,
-    to_device,
-    windows,
-)
+from specwhisper.model.arrays import Array, Device, add_rows, fill, logsumexp, take_rows, to_device, windows
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, SAMPLE_RATE

@@ -11,19 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from array_api_compat import array_namespace, device, is_numpy_array
 
 from specwhisper.model.arrays import (
     Array,
     Device,
-    array_namespace,
     cumulative_sum,
-    device,
     fill,
-    is_on_host,
+    kth_largest,
     softmax,
     sort,
     to_device,
-    top_k,
     unsort,
 )
 from specwhisper.options import DecodingOptions
@@ -111,10 +109,10 @@ def random_bits(keys: Sequence[int], size: int, on_device: Device = None) -> Arr
 def filter_top_k_top_p(logits: Array, sampling: Sampling) -> None:
     """Set logits outside top-k and top-p to -inf, as transformers' warpers do.
 
-    They are changed in place. On the host, top-p keeps the lowest ids of equal logits.
+    They are changed in place. On a CPU, top-p keeps the lowest ids of equal logits.
     """
     if 0 < sampling.top_k < len(logits):
-        fill(logits, logits < top_k(logits, sampling.top_k)[0][-1], -np.inf)
+        fill(logits, logits < kth_largest(logits, sampling.top_k), -np.inf)
     if sampling.top_p < 1:
         ascending, order = sort(logits / sampling.temperature)
         is_rest = cumulative_sum(softmax(ascending)) <= 1 - sampling.top_p
@@ -136,7 +134,7 @@ def add_gumbel(logits: Array, samplings: Sequence[Sampling | None], keys: Sequen
         return logits
     chosen_by = array_namespace(logits).asarray(logits, copy=True)
     # A CPU's caches hold the noise of one row; a GPU needs all rows at once.
-    for rows in [[i] for i in drawn] if is_on_host(logits) else [list(drawn)]:
+    for rows in [[i] for i in drawn] if is_numpy_array(logits) else [list(drawn)]:
         temperatures = to_device(np.array([drawn[i].temperature for i in rows], np.float32), device(logits))
         noise = gumbel([keys[i] for i in rows], logits.shape[1], device(logits))
         chosen_by[rows] = logits[rows] / temperatures[:, None] + noise

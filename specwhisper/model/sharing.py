@@ -8,53 +8,43 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
 from specwhisper.model.backend import Encoder, Features
 
 
-class EncodedWindows:
-    """Encoded windows that two models keep for each other; thread-safe.
-
-    ``num_windows``: most windows that are kept; the oldest is dropped first.
-    """
-
-    def __init__(self, num_windows: int) -> None:
-        self._num_windows = num_windows
-        self._kept: OrderedDict[bytes, tuple[SharedEncoder, Any]] = OrderedDict()
-        self._lock = Lock()  # draft and target may encode in different threads: the second waits
-
-    def take_or_encode(self, owner: SharedEncoder, features: Features) -> Any:
-        """Return the other model's encoding, or encode and keep it for the other."""
-        key = hashlib.blake2b(features.tobytes()).digest()
-        with self._lock:
-            by, encoded = self._kept.get(key, (owner, None))
-            if by is not owner:
-                del self._kept[key]
-                return encoded
-            (encoded,) = owner.encoder([features])
-            self._kept[key] = (owner, encoded)
-            if len(self._kept) > self._num_windows:  # the other model did not need it, or not yet
-                self._kept.popitem(last=False)
-            return encoded
-
-
+@dataclass(frozen=True, eq=False)
 class SharedEncoder:
-    """One model's access to the encoder that it shares with another.
+    """One model's access to the encoder that it shares with another; thread-safe.
 
     A model never receives its own encoding: sessions without a draft share nothing.
     """
 
-    max_windows = 1  # an encoding may be needed by another thread, or on another stream
+    encoder: Encoder
+    num_kept: int
+    kept: OrderedDict[bytes, tuple[SharedEncoder, Any]]  # encodings for the other model, the oldest first
+    lock: Lock  # draft and target may encode in different threads: the second waits
 
-    def __init__(self, encoder: Encoder, windows: EncodedWindows) -> None:
-        self.encoder = encoder
-        self._windows = windows
+    max_windows = 1  # an encoding may be needed by another thread, or on another stream
 
     def __call__(self, windows: Sequence[Features]) -> Sequence[Any]:
         """Encode windows one by one, or return the other model's encodings."""
-        return [self._windows.take_or_encode(self, features) for features in windows]
+        return [self._encode(features) for features in windows]
+
+    def _encode(self, features: Features) -> Any:
+        key = hashlib.blake2b(features.tobytes()).digest()
+        with self.lock:
+            by, encoded = self.kept.get(key, (self, None))
+            if by is not self:
+                del self.kept[key]
+                return encoded
+            (encoded,) = self.encoder([features])
+            self.kept[key] = (self, encoded)
+            if len(self.kept) > self.num_kept:  # the other model did not need it, or not yet
+                self.kept.popitem(last=False)
+            return encoded
 
 
 def share(encoder: Encoder, num_windows: int) -> tuple[SharedEncoder, SharedEncoder]:
@@ -62,5 +52,5 @@ def share(encoder: Encoder, num_windows: int) -> tuple[SharedEncoder, SharedEnco
 
     ``num_windows``: most windows kept for the other model: one for each session that may be open.
     """
-    windows = EncodedWindows(num_windows)
-    return SharedEncoder(encoder, windows), SharedEncoder(encoder, windows)
+    shared = encoder, num_windows, OrderedDict[bytes, tuple[SharedEncoder, Any]](), Lock()
+    return SharedEncoder(*shared), SharedEncoder(*shared)

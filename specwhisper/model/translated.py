@@ -70,16 +70,20 @@ class Spelling:
         """Return the letters of a token; none for prompt tokens."""
         letters = self._letters.get(token)
         if letters is None:
-            letters = self._letters[token] = self._spelled(token)
+            letters = self._letters[token] = self._letters_of(token)
         return letters
 
-    def _spelled(self, token: int) -> tuple[int, ...]:
+    def _letters_of(self, token: int) -> tuple[int, ...]:
         vocabulary = self._vocabulary
         if token == vocabulary.end_of_text:
             return (END,)
         if vocabulary.is_timestamp(token):
             return (FIRST_TIME + token - vocabulary.timestamp_begin,)
         return tuple(vocabulary.token_bytes((token,))) if token < vocabulary.end_of_text else ()
+
+    def spelled(self, tokens: Sequence[int]) -> list[int]:
+        """Return the letters of tokens."""
+        return list(chain.from_iterable(map(self.letters, tokens)))
 
     def tokens(self, letters: Sequence[int]) -> list[int]:
         """Return the tokens of letters, without those that the vocabulary lacks."""
@@ -270,7 +274,7 @@ class TranslatedModel:
             prompt = list(own.prompt(options))
         except UnsupportedOption:
             return []
-        previous = self._spelling.tokens(self._letters(self._target_spelling, target_prompt[:start]))
+        previous = self._spelling.tokens(self._target_spelling.spelled(target_prompt[:start]))
         if previous and own.start_of_prev is not None:
             prompt = [own.start_of_prev, *previous[1 - own.max_length // 2 :], *prompt]
         return prompt
@@ -285,7 +289,7 @@ class TranslatedModel:
         state = self._slots[answer.row.slot]
         while state.prompt and not answer.is_complete:
             text = [*state.fed[state.num_prompt :], *answer.agreed]
-            letters = self._letters(self._target_spelling, text)
+            letters = self._target_spelling.spelled(text)
             self._follow(answer.row.slot, letters)
             found = self._next_token(state, len(letters), is_last=is_last)
             if found is None:
@@ -313,23 +317,16 @@ class TranslatedModel:
 
         It is ``None`` while the word there is unfinished, unless ``is_last``.
         """
-        letters = self._letters(self._spelling, state.own)
+        letters = self._spelling.spelled(state.own)
         start, end = next((span for span in words(letters) if span[1] > position), (0, 0))
         if not end or (end == len(letters) and letters[start] < END and not is_last):
             return None
-        at = start
-        for token in self._target_spelling.word(letters[start:end]):
-            if at >= position:
-                break
-            at += len(self._target_spelling.letters(token))
-        if at != position:  # the target has split the word otherwise so far
-            start = position
-        at = start
-        for token in self._target_spelling.word(letters[start:end]):
-            stop = at + len(self._target_spelling.letters(token))
-            if at == position:
-                return token, self._log_prob(state, at, stop)
-            at = stop
+        for at in (start, position):  # from the position if the target has split the word otherwise so far
+            for token in self._target_spelling.word(letters[at:end]):
+                stop = at + len(self._target_spelling.letters(token))
+                if at == position:
+                    return token, self._log_prob(state, at, stop)
+                at = stop
         return None
 
     def _log_prob(self, state: _Slot, start: int, end: int) -> float:
@@ -359,8 +356,8 @@ class TranslatedModel:
 
     def _own_row(self, row: Row) -> Row:
         state = self._slots[row.slot]
-        text = self._letters(self._target_spelling, [*state.fed[state.num_prompt :], *row.candidates])
-        num_written = len(self._letters(self._spelling, state.own))
+        text = self._target_spelling.spelled([*state.fed[state.num_prompt :], *row.candidates])
+        num_written = len(self._spelling.spelled(state.own))
         candidates = self._spelling.tokens(text[num_written:])
         room = self._own.max_positions - len(state.prompt) - len(state.own) - 1
         candidates = candidates[: max(0, room)]
@@ -372,9 +369,6 @@ class TranslatedModel:
             timestamps=row.timestamps and self._own.vocabulary.no_timestamps is not None,
             max_initial_timestamp=row.max_initial_timestamp,
         )
-
-    def _letters(self, spelling: Spelling, tokens: Sequence[int]) -> list[int]:
-        return list(chain.from_iterable(map(spelling.letters, tokens)))
 
     def can_continue(self, prompt: Sequence[int]) -> bool:
         return bool(self._prompt(prompt))

@@ -5,21 +5,15 @@ Among paths of equal cost, the choice is that of openai/whisper and transformers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 import numpy as np
+from array_api_compat import array_namespace, device, is_numpy_array
 from numpy.typing import NDArray
 
-from specwhisper.model.arrays import (
-    Array,
-    array_namespace,
-    begin_copy_to_host,
-    device,
-    is_on_host,
-    on_host,
-    windows,
-)
+from specwhisper.model.arrays import Array, begin_copy_to_host, windows
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.words import split_into_words
 from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, Window, WordAlignment
@@ -47,8 +41,8 @@ def begin_alignment(
     """
     end = num_frames // FRAMES_PER_TIMESTAMP
     weights = weights[:, :, :end][:, :, :end]  # twice as in transformers: below 0, each cuts off some
-    if is_on_host(weights):
-        return lambda: on_host(_alignment(weights, median_width))
+    if is_numpy_array(weights):
+        return lambda: _alignment(weights, median_width)
     return begin_copy_to_host(_alignment(weights, median_width))
 
 
@@ -73,9 +67,11 @@ def align_words(
         return WordAlignment(start, length, sample(start - 1), sample(start + length - 1))
 
     language = next((c for c, i in vocabulary.languages.items() if i in window.prompt), "en")
-    words = []
-    for start, end in _runs(tokens, vocabulary.end_of_text):
-        for split in split_into_words(vocabulary, tokens[start:end], language):
+    words, end = [], 0
+    for is_text, run in groupby(tokens, lambda token: token < vocabulary.end_of_text):
+        start, end = end, end + len(list(run))
+        text = tokens[start:end] if is_text else ()
+        for split in split_into_words(vocabulary, text, language):
             word = aligned(start, split.num_tokens)
             if num_around := split.num_opening + split.num_closing:
                 spoken = aligned(start + split.num_opening, split.num_tokens - num_around)
@@ -104,24 +100,15 @@ def _alignment(weights: Array, median_width: int) -> Array:
 
 def _medians(values: Array, width: int) -> Array:
     """Return the median of the values around each, which are mirrored at the ends."""
-    if not is_on_host(values):
-        return _medians_on_device(values, width)
-    half = width // 2
-    padded = np.pad(on_host(values), ((0, 0), (0, 0), (half, half)), mode="reflect")
-    if not np.isfinite(padded).all():  # NaN sorts last
-        return array_namespace(values).asarray(np.sort(windows(padded, width), axis=-1)[..., half])
-    rows = padded.reshape(-1, padded.shape[-1])
-    starts = range(0, len(rows), FILTERED_TOKENS)
-    medians = np.concatenate([_sorted_medians(rows[i : i + FILTERED_TOKENS], width) for i in starts])
-    return array_namespace(values).asarray(medians.reshape(values.shape))
-
-
-def _medians_on_device(values: Array, width: int) -> Array:
-    """Compute the same where the values are."""
     xp, half = array_namespace(values), width // 2
     first, last = values[..., 1 : half + 1], values[..., -half - 1 : -1]
-    mirrored = xp.concat([xp.flip(first, axis=-1), values, xp.flip(last, axis=-1)], axis=-1)
-    return xp.sort(windows(mirrored, width), axis=-1)[..., half]
+    padded = xp.concat([xp.flip(first, axis=-1), values, xp.flip(last, axis=-1)], axis=-1)
+    if not is_numpy_array(padded) or not np.isfinite(padded).all():  # NaN sorts last
+        return xp.sort(windows(padded, width), axis=-1)[..., half]
+    rows = padded.reshape(-1, padded.shape[-1])
+    starts = range(0, len(rows), FILTERED_TOKENS)
+    medians = [_sorted_medians(rows[i : i + FILTERED_TOKENS], width) for i in starts]
+    return np.concatenate(medians).reshape(values.shape)
 
 
 def _sorted_medians(rows: NDArray[np.float32], width: int) -> NDArray[np.float32]:
@@ -135,17 +122,6 @@ def _sorted_medians(rows: NDArray[np.float32], width: int) -> NDArray[np.float32
             np.minimum(ranks[i], ranks[i + 1], out=ranks[i])
             ranks[i + 1], spare = spare, ranks[i + 1]
     return ranks[width // 2]
-
-
-def _runs(tokens: Sequence[int], end_of_text: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each run of text between timestamps."""
-    start = None
-    for i, token in enumerate([*tokens, end_of_text]):
-        if token < end_of_text and start is None:
-            start = i
-        elif token >= end_of_text and start is not None:
-            yield start, i
-            start = None
 
 
 def token_positions(fit: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -1,8 +1,7 @@
 """A covering array: few rows in which every two values of any two factors meet."""
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Mapping, Sequence
-from functools import partial
+from collections.abc import Hashable, Sequence
 from itertools import combinations, product
 from typing import Any
 
@@ -33,28 +32,21 @@ def covering_rows(
     """
     uncovered = dict.fromkeys(sorted(all_pairs(factors, apart), key=lambda pair: sorted(map(repr, pair))))
     used: Counter[tuple[int, Hashable]] = Counter()
+    chosen: dict[int, Hashable] = {}
     rows = []
+
+    def merit(entry: tuple[int, Hashable]) -> tuple[int, int]:
+        return sum(frozenset((entry, other)) in uncovered for other in chosen.items()), -used[entry]
+
     while uncovered:
-        chosen = dict(next(iter(uncovered)))
+        chosen.clear()
+        chosen.update(next(iter(uncovered)))
         for i, values in enumerate(factors):
             if i not in chosen:
-                entries = [(i, value) for value in values]
-                chosen[i] = max(entries, key=partial(_merit, uncovered=uncovered, used=used, chosen=chosen))[
-                    1
-                ]
+                _, chosen[i] = max([(i, value) for value in values], key=merit)
         row = tuple(chosen[i] for i in range(len(factors)))
         for pair in pairs_of(row):
             uncovered.pop(pair, None)
         used.update(enumerate(row))
         rows.append(row)
     return rows
-
-
-def _merit(
-    entry: tuple[int, Hashable],
-    *,
-    uncovered: Collection[Pair],
-    used: Mapping[tuple[int, Hashable], int],
-    chosen: Mapping[int, Hashable],
-) -> tuple[int, int]:
-    return sum(frozenset((entry, other)) in uncovered for other in chosen.items()), -used[entry]

@@ -12,7 +12,7 @@ from experiments.exactness.prepared import Prepared
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcription import Transcription
 from tests.identity.test_options import RUNS, split
-from tests.nightly import mostly_nightly
+from tests.nightly import NIGHTLY, mostly_nightly
 
 WORDS = DecodingOptions.greedy(language="en", max_new_tokens=40, word_timestamps=True)
 CONDITIONED = replace(WORDS, condition_on_previous_text=True, temperatures=(0.0, 0.4), logprob_threshold=-1.6)
@@ -21,7 +21,9 @@ THRESHOLD_S = 0.5
 
 @cache
 def made() -> Prepared:
-    return Prepared(Case("hallucinations", Shape(seed=31, decoder_layers=3), (95.0, 12.0), WORDS))
+    return Prepared(
+        Case("hallucinations", Shape(seed=31, decoder_layers=3), (95.0 if NIGHTLY else 40.0, 12.0), WORDS)
+    )
 
 
 def options_of(options: DecodingOptions, threshold_s: float | None = THRESHOLD_S) -> list[DecodingOptions]:

@@ -23,15 +23,16 @@ from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, Mode, Window
 from tests.identity.test_demo_pair import checkpoint, encoder, transformers_target
 from tests.live import BEGIN, CUT, END, mark
 from tests.live_engines import LivePair, LiveSession
+from tests.nightly import NIGHTLY, mostly_nightly
 
 SAMPLE = DEMO_FOLDER / "samples" / "01_phone_call.flac"
 MARKS = {0: BEGIN, 3: CUT, 6.24: END, 6.5: BEGIN, 9.4: END}
 OPTIONS = {
     "plain": {},
+    "words": {"word_timestamps": True, "word_times": WordTimes.MODEL},
+    "confirmed": {"live": LiveOptions(confirm_every_ms=1_500 if NIGHTLY else 3_000)},
     "no timestamps": {"timestamps": False},
     "zeros": {"padding": Padding.ZERO},
-    "words": {"word_timestamps": True, "word_times": WordTimes.MODEL},
-    "confirmed": {"live": LiveOptions(confirm_every_ms=1_500)},
 }
 
 
@@ -80,7 +81,7 @@ def reference(window: Window, case: str) -> oracle.OracleText:
 
 
 @pytest.mark.parametrize("mode", [Mode.FULL, Mode.TARGET_ONLY])
-@pytest.mark.parametrize("case", OPTIONS)
+@pytest.mark.parametrize("case", mostly_nightly(OPTIONS, by_day=3))
 def test_each_window_has_transformers_text_after_its_prefix(case, mode):
     session = transcribed(mode, case)
     assert len(session.windows) == 3 or case == "confirmed"

@@ -148,7 +148,7 @@ def test_drafts_are_of_every_quality():
 
 def test_recordings_side_by_side_equal_each_alone():
     made = prepared(SHAPES_BY_DAY[1])
-    pcms = [recording(7, length_s) for length_s in (0.5, 65.0, 3.0, 31.0, 29.99)]
+    pcms = [recording(7, length_s) for length_s in (0.5, 31.0, 3.0, 29.99)]
     alone = [InlinePair(made.target(1)).transcribe([pcm], made.options)[0].window_tokens for pcm in pcms]
     for mode in MODES if NIGHTLY else (Mode.PIPELINED, Mode.FULL):
         split = InlinePair(made.target(len(pcms)), made.draft("noisy", len(pcms)), mode=mode)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from specwhisper.audio.recording import Recording
 from specwhisper.errors import UnsupportedOption
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.checkpoints.sizes import ModelSizes
-from specwhisper.model.checkpoints.weights import Weights
+from specwhisper.model.checkpoints.weights import StoredArray, Weights
 from specwhisper.model.choosing import ProbeResult, Row, Scores
 from specwhisper.model.sampling import Sampling
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -27,19 +27,9 @@ from specwhisper.types import SAMPLE_RATE, Window, WordAlignment
 
 def weights_in_memory(arrays: Mapping[str, NDArray[Any]]) -> Weights:
     """Return arrays as weights; uint16 are the bits of bfloat16."""
-    return Weights({name: _InMemory(array) for name, array in arrays.items()})
-
-
-@dataclass(frozen=True, slots=True)
-class _InMemory:
-    array: NDArray[Any]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.array.shape
-
-    def read(self) -> NDArray[Any]:
-        return self.array
+    return Weights(
+        {name: StoredArray(array.shape, partial(np.asarray, array)) for name, array in arrays.items()}
+    )
 
 
 NUM_TEXT = 24

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from specwhisper.model.checkpoints.weights import (
     ENCODER,
     PROJECTION,
     FieldReader,
+    StoredArray,
     Weights,
     WeightsFile,
 )
@@ -91,17 +93,22 @@ class CTranslate2Model:
         return weights_of(self._variables), [self._path]
 
 
+@dataclass(slots=True, eq=False)
 class _Variable:
-    def __init__(self, file: WeightsFile, start: int, number_type: str, shape: tuple[int, ...]) -> None:
-        self.shape = shape
-        self.number_type = number_type
-        self.scale: _Variable | None = None  # what quantised numbers are to be divided by
-        self._file = file
-        self._start = start
+    """A variable of a file; ``scale``: what quantised numbers are to be divided by."""
+
+    file: WeightsFile
+    start: int
+    number_type: str
+    shape: tuple[int, ...]
+    scale: _Variable | None = None
+
+    @property
+    def num_bytes(self) -> int:
+        return math.prod(self.shape) * np.dtype(self.number_type).itemsize
 
     def read(self) -> NDArray[Any]:
-        num_bytes = math.prod(self.shape) * np.dtype(self.number_type).itemsize
-        numbers = self._file.read(self._start, num_bytes).view(self.number_type).reshape(self.shape)
+        numbers = self.file.read(self.start, self.num_bytes).view(self.number_type).reshape(self.shape)
         if self.scale is None:
             return numbers
         scale = self.scale.read().astype(np.float32)
@@ -115,8 +122,8 @@ class _Variable:
         if not self.shape or self.shape[0] % num_parts:
             raise ValueError(f"{MODEL_BIN} has a matrix of {self.shape} in place of {num_parts}")
         shape = (self.shape[0] // num_parts, *self.shape[1:])
-        num_bytes = math.prod(shape) * np.dtype(self.number_type).itemsize
-        part = _Variable(self._file, self._start + index * num_bytes, self.number_type, shape)
+        start = self.start + index * (self.num_bytes // num_parts)
+        part = _Variable(self.file, start, self.number_type, shape)
         if self.scale is not None:
             is_by_row = self.scale.shape == self.shape[:1]
             part.scale = self.scale.part(index, num_parts) if is_by_row else self.scale
@@ -146,10 +153,10 @@ def read_variables(path: Path) -> dict[str, _Variable]:
             raise ValueError(
                 f"{MODEL_BIN} has numbers of an unknown type: convert the model again as float16"
             )
-        number_type = NUMBER_TYPES[type_]
-        if math.prod(shape) * np.dtype(number_type).itemsize != num_bytes:
+        variable = _Variable(reader.file, reader.skip(num_bytes), NUMBER_TYPES[type_], shape)
+        if variable.num_bytes != num_bytes:
             raise ValueError(f"{MODEL_BIN} is damaged: '{name}' has {num_bytes} bytes")
-        variables[name] = _Variable(reader.file, reader.skip(num_bytes), number_type, shape)
+        variables[name] = variable
     for _ in range(reader.number()):
         alias, name = _string(reader), _string(reader)
         if name not in variables:
@@ -241,4 +248,4 @@ def weights_of(variables: Mapping[str, _Variable]) -> Weights:
             put(f"{layer}.final_layer_norm", f"{source}/ffn/layer_norm", NORM)
             put(f"{layer}.fc1", f"{source}/ffn/linear_0")
             put(f"{layer}.fc2", f"{source}/ffn/linear_1")
-    return Weights(arrays)
+    return Weights({name: StoredArray(each.shape, each.read) for name, each in arrays.items()})

@@ -45,8 +45,8 @@ class ModelFiles:
         self._is_folder = path.is_dir()
         self._revision = revision or "main"
         self._may_lack = False  # a file that the hub has, since it could not be asked
-        if self._is_folder:
-            self._check_folder(Path(self._source))
+        if self._is_folder and not (path / CONFIG).is_file():
+            raise CheckpointError(f"Folder '{name}' holds no model: it has no config.json; name another.")
 
     def find(self, file: str) -> Path | None:
         if self.file is not None:
@@ -123,12 +123,6 @@ class ModelFiles:
                 f"Model '{self.name}' cannot be loaded from {self._source} ({lines[0].removesuffix('.')}): "
                 f"{remedy}."
             ) from error
-
-    def _check_folder(self, folder: Path) -> None:
-        if not (folder / CONFIG).is_file():
-            raise CheckpointError(
-                f"Folder '{self.name}' holds no model: it has no config.json; name another."
-            )
 
     def no_weights(self, message: str | None = None) -> CheckpointError:
         """Return the error for weights that are not found.
@@ -236,10 +230,7 @@ HUGGINGFACE_HUB = "2.4"  # the last release that it was tried with
 
 
 def is_known_to_lack(cached: object) -> bool:
-    """Return whether the hub has no such file.
-
-    ``cached``: what ``try_to_load_from_cache`` returned.
-    """
+    """Return whether ``try_to_load_from_cache`` returned that the hub has no such file."""
     from huggingface_hub import _CACHED_NO_EXIST
 
     return cached is _CACHED_NO_EXIST

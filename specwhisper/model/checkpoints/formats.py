@@ -22,7 +22,7 @@ from specwhisper.model.checkpoints.generation import FILE, Generation, read_gene
 from specwhisper.model.checkpoints.ggml import GgmlModel
 from specwhisper.model.checkpoints.sizes import ModelSizes, read_sizes
 from specwhisper.model.checkpoints.tokenizer import Tokenizer, read_tokenizer
-from specwhisper.model.checkpoints.weights import ENCODER, Weights, weights_in_files
+from specwhisper.model.checkpoints.weights import ENCODER, StoredArray, Weights, weights_in_files
 
 if TYPE_CHECKING:
     from onnx import GraphProto, TensorProto
@@ -33,32 +33,26 @@ EXTERNAL = 1  # TensorProto.EXTERNAL: in another file
 MATRIX_NODE = re.compile(r"/(?P<path>.+)/MatMul")
 
 
-class _Tensor:
-    """A tensor of a file; its numbers, if in another file, are read at each call.
+def _stored(tensor: TensorProto, folder: Path, *, is_transposed: bool) -> StoredArray:
+    """Return a tensor of a file; its numbers, if in another file, are read at each call.
 
     onnx's own reader refuses links, and the hub's cache consists of them.
     """
+    from onnx import numpy_helper
 
-    def __init__(self, tensor: TensorProto, folder: Path, *, is_transposed: bool) -> None:
-        shape = tuple(tensor.dims)
-        self.shape = shape[::-1] if is_transposed else shape
-        self._tensor = tensor
-        self._is_transposed = is_transposed
-        self._place: tuple[Path, int] | None = None  # file and offset
-        if tensor.data_location == EXTERNAL:
-            self._place = _place_of(tensor, folder)
+    shape = tuple(tensor.dims)
+    place = _place_of(tensor, folder) if tensor.data_location == EXTERNAL else None
 
-    def read(self) -> NDArray[Any]:
-        from onnx import numpy_helper
-
-        if self._place is None:
-            array = numpy_helper.to_array(self._tensor)
+    def read() -> NDArray[Any]:
+        if place is None:
+            array = numpy_helper.to_array(tensor)
         else:
-            path, offset = self._place
-            shape = tuple(self._tensor.dims)
-            array = np.fromfile(path, FLOATS[self._tensor.data_type], math.prod(shape), offset=offset)
+            path, offset = place
+            array = np.fromfile(path, FLOATS[tensor.data_type], math.prod(shape), offset=offset)
             array = array.reshape(shape)
-        return np.ascontiguousarray(array.T) if self._is_transposed else array
+        return np.ascontiguousarray(array.T) if is_transposed else array
+
+    return StoredArray(shape[::-1] if is_transposed else shape, read)
 
 
 def _place_of(tensor: TensorProto, folder: Path) -> tuple[Path, int]:
@@ -84,11 +78,11 @@ def weights_in_onnx(encoder: Path, decoder: Path) -> Weights:
     """
     with needs_extra("a model in ONNX files", "draft"):
         import onnx
-    arrays: dict[str, _Tensor] = {}
+    arrays: dict[str, StoredArray] = {}
     for path, prefix in ((encoder, f"{ENCODER}."), (decoder, "")):
         graph = onnx.load(path, load_external_data=False).graph
         found = {
-            prefix + name: _Tensor(tensor, path.parent, is_transposed=is_transposed)
+            prefix + name: _stored(tensor, path.parent, is_transposed=is_transposed)
             for name, tensor, is_transposed in _named(graph)
         }
         if not any(len(each.shape) == 2 and name.endswith("proj.weight") for name, each in found.items()):

@@ -64,19 +64,16 @@ def refuse(
 
     ``file``: the name of the file that holds the values.
     """
-    set_fields = list(_with_effect(values, refused))
+    set_fields = [
+        f"{field}={value!r}"
+        for field, neutral in refused.items()
+        if (value := values.get(field)) is not None and value not in neutral
+    ]
     if set_fields:
         raise CheckpointError(
             f"The {file} of model '{name}' sets {', '.join(set_fields)}, which would change the text and is "
             "not offered: remove it from a copy of the model, and load that folder."
         )
-
-
-def _with_effect(values: Mapping[str, Any], refused: Mapping[str, Collection[Any]]) -> Iterable[str]:
-    for field, neutral in refused.items():
-        value = values.get(field)
-        if value is not None and value not in neutral:
-            yield f"{field}={value!r}"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from specwhisper.model.checkpoints.generation import Generation
 from specwhisper.model.checkpoints.published import generation_of, special_tokens
 from specwhisper.model.checkpoints.sizes import ModelSizes, read_sizes
 from specwhisper.model.checkpoints.tokenizer import Tokenizer, tokenizer_of
-from specwhisper.model.checkpoints.weights import FieldReader, Weights, WeightsFile
+from specwhisper.model.checkpoints.weights import FieldReader, StoredArray, Weights, WeightsFile
 
 NAMES = {
     "blocks": "layers",
@@ -102,11 +102,9 @@ class GgmlModel:
         self._dimensions = {dimension: reader.number("i") for dimension in DIMENSIONS}
         reader.skip(4 * reader.number() * reader.number())  # mel filters
         self._tokens = [reader.take(reader.number()) for _ in range(reader.number())]
-        self._tensors = dict(_tensors(reader))
-
-    @property
-    def is_quantised(self) -> bool:
-        return any(tensor.number_type in BLOCKS.values() for tensor in self._tensors.values())
+        tensors = list(_tensors(reader))
+        self._tensors = {name: stored for name, stored, _ in tensors}
+        self.is_quantised = any(is_quantised for *_, is_quantised in tensors)
 
     @cached_property
     def sizes(self) -> ModelSizes:
@@ -130,29 +128,8 @@ class GgmlModel:
         return Weights(tensors), [self._path]
 
 
-class _Tensor:
-    def __init__(
-        self, file: WeightsFile, start: int, number_type: np.dtype[Any], shape: tuple[int, ...]
-    ) -> None:
-        self.shape = shape
-        self.number_type = number_type
-        self._file = file
-        self._start = start
-
-    @property
-    def num_bytes(self) -> int:
-        num_numbers = math.prod(self.shape) // (1 if self.number_type in FLOATS.values() else BLOCK)
-        return num_numbers * self.number_type.itemsize
-
-    def read(self) -> NDArray[Any]:
-        numbers = self._file.read(self._start, self.num_bytes).view(self.number_type)
-        if self.number_type not in FLOATS.values():
-            numbers = _multiplied_out(numbers)
-        return numbers.reshape(self.shape)
-
-
-def _tensors(reader: FieldReader) -> Iterator[tuple[str, _Tensor]]:
-    """Yield the name and the place of each tensor, to the end of the file."""
+def _tensors(reader: FieldReader) -> Iterator[tuple[str, StoredArray, bool]]:
+    """Yield the name of each tensor, the tensor, and whether it is quantised, to the end of the file."""
     file, types = reader.file, {**FLOATS, **BLOCKS}
     while not reader.is_at_end:
         rank, name_bytes, type_ = reader.number(), reader.number(), reader.number()
@@ -168,9 +145,17 @@ def _tensors(reader: FieldReader) -> Iterator[tuple[str, _Tensor]]:
             raise ValueError(f"{file.path.name} is damaged: rows of '{name}' are not in blocks of {BLOCK}")
         if name.endswith(".bias"):
             shape = (math.prod(shape),)  # those of convolutions have two axes
-        tensor = _Tensor(file, reader.position, types[type_], shape)
-        reader.skip(tensor.num_bytes)
-        yield name, tensor
+        is_quantised, number_type = type_ in BLOCKS, types[type_]
+        num_bytes = math.prod(shape) // (BLOCK if is_quantised else 1) * number_type.itemsize
+        read = partial(_numbers, file, reader.skip(num_bytes), num_bytes, number_type, shape)
+        yield name, StoredArray(shape, read), is_quantised
+
+
+def _numbers(
+    file: WeightsFile, start: int, num_bytes: int, number_type: np.dtype[Any], shape: tuple[int, ...]
+) -> NDArray[Any]:
+    numbers = file.read(start, num_bytes).view(number_type)
+    return (_multiplied_out(numbers) if number_type.names else numbers).reshape(shape)
 
 
 def _multiplied_out(blocks: NDArray[Any]) -> NDArray[np.float32]:

@@ -11,10 +11,11 @@ import math
 import os
 import struct
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +31,12 @@ ENCODER, DECODER = "model.encoder", "model.decoder"  # how names of their weight
 EMBEDDING, PROJECTION = f"{DECODER}.embed_tokens.weight", "proj_out.weight"
 
 
-class StoredArray(Protocol):
-    shape: tuple[int, ...]
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredArray:
+    """A weight in a file; ``read`` returns its numbers in their own type, bfloat16 as its bits in uint16."""
 
-    def read(self) -> NDArray[Any]:
-        """Return its numbers in their own type; uint16 are bfloat16's bits."""
+    shape: tuple[int, ...]
+    read: Callable[[], NDArray[Any]]
 
 
 class Weights(Mapping[str, NDArray[np.float32]]):
@@ -84,9 +86,9 @@ class Weights(Mapping[str, NDArray[np.float32]]):
         """
         rows = [0 if i is None else i for i in ids]
         arrays = {name: self._arrays[name] for name in self if name not in (EMBEDDING, PROJECTION)}
-        embedding = _Rows(self._arrays[EMBEDDING], rows)
+        embedding = _in_order(self._arrays[EMBEDDING], rows)
         is_tied = self.is_same(EMBEDDING, PROJECTION)
-        projection = embedding if is_tied else _Rows(self._arrays[PROJECTION], rows)
+        projection = embedding if is_tied else _in_order(self._arrays[PROJECTION], rows)
         return Weights(arrays | {EMBEDDING: embedding, PROJECTION: projection})
 
     def close(self) -> None:
@@ -98,7 +100,7 @@ def weights_in_files(paths: Iterable[Path]) -> Weights:
 
     They are those of the files as they are now, even if others take their names.
     """
-    return Weights({name: array for path in paths for name, array in _Safetensors(path).arrays()})
+    return Weights({name: array for path in paths for name, array in _in_safetensors(path)})
 
 
 def complete_weights(name: str, weights: Weights, sizes: ModelSizes) -> Weights:
@@ -169,17 +171,8 @@ def weight_shapes(sizes: ModelSizes) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-class _Rows:
-    """Rows of a stored array, in an order of their own."""
-
-    def __init__(self, stored: StoredArray, rows: Sequence[int]) -> None:
-        self.shape = (len(rows), *stored.shape[1:])
-        self._stored = stored
-        self._rows = rows
-
-    def read(self) -> NDArray[Any]:
-        rows: NDArray[Any] = self._stored.read()[self._rows]
-        return rows
+def _in_order(stored: StoredArray, rows: Sequence[int]) -> StoredArray:
+    return StoredArray((len(rows), *stored.shape[1:]), lambda: stored.read()[rows])
 
 
 class WeightsFile:
@@ -208,48 +201,38 @@ class WeightsFile:
         return block
 
 
-class _Safetensors(WeightsFile):
-    """An open safetensors file: the length of a header, the header, the numbers."""
-
-    def arrays(self) -> Iterator[tuple[str, _InFile]]:
-        size = self.size
-        try:
-            (num_header_bytes,) = struct.unpack("<Q", self.read(0, min(size, 8)).data)
-            if num_header_bytes > min(MAX_HEADER_BYTES, size - 8):
-                raise ValueError
-            header = json.loads(bytes(self.read(8, num_header_bytes)))
-            for name, entry in header.items():
-                if name != "__metadata__":
-                    array = _InFile(self, 8 + num_header_bytes, entry)
-                    if array.start + array.num_bytes > size:
-                        raise ValueError
-                    yield name, array
-        except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-            raise ValueError(f"{self.path.name} is cut off, or no safetensors file") from error
-
-
-class _InFile:
-    def __init__(self, file: _Safetensors, start_of_data: int, entry: Mapping[str, Any]) -> None:
-        begin, end = (int(offset) for offset in entry["data_offsets"])
-        self.shape = tuple(int(length) for length in entry["shape"])
-        self.start = start_of_data + begin
-        self.num_bytes = end - begin
-        self._file = file
-        self._number_type = str(entry["dtype"])
-        if begin < 0 or self.num_bytes < 0 or min(self.shape, default=0) < 0:
+def _in_safetensors(path: Path) -> Iterator[tuple[str, StoredArray]]:
+    """Yield the weights of a safetensors file: the length of a header, the header, the numbers."""
+    try:
+        reader = FieldReader(path)
+        if (num_header_bytes := reader.number("Q")) > MAX_HEADER_BYTES:
             raise ValueError
-        known = NUMBER_TYPES.get(self._number_type)
-        if known is not None and math.prod(self.shape) * np.dtype(known).itemsize != self.num_bytes:
-            raise ValueError
+        for name, entry in json.loads(reader.take(num_header_bytes)).items():
+            if name != "__metadata__":
+                yield name, _entry(reader, entry)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path.name} is cut off, or no safetensors file") from error
 
-    def read(self) -> NDArray[Any]:
-        known = NUMBER_TYPES.get(self._number_type)
-        if known is None:
+
+def _entry(reader: FieldReader, entry: Mapping[str, Any]) -> StoredArray:
+    """Return an array; ``reader`` is after the header, where offsets begin."""
+    file, type_name = reader.file, str(entry["dtype"])
+    begin, end = (reader.position + int(offset) for offset in entry["data_offsets"])
+    shape = tuple(int(length) for length in entry["shape"])
+    number_type = NUMBER_TYPES.get(type_name)
+    if not reader.position <= begin <= end <= file.size or min(shape, default=0) < 0:
+        raise ValueError
+    if number_type is not None and math.prod(shape) * np.dtype(number_type).itemsize != end - begin:
+        raise ValueError
+
+    def read() -> NDArray[Any]:
+        if number_type is None:
             raise CheckpointError(
-                f"{self._file.path} has weights of type {self._number_type}: save it again as float32, "
-                "float16 or bfloat16."
+                f"{file.path} has weights of type {type_name}: save it again as float32, float16 or bfloat16."
             )
-        return self._file.read(self.start, self.num_bytes).view(known).reshape(self.shape)
+        return file.read(begin, end - begin).view(number_type).reshape(shape)
+
+    return StoredArray(shape, read)
 
 
 BLOCK_BYTES = 1 << 16  # read at a time: many fields are short

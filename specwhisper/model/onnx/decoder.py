@@ -51,55 +51,38 @@ class BatchShape:
     widths: tuple[int, ...]
     wanted: tuple[tuple[int, int], ...]
 
-    @property
-    def num_tokens(self) -> int:
-        """Tokens of all rows, with one more where a product needs it."""
-        return without_lone_row(sum(self.widths))
 
+def indices_of(shape: BatchShape) -> dict[str, NDArray[Any]]:
+    """Return the inputs of :class:`.decoder_graph.DecoderGraph` that a shape determines, by name.
 
-@dataclass(frozen=True, slots=True)
-class Indices:
-    """Inputs of :class:`.decoder_graph.DecoderGraph` that a shape determines."""
-
-    padded: NDArray[np.int64]
-    unpadded: NDArray[np.int64]
-    num_queries: NDArray[np.int32]
-    rows: tuple[NDArray[np.int64], ...]
-    gathered: NDArray[np.int64]
-    wanted: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, shape: BatchShape) -> Indices:
-        """Compute the indices of a shape.
-
-        A slot between two slots of the forward pass has no queries. A lone token stands twice in the batch.
-        """
-        widths, first_slot = shape.widths, shape.slots[0]
-        starts = np.concatenate([[0], np.cumsum(widths)])
-        num_slots = shape.slots[-1] + 1 - first_slot
-        num_queries = max(map(without_lone_row, widths))
-        padded = np.zeros((num_slots, num_queries), np.int64)
-        queries_of = np.zeros(num_slots, np.int32)
-        unpadded, gathered, rows, num_gathered = [], [], [], 0
-        for slot, width, start in zip(shape.slots, widths, starts, strict=False):
-            index = slot - first_slot
-            padded[index, :width] = np.arange(start, start + width)
-            padded[index, width:] = start + width - 1
-            queries_of[index] = without_lone_row(width)
-            unpadded.append(index * num_queries + np.arange(width, dtype=np.int64))
-            pieces = _pieces(width)
-            rows.append(start + np.minimum(pieces, width - 1))
-            gathered.append(num_gathered + np.arange(width, dtype=np.int64))
-            num_gathered += pieces.size
-        wanted = np.array([starts[row] + index for row, index in shape.wanted], np.int64)
-        return cls(
-            padded=padded,
-            unpadded=_repeat_if_lone(np.concatenate(unpadded)),
-            num_queries=queries_of,
-            rows=tuple(rows),
-            gathered=_repeat_if_lone(np.concatenate(gathered)),
-            wanted=_repeat_if_lone(wanted),
-        )
+    A slot between two slots of the forward pass has no queries. A lone token stands twice in the batch.
+    """
+    widths, first_slot = shape.widths, shape.slots[0]
+    starts = np.concatenate([[0], np.cumsum(widths)])
+    num_slots = shape.slots[-1] + 1 - first_slot
+    num_queries = max(map(without_lone_row, widths))
+    padded = np.zeros((num_slots, num_queries), np.int64)
+    queries_of = np.zeros(num_slots, np.int32)
+    unpadded, gathered, rows, num_gathered = [], [], {}, 0
+    for i, (slot, width, start) in enumerate(zip(shape.slots, widths, starts, strict=False)):
+        index = slot - first_slot
+        padded[index, :width] = np.arange(start, start + width)
+        padded[index, width:] = start + width - 1
+        queries_of[index] = without_lone_row(width)
+        unpadded.append(index * num_queries + np.arange(width, dtype=np.int64))
+        pieces = _pieces(width)
+        rows[f"row_{i}"] = start + np.minimum(pieces, width - 1)
+        gathered.append(num_gathered + np.arange(width, dtype=np.int64))
+        num_gathered += pieces.size
+    wanted = np.array([starts[row] + index for row, index in shape.wanted], np.int64)
+    return rows | {
+        "padded": padded,
+        "unpadded": _repeat_if_lone(np.concatenate(unpadded)),
+        "num_queries": queries_of,
+        "num_rows": np.array([len(widths)], np.int64),
+        "gathered": _repeat_if_lone(np.concatenate(gathered)),
+        "wanted": _repeat_if_lone(wanted),
+    }
 
 
 def _pieces(width: int) -> NDArray[np.int64]:
@@ -151,6 +134,7 @@ class SlotDecoder:
     """
 
     max_windows = 1  # threads of the runtime encode a window together
+    takes_short_windows = True
     device = None
 
     def __init__(
@@ -312,22 +296,10 @@ class SlotDecoder:
         return found
 
     def _bound(self, shape: BatchShape, layers: tuple[int, ...]) -> BoundArrays:
-        indices = Indices.of(shape)
-        num_tokens, num_slots = shape.num_tokens, len(indices.num_queries)
+        inputs, num_tokens = indices_of(shape), without_lone_row(sum(shape.widths))
         ids, positions = np.zeros(num_tokens, np.int64), np.zeros(num_tokens, np.int64)
-        last, total = np.zeros(num_slots, np.int32), np.zeros(1, np.int32)
-        inputs: dict[str, NDArray[Any]] = {
-            "ids": ids,
-            "positions": positions,
-            "padded": indices.padded,
-            "unpadded": indices.unpadded,
-            "last": last,
-            "total": total,
-            "num_queries": indices.num_queries,
-            "num_rows": np.array([len(shape.slots)], np.int64),
-            "gathered": indices.gathered,
-            "wanted": indices.wanted,
-        }
+        last, total = np.zeros(len(inputs["num_queries"]), np.int32), np.zeros(1, np.int32)
+        inputs |= {"ids": ids, "positions": positions, "last": last, "total": total}
         outputs: dict[str, NDArray[Any]] = {}
         span = slice(shape.slots[0], shape.slots[-1] + 1)
         for layer in range(self._sizes.decoder_layers):
@@ -335,10 +307,10 @@ class SlotDecoder:
                 inputs[f"self_{part}_{layer}"] = outputs[f"new_{part}_{layer}"] = cache[layer][span]
         for row in range(self._num_rows):
             is_used = row < len(shape.slots)
-            inputs[f"row_{row}"] = indices.rows[row] if is_used else np.zeros((1, MIN_QUERIES), np.int64)
+            inputs.setdefault(f"row_{row}", np.zeros((1, MIN_QUERIES), np.int64))
             for name, array in self._window(shape.slots[row if is_used else 0]):
                 inputs[f"cross_{name}_{row}"] = array
-        results = {"logits": self._room("logits", len(indices.wanted), self._sizes.vocab_size)}
+        results = {"logits": self._room("logits", len(inputs["wanted"]), self._sizes.vocab_size)}
         for layer in layers:
             results[f"query_{layer}"] = self._room(f"query_{layer}", num_tokens, self._sizes.d_model)
         binding = self._session.io_binding()

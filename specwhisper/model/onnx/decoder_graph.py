@@ -106,7 +106,7 @@ class DecoderGraph:
         query = layers.projected(normed, cross, "q", scale=self._head_size**-0.5)
         if is_queried:
             graph.output(f"query_{layer}", query, np.float32, ("tokens", self._sizes.d_model))
-        attended = self._attend_cross(layer, query)
+        attended = graph.node("Gather", self._attend_rows(graph, layer, query, 0), "gathered")
         hidden = graph.node("Add", hidden, layers.linear(attended, f"{cross}.out_proj"))
         normed = layers.norm(hidden, f"{name}.final_layer_norm")
         expanded = graph.contrib("Gelu", layers.linear(normed, f"{name}.fc1"))
@@ -124,17 +124,10 @@ class DecoderGraph:
         caches = (f"self_key_{layer}", f"self_value_{layer}")
         graph.contrib(
             "GroupQueryAttention",
-            # Query, key and value are one input; nine further inputs are not used.
-            *(
-                graph.node("Gather", qkv, "padded"),
-                "",
-                "",
-                *caches,
-                "last",
-                "total",
-                *[""] * 9,
-                "num_queries",
-            ),
+            graph.node("Gather", qkv, "padded"),  # query, key and value are one input
+            *("", "", *caches, "last", "total"),
+            *([""] * 9),  # not used
+            "num_queries",
             outputs=names,
             num_heads=num_heads,
             kv_num_heads=num_heads,
@@ -143,13 +136,8 @@ class DecoderGraph:
             graph.output(name, name, np.float32, shape)
         return graph.node("Gather", graph.reshape(names[0], -1, sizes.d_model), "unpadded")
 
-    def _attend_cross(self, layer: int, query: str) -> str:
-        """Attend to the windows in the slots: tokens x d_model to the same."""
-        attended = self._attend_rows(self._graph, layer, query, 0)
-        return self._graph.node("Gather", attended, "gathered")
-
     def _attend_rows(self, graph: Graph, layer: int, query: str, row: int) -> str:
-        """Attend from one row and, in a branch, from the rows after it."""
+        """Attend from one row's tokens to its window and, in a branch, from the rows after it."""
         of_row = self._attend_row(graph, layer, query, row)
         if row + 1 == self._num_rows:
             return of_row

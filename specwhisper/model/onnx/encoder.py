@@ -37,12 +37,8 @@ class OnnxEncoder:
 
         Each is mel bins x frames, and becomes (frames / 2) x d_model.
         """
-        return [self._encode(features) for features in windows]
-
-    def _encode(self, features: Features) -> NDArray[np.float32]:
-        inputs = {"features": features[None]}
-        encoded: NDArray[np.float32] = self._session.run(["encoded"], inputs, self._options)[0]
-        return encoded
+        run, options = self._session.run, self._options
+        return [run(["encoded"], {"features": features[None]}, options)[0] for features in windows]
 
 
 def encoder_graph(sizes: ModelSizes, weights: Mapping[str, NDArray[np.float32]], *, is_int8: bool) -> Graph:

@@ -7,8 +7,8 @@ a second.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -20,18 +20,6 @@ OPSET, CONTRIB_OPSET, IR_VERSION = 20, 1, 10
 CONTRIB = "com.microsoft"  # the domain of ONNX Runtime's own operators
 
 
-@dataclass
-class Names:
-    """The names of a graph and its branches, and the arrays of weights."""
-
-    arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
-    num_names: int = 0
-
-    def new(self, prefix: str) -> str:
-        self.num_names += 1
-        return f"{prefix}_{self.num_names}"
-
-
 class Graph:
     """Nodes in the order of their calls; a method returns its value's name.
 
@@ -39,11 +27,15 @@ class Graph:
     """
 
     def __init__(self, outer: Graph | None = None) -> None:
-        self._names: Names = outer._names if outer else Names()
+        self._arrays: dict[str, NDArray[Any]] = outer._arrays if outer else {}  # weights by name
+        self._numbers: Iterator[int] = outer._numbers if outer else count(1)  # of names
         self._nodes: list[NodeProto] = []
         self._constants: list[TensorProto] = []
         self._inputs: list[ValueInfoProto] = []
         self._outputs: list[ValueInfoProto] = []
+
+    def _new(self, prefix: str) -> str:
+        return f"{prefix}_{next(self._numbers)}"
 
     def input(self, name: str, dtype: type[np.generic], shape: Sequence[int | str]) -> str:
         """Declare an input; a string in the shape is a length that varies."""
@@ -59,13 +51,13 @@ class Graph:
 
     def weight(self, array: NDArray[Any]) -> str:
         """Name an array of the checkpoint."""
-        name = self._names.new("weight")
-        self._names.arrays[name] = np.ascontiguousarray(array)
+        name = self._new("weight")
+        self._arrays[name] = np.ascontiguousarray(array)
         return name
 
     def constant(self, values: Any, dtype: type[np.generic] = np.int64) -> str:
         """Write a small array into the graph."""
-        name = self._names.new("constant")
+        name = self._new("constant")
         self._constants.append(numpy_helper.from_array(np.array(values, dtype), name))
         return name
 
@@ -78,7 +70,7 @@ class Graph:
         **fields: Any,
     ) -> str:
         """Add a node; return its first output, a new name unless ``outputs`` has all."""
-        names = list(outputs or [self._names.new(operator)])
+        names = list(outputs or [self._new(operator)])
         self._nodes.append(helper.make_node(operator, list(inputs), names, domain=domain, **fields))
         return names[0]
 
@@ -100,7 +92,7 @@ class Graph:
 
     def split(self, value: str, num_parts: int) -> list[str]:
         """Split the last axis of a value into equal parts."""
-        names = [self._names.new("part") for _ in range(num_parts)]
+        names = [self._new("part") for _ in range(num_parts)]
         self.node("Split", value, outputs=names, axis=-1, num_outputs=num_parts)
         return names
 
@@ -110,13 +102,13 @@ class Graph:
         for build in (then, otherwise):
             branch = Graph(self)
             value = build(branch)
-            branch.output(branch._names.new("branch"), value, np.float32, ("rows", "width"))
+            branch.output(branch._new("branch"), value, np.float32, ("rows", "width"))
             branches.append(branch._proto("branch"))
         return self.node("If", condition, then_branch=branches[0], else_branch=branches[1])
 
     def open(self, num_threads: int) -> onnxruntime.InferenceSession:
         """Open a session on the CPU. The graph cannot be used afterwards."""
-        arrays = self._names.arrays
+        arrays = self._arrays
         options = session_options(num_threads)
         options.add_external_initializers(
             list(arrays), [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in arrays.values()]

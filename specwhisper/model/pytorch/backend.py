@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from specwhisper.model.arrays import Array
 from specwhisper.model.backend import Encoder, Features
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
+from specwhisper.model.checkpoints.weights import EMBEDDING, PROJECTION
 from specwhisper.model.pytorch.compat import execution_device
 from specwhisper.model.pytorch.decoder import CachedDecoder, decoder_weights, load_decoder_weights
 from specwhisper.model.pytorch.operations import logits_device
 from specwhisper.model.pytorch.packed import CAPTURING
 from specwhisper.model.pytorch.placement import (
-    DecoderWeights,
     empty_encoder,
     encoder_weights,
     load_encoder,
     place,
+    read_tensor,
 )
 
 
@@ -45,6 +48,8 @@ class TorchBackend:
     has_static_shapes : whether batches are padded to a few shapes; not with a device map.
     """
 
+    takes_short_windows = False
+
     def __init__(
         self,
         checkpoint: Checkpoint,
@@ -59,19 +64,16 @@ class TorchBackend:
         force_float32_accumulation()
         own = torch.empty(0, device=device).device  # with its number
         self.device = logits_device(own)
-        self._is_gpu = own.type == "cuda"
         self._encoder = encoder
         self.max_windows = encoder.max_windows
         with torch.device("meta"):
             self._decoder = CachedDecoder(checkpoint.sizes, num_slots)
-        weights = DecoderWeights(checkpoint)
+        read, is_tied = partial(read_tensor, checkpoint), checkpoint.weights.is_same(EMBEDDING, PROJECTION)
         if device_map is not None:
-            tensors = decoder_weights(self._decoder, weights)
+            tensors = decoder_weights(self._decoder, read, is_tied=is_tied)
             place(self._decoder, tensors, device_map, offload_folder=offload_folder, main_device=own)
         else:
-            load_decoder_weights(self._decoder, weights)
-            if weights.is_tied:
-                self._decoder.tie()
+            load_decoder_weights(self._decoder, read, is_tied=is_tied)
             self._decoder.to(own)
         self._decoder.eval().requires_grad_(False)
         self._decoder.allocate(has_static_shapes=has_static_shapes)
@@ -89,10 +91,10 @@ class TorchBackend:
 
     @torch.inference_mode()
     def encode(self, windows: Sequence[tuple[int, Features]]) -> None:
-        with CAPTURING if self._is_gpu else nullcontext():
+        with CAPTURING if self.device is not None else nullcontext():
             encoded = self._encoder([features for _, features in windows])
             self._decoder.prefill_audio([slot for slot, _ in windows], torch.stack(list(encoded)))
-        if self._is_gpu:
+        if self.device is not None:
             torch.cuda.current_stream(self.device).synchronize()  # else the next forward pass waits for it
 
     def append(
@@ -101,11 +103,14 @@ class TorchBackend:
         tokens: Sequence[Sequence[int]],
         num_scored: Sequence[int],
         probes: Sequence[tuple[int, int]] = (),
-    ) -> Tensor:
-        return self._decoder.append(slots, tokens, num_scored, probes).to(self.device)
+    ) -> Array:
+        return self._placed(self._decoder.append(slots, tokens, num_scored, probes))
 
-    def cross_attention(self, slot: int, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> Tensor:
-        return self._decoder.cross_attention(slot, tokens, heads).to(self.device)
+    def cross_attention(self, slot: int, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> Array:
+        return self._placed(self._decoder.cross_attention(slot, tokens, heads))
+
+    def _placed(self, values: Tensor) -> Array:
+        return values.numpy(force=True) if self.device is None else values.to(self.device)
 
     def rollback(self, slot: int, length: int) -> None:
         self._decoder.rollback(slot, length)

@@ -1,14 +1,12 @@
-"""Keys and values of a decoder layer, and the batches that attend to them."""
+"""Keys and values of a decoder layer, and the rows that are appended to them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-
-from specwhisper.model.pytorch.operations import PlainOperations
 
 
 class BatchRow(NamedTuple):
@@ -44,28 +42,3 @@ class LayerCache(NamedTuple):
     def split_heads(self, projected: Tensor, num_parts: int) -> Tensor:
         """Split ... x (parts x d_model) into ... x parts x heads x head_size."""
         return projected.view(*projected.shape[:-1], num_parts, self.self_cache.shape[2], -1)
-
-
-class ForwardBatch(Protocol):
-    """The tokens of a forward pass, and their attention.
-
-    Attributes
-    ----------
-    ids, positions : the tokens' ids, and their positions in their slots.
-    operations : the operations of layers beside attention.
-    """
-
-    @property
-    def ids(self) -> Tensor: ...
-
-    @property
-    def positions(self) -> Tensor: ...
-
-    @property
-    def operations(self) -> PlainOperations: ...
-
-    def attend_self(self, cache: LayerCache, qkv: Tensor) -> Tensor:
-        """Write keys and values, then attend: tokens x (3 x d_model) to tokens x d_model."""
-
-    def attend_cross(self, cache: LayerCache, query: Tensor) -> Tensor:
-        """Attend to the windows in the slots: tokens x d_model to the same."""

@@ -7,7 +7,7 @@ after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import cast
 
@@ -18,11 +18,11 @@ from transformers.activations import ACT2FN
 from specwhisper.model.backend import wanted_tokens
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.checkpoints.weights import DECODER, EMBEDDING, PROJECTION
-from specwhisper.model.pytorch.cache import BatchRow, ForwardBatch, LayerCache
+from specwhisper.model.pytorch.cache import BatchRow, LayerCache
 from specwhisper.model.pytorch.compat import execution_device
 from specwhisper.model.pytorch.operations import PlainOperations, to_device
 from specwhisper.model.pytorch.packed import TOKENS, CudaGraphs, PackedBatch, PackedInputs, PackedRunner
-from specwhisper.model.pytorch.ragged import RaggedRunner
+from specwhisper.model.pytorch.ragged import RaggedBatch
 from specwhisper.model.pytorch.self_test import operations_for
 
 
@@ -45,7 +45,7 @@ class DecoderLayer(nn.Module):
         self.ffn_in = nn.Linear(width, hidden)
         self.ffn_out = nn.Linear(hidden, width)
 
-    def forward(self, hidden: Tensor, cache: LayerCache, batch: ForwardBatch) -> Tensor:
+    def forward(self, hidden: Tensor, cache: LayerCache, batch: PackedBatch | RaggedBatch) -> Tensor:
         """Map the tokens' hidden states to the next layer's: tokens x d_model."""
         operations = batch.operations
         qkv = operations.norm_linear(hidden, self.self_norm, self.self_qkv)
@@ -76,12 +76,10 @@ class CachedDecoder(nn.Module):
         self.unembed = nn.Linear(sizes.d_model, sizes.vocab_size, bias=False)
         self.lengths = [0] * num_slots
         self._caches: list[LayerCache] = []
-        self._runner: RaggedRunner | PackedRunner
+        self._causal: Tensor  # added to scores: 0, or -inf for later positions
+        self._runner: PackedRunner | None = None
         self._operations = PlainOperations()
         self._logits: Tensor
-
-    def tie(self) -> None:
-        self.unembed.weight = cast(nn.Embedding, self.embed_tokens).weight
 
     def allocate(self, *, has_static_shapes: bool = False) -> None:
         """Allocate each layer's cache on the layer's device, once weights are placed.
@@ -100,10 +98,9 @@ class CachedDecoder(nn.Module):
             )
             self._caches.append(LayerCache(*(torch.zeros(s, dtype=dtype, device=device) for s in shapes)))
         device = execution_device(self.embed_positions)
+        square = sizes.max_target_positions, sizes.max_target_positions
+        self._causal = torch.full(square, -torch.inf, dtype=dtype, device=device).triu(1)
         if not has_static_shapes:
-            self._runner = RaggedRunner(
-                self.run_layers, num_positions=sizes.max_target_positions, dtype=dtype, device=device
-            )
             return
         is_gpu = device.type == "cuda"
         if is_gpu:
@@ -115,7 +112,7 @@ class CachedDecoder(nn.Module):
 
     def warm_up(self) -> None:
         """Capture all shapes, if they are static; a prompt must not wait for its own."""
-        if isinstance(self._runner, PackedRunner):
+        if self._runner is not None:
             self._runner.warm_up(self.num_slots, self.sizes.max_target_positions)
 
     @property
@@ -149,27 +146,27 @@ class CachedDecoder(nn.Module):
         probes: Sequence[tuple[int, int]] = (),
     ) -> Tensor:
         """Append rows of tokens, as :meth:`specwhisper.model.backend.Backend.append`."""
-        wanted = wanted_tokens(tokens, num_scored, probes)
-        rows = self._rows(slots, tokens)
-        if isinstance(self._runner, RaggedRunner):
-            hidden = self._runner.run(rows, wanted)
+        order = sorted(range(len(slots)), key=slots.__getitem__)
+        rows = [BatchRow(slots[row], self.lengths[slots[row]], tokens[row]) for row in order]
+        firsts = list(accumulate((len(row.tokens) for row in rows), initial=0))
+        first_of = dict(zip(order, firsts, strict=False))
+        wanted = [first_of[row] + index for row, index in wanted_tokens(tokens, num_scored, probes)]
+        if self._runner is None:
+            hidden = self.run_layers(RaggedBatch.of(rows, self._causal))
             self._extend(rows)
+            hidden = hidden.index_select(0, to_device(wanted, hidden.device))
             return self._operations.norm_linear(hidden, self.norm, self.unembed).float()
-        firsts, logits = list(accumulate((len(row) for row in tokens), initial=0)), []
+        logits = []
         for part, of_part in self._runner.run(rows):
             self._extend(rows[part.start : part.stop])
             logits.append(of_part[: firsts[part.stop] - firsts[part.start]].clone())
-        wanted_of_all = [firsts[row] + index for row, index in wanted]
-        return torch.cat(logits).index_select(0, to_device(wanted_of_all, self._logits.device))
-
-    def _rows(self, slots: Sequence[int], tokens: Sequence[Sequence[int]]) -> list[BatchRow]:
-        return [BatchRow(slot, self.lengths[slot], row) for slot, row in zip(slots, tokens, strict=True)]
+        return torch.cat(logits).index_select(0, to_device(wanted, self._logits.device))
 
     def _extend(self, rows: Sequence[BatchRow]) -> None:
         for row in rows:
             self.lengths[row.slot] += len(row.tokens)
 
-    def run_layers(self, batch: ForwardBatch, num_layers: int | None = None) -> Tensor:
+    def run_layers(self, batch: PackedBatch | RaggedBatch, num_layers: int | None = None) -> Tensor:
         """Return hidden states after all layers or the first ones: tokens x d_model."""
         hidden: Tensor = self.embed_tokens(batch.ids) + self.embed_positions(batch.positions)
         for layer, cache in list(zip(self.layers, self._caches, strict=True))[:num_layers]:
@@ -204,53 +201,55 @@ class CachedDecoder(nn.Module):
         layers = [cast(DecoderLayer, layer) for layer in self.layers]
         hooks = [layers[i].cross_query.register_forward_hook(keep_query(i)) for i in {i for i, _ in heads}]
         try:
-            row, num_layers = BatchRow(slot, 0, tokens), 1 + max(i for i, _ in heads)
-            if isinstance(self._runner, RaggedRunner):
-                self._runner.run([row], [(0, 0)], num_layers=num_layers)
-            else:
-                inputs = self._runner.inputs(row)
-                self.run_layers(PackedBatch(inputs, PlainOperations()), num_layers)
+            batch = RaggedBatch.of([BatchRow(slot, 0, tokens)], self._causal)
+            self.run_layers(batch, 1 + max(i for i, _ in heads))
         finally:
             self.rollback(slot, 0)
             for hook in hooks:
                 hook.remove()
         weights = []
         for i, head in heads:
-            query = queries[i][: len(tokens)]  # the rest is padding
             key = self._caches[i].cross_cache[0, slot, head]
-            query = query.unflatten(-1, (-1, key.shape[-1]))[:, head]
+            query = queries[i].unflatten(-1, (-1, key.shape[-1]))[:, head]
             scores = query.float() * query.shape[-1] ** -0.5 @ key.float().T
             weights.append(scores.softmax(dim=-1))
         return torch.stack([each.to(weights[-1].device) for each in weights])
 
 
-def load_decoder_weights(decoder: CachedDecoder, state: Mapping[str, Tensor]) -> None:
-    decoder.load_state_dict(dict(decoder_weights(decoder, state)), assign=True)
+def load_decoder_weights(decoder: CachedDecoder, read: Callable[[str], Tensor], *, is_tied: bool) -> None:
+    decoder.load_state_dict(dict(decoder_weights(decoder, read, is_tied=is_tied)), assign=True)
+    if is_tied:
+        decoder.unembed.weight = cast(nn.Embedding, decoder.embed_tokens).weight
 
 
-def decoder_weights(decoder: CachedDecoder, state: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Yield a decoder's weights, fused, from a transformers state dict.
+def decoder_weights(
+    decoder: CachedDecoder, read: Callable[[str], Tensor], *, is_tied: bool
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield a decoder's weights, fused, each when its turn comes.
 
-    ``state``: its keys begin with ``model.decoder.``, except for ``proj_out.weight``; each weight is read
-    when its turn comes.
+    Parameters
+    ----------
+    read : returns a weight by transformers' name.
+    is_tied : whether embedding and projection to logits are equal.
     """
+    embedding = read(EMBEDDING)
 
     def fused(prefix: str, names: str) -> dict[str, Tensor]:
-        weights = [state[f"{prefix}.{name}_proj.weight"] for name in names]
-        # Whisper's key projections have no bias.
-        biases = [
-            state.get(f"{prefix}.{name}_proj.bias", torch.zeros_like(weights[0][:, 0])) for name in names
+        weights = [read(f"{prefix}.{name}_proj.weight") for name in names]
+        biases = [  # Whisper's key projections have none
+            torch.zeros_like(weights[0][:, 0]) if name == "k" else read(f"{prefix}.{name}_proj.bias")
+            for name in names
         ]
         return {"weight": torch.cat(weights), "bias": torch.cat(biases)}
 
     def plain(prefix: str) -> dict[str, Tensor]:
-        return {"weight": state[f"{prefix}.weight"], "bias": state[f"{prefix}.bias"]}
+        return {"weight": read(f"{prefix}.weight"), "bias": read(f"{prefix}.bias")}
 
     def parts() -> Iterator[tuple[str, dict[str, Tensor]]]:
-        yield "embed_tokens", {"weight": state[EMBEDDING]}
-        yield "embed_positions", {"weight": state[f"{DECODER}.embed_positions.weight"]}
+        yield "embed_tokens", {"weight": embedding}
+        yield "embed_positions", {"weight": read(f"{DECODER}.embed_positions.weight")}
         yield "norm", plain(f"{DECODER}.layer_norm")
-        yield "unembed", {"weight": state[PROJECTION]}
+        yield "unembed", {"weight": embedding if is_tied else read(PROJECTION)}
         for i in range(len(decoder.layers)):
             theirs, ours = f"{DECODER}.layers.{i}", f"layers.{i}"
             yield f"{ours}.self_norm", plain(f"{theirs}.self_attn_layer_norm")

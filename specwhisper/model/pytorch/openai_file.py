@@ -12,7 +12,6 @@ from pickle import UnpicklingError
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from specwhisper.errors import CheckpointError
@@ -23,7 +22,7 @@ from specwhisper.model.checkpoints.names import fetched_folder
 from specwhisper.model.checkpoints.published import ALIGNMENT_HEADS, generation_of, special_tokens
 from specwhisper.model.checkpoints.sizes import ModelSizes, read_sizes
 from specwhisper.model.checkpoints.tokenizer import Tokenizer, read_tokenizer, tokenizer_of
-from specwhisper.model.checkpoints.weights import Weights
+from specwhisper.model.checkpoints.weights import StoredArray, Weights
 
 PACKAGE = "openai-whisper"
 REPOSITORIES = ("openai/whisper-{}", "Systran/faster-whisper-{}")
@@ -105,20 +104,12 @@ class OpenAIModel:
         return generation_of(self._name, self.sizes, self.tokenizer)
 
     def weights(self) -> tuple[Weights, list[Path]]:
-        tensors = {transformers_name(str(name)): _Stored(tensor) for name, tensor in self._state.items()}
+        tensors = {transformers_name(str(name)): _stored(tensor) for name, tensor in self._state.items()}
         return Weights(tensors), [self._path]
 
 
-class _Stored:
-    def __init__(self, tensor: Any) -> None:
-        if not (isinstance(tensor, Tensor) and tensor.is_floating_point()):
-            raise ValueError("its model_state_dict holds something else than weights")
-        self.shape = tuple(tensor.shape)
-        self._tensor = tensor
-
-    def read(self) -> NDArray[Any]:
-        tensor = self._tensor.clone()
-        array: NDArray[Any] = (
-            tensor.view(torch.uint16) if tensor.dtype is torch.bfloat16 else tensor
-        ).numpy()
-        return array
+def _stored(tensor: Any) -> StoredArray:
+    if not (isinstance(tensor, Tensor) and tensor.is_floating_point()):
+        raise ValueError("its model_state_dict holds something else than weights")
+    bits = tensor.view(torch.uint16) if tensor.dtype is torch.bfloat16 else tensor
+    return StoredArray(tuple(tensor.shape), lambda: bits.clone().numpy())

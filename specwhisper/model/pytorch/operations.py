@@ -15,12 +15,12 @@ from torch import Tensor, nn
 BLOCK_TOKENS = 16
 
 
-def logits_device(model_device: torch.device) -> torch.device:
-    """Return the device on which tokens are chosen: the CPU for a model on ``mps``.
+def logits_device(model_device: torch.device) -> torch.device | None:
+    """Return the GPU on which tokens are chosen; ``None`` for the CPU, and for a model on ``mps``.
 
     Sampling takes float64, which ``mps`` lacks. The host and such a GPU have one memory, so copies are cheap.
     """
-    return torch.device("cpu") if model_device.type == "mps" else model_device
+    return model_device if model_device.type == "cuda" else None
 
 
 def to_device(numbers: ArrayLike, device: torch.device) -> Tensor:

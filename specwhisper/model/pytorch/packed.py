@@ -120,7 +120,7 @@ class PackedInputs:
 
 
 class PackedBatch(NamedTuple):
-    """A bucket's tokens on the device; a :class:`specwhisper.model.pytorch.cache.ForwardBatch`."""
+    """A bucket's tokens on the device, and their attention, as in :class:`.ragged.RaggedBatch`."""
 
     inputs: PackedInputs
     operations: PlainOperations
@@ -234,12 +234,6 @@ class PackedRunner:
             inputs, run = self._bucket(bucket_for([len(row.tokens) for row in of_part]))
             inputs.fill(of_part)
             yield part, run()
-
-    def inputs(self, row: BatchRow) -> PackedInputs:
-        bucket = bucket_for([len(row.tokens)])
-        inputs = PackedInputs(bucket, self._device, spare_slot=self._spare_slot)
-        inputs.fill([row])
-        return inputs
 
     def warm_up(self, num_rows: int, width: int) -> None:
         for bucket in buckets_up_to(num_rows, width):

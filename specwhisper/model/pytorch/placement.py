@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from transformers.models.whisper.modeling_whisper import WhisperEncoder
 
 from specwhisper.errors import CheckpointError, InvalidRequest
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.checkpoints.weights import EMBEDDING, ENCODER, PROJECTION
+from specwhisper.model.checkpoints.weights import ENCODER
 from specwhisper.model.pytorch.decoder import CachedDecoder
 
 DISK, HOST = "disk", "cpu"
@@ -61,34 +60,6 @@ def read_tensor(checkpoint: Checkpoint, name: str) -> Tensor:
     return tensor.to(getattr(torch, checkpoint.dtype))
 
 
-class DecoderWeights(Mapping[str, Tensor]):
-    """The decoder's weights by transformers' names, each read when asked for.
-
-    The projection to logits is among them.
-
-    ``is_tied``: whether embedding and projection are equal.
-    """
-
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        self.is_tied = checkpoint.weights.is_same(EMBEDDING, PROJECTION)
-        self._checkpoint = checkpoint
-
-    def __getitem__(self, name: str) -> Tensor:
-        if name == EMBEDDING or (name == PROJECTION and self.is_tied):
-            return self._embedding
-        return read_tensor(self._checkpoint, name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._checkpoint.weights.of_decoder())
-
-    def __len__(self) -> int:
-        return len(self._checkpoint.weights.of_decoder())
-
-    @cached_property
-    def _embedding(self) -> Tensor:
-        return read_tensor(self._checkpoint, EMBEDDING)
-
-
 def place(
     module: nn.Module,
     weights: Iterable[tuple[str, Tensor]],
@@ -114,7 +85,7 @@ def place(
     if "" in device_map:  # accelerate offloads the parts of a model only
         device_map = dict.fromkeys(children, device_map[""])
     devices = {name: _device_of(name, device_map) for name, _ in module.named_parameters()}
-    kind = _kind(module)
+    kind = "decoder" if isinstance(module, CachedDecoder) else "encoder"
     for name, device in devices.items():
         if device is None:
             raise InvalidRequest(
@@ -132,7 +103,9 @@ def place(
                 offload_folder.mkdir(parents=True, exist_ok=True)
                 offload_weight(weight.contiguous(), name, offload_folder, on_disk)
                 weight = torch.empty_like(weight, device="meta")
-            _set_parameter(module, name, weight.to(device) if device != DISK else weight)
+            owner, _, leaf = name.rpartition(".")
+            placed = nn.Parameter(weight if device == DISK else weight.to(device), requires_grad=False)
+            setattr(module.get_submodule(owner), leaf, placed)
         dispatch_model(
             module,
             dict(device_map),
@@ -183,12 +156,3 @@ def _device_of(parameter: str, device_map: Mapping[str, int | str]) -> int | str
     """Return the device of the longest name in the map that holds a parameter."""
     holding = [module for module in device_map if parameter.startswith(f"{module}.")]
     return device_map[max(holding, key=len)] if holding else None
-
-
-def _kind(module: nn.Module) -> str:
-    return "decoder" if isinstance(module, CachedDecoder) else "encoder"
-
-
-def _set_parameter(module: nn.Module, name: str, weight: Tensor) -> None:
-    owner, _, leaf = name.rpartition(".")
-    setattr(module.get_submodule(owner), leaf, nn.Parameter(weight, requires_grad=False))

@@ -10,7 +10,7 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import NamedTuple
@@ -35,16 +35,7 @@ NUM_SLOTS = 4  # the last one is for padding
 TIMEOUT_S = 120.0  # longest self-test; the first one compiles the kernels
 
 
-class Check(NamedTuple):
-    """A kernel, and PyTorch's operation that it must agree with.
-
-    ``bound``: the largest difference that is allowed, relative to the largest number of the plain result.
-    """
-
-    name: str
-    fused: Callable[[], Tensor]
-    plain: Callable[[], Tensor]
-    bound: float
+Runs = Mapping[str, Callable[[PlainOperations], Tensor]]  # by kernel: what runs it by given operations
 
 
 class Finding(NamedTuple):
@@ -65,13 +56,16 @@ class Finding(NamedTuple):
         return f"differs by {self.difference:.1e} of the largest number, where {self.bound:.0e} is allowed"
 
 
-def compare(checks: Sequence[Check]) -> Iterator[Finding]:
-    """Yield what each check finds; one that stops the device is the last."""
-    for name, fused, plain, bound in checks:
+def compare(runs: Runs, fused: PlainOperations, bound: float) -> Iterator[Finding]:
+    """Compare kernels with PyTorch, and yield what is found; a kernel that stops the device is the last.
+
+    ``bound``: the largest difference that is allowed, relative to the largest number of the plain result.
+    """
+    for name, run_by in runs.items():
         try:
             with torch.inference_mode():
-                expected = plain().double()
-                difference = float((fused().double() - expected).abs().max() / expected.abs().max())
+                expected = run_by(PlainOperations()).double()
+                difference = float((run_by(fused).double() - expected).abs().max() / expected.abs().max())
             yield Finding(name, bound, difference)
         except Exception as error:
             message = str(error).strip().partition("\n")[0]
@@ -107,7 +101,8 @@ def main(wanted: str) -> None:
     """Print what each check finds, a line of JSON each."""
     sizes, dtype, device = json.loads(wanted)
     sizes, dtype, device = ModelSizes(**sizes), getattr(torch, dtype), torch.device(device)
-    for one in compare(checks(kernels.FusedOperations(sizes, device), sizes, dtype, device)):
+    fused = kernels.FusedOperations(sizes, device)
+    for one in compare(checks(sizes, dtype, device), fused, BOUNDS[dtype]):
         print(json.dumps(one._asdict()), flush=True)
 
 
@@ -117,8 +112,8 @@ def operations_for(sizes: ModelSizes, dtype: torch.dtype, device: torch.device) 
     if reason is None:
         findings = run(sizes, dtype, device)
         reason = next((f"{one.name}: {one}" for one in findings if not one.agrees), None)
-        if reason is None:
-            return kernels.FusedOperations(sizes, device)
+    if reason is None:
+        return kernels.FusedOperations(sizes, device)
     logger.warning("fused kernels are not used: PyTorch's operations serve", extra={"reason": reason})
     return PlainOperations()
 
@@ -147,11 +142,8 @@ def table(sizes: ModelSizes, dtype_name: str, device_name: str) -> tuple[str, bo
 
 
 @torch.inference_mode()
-def checks(
-    fused: PlainOperations, sizes: ModelSizes, dtype: torch.dtype, device: torch.device
-) -> list[Check]:
-    """Return a check of every kernel of a forward pass, with random numbers at a model's true widths."""
-    plain, bound = PlainOperations(), BOUNDS[dtype]
+def checks(sizes: ModelSizes, dtype: torch.dtype, device: torch.device) -> Runs:
+    """Return what runs each kernel of a forward pass, with random numbers at a model's true widths."""
     heads, width = sizes.decoder_attention_heads, sizes.d_model
     generator = torch.Generator(device).manual_seed(0)
 
@@ -197,7 +189,7 @@ def checks(
         found = [operations.linear_add(values[:n], back, hidden[:n]).flatten() for n in NUM_TOKENS]
         return torch.cat(found)
 
-    runs: dict[str, Callable[[PlainOperations], Tensor]] = {
+    return {
         "self-attention": attend_self,
         "cross-attention": attend_cross,
         "norm and queries": partial(project, linear(width, width), False, dtype),
@@ -209,7 +201,6 @@ def checks(
         "projection and residual": partial(add, hidden, linear(width, width)),
         "second projection and residual": partial(add, expanded, linear(len(expanded[0]), width)),
     }
-    return [Check(name, partial(run, fused), partial(run, plain), bound) for name, run in runs.items()]
 
 
 def _of_rows(attended: Tensor) -> Tensor:

@@ -9,12 +9,9 @@ import torch
 import transformers
 from torch import nn
 
-from experiments.common.models.checkpoints import Shape, build_tokenizer
 from specwhisper.model import backends
 from specwhisper.model.checkpoints.files import HUGGINGFACE_HUB
 from specwhisper.model.pytorch import compat
-
-TOKENIZER = build_tokenizer(Shape())
 
 
 @pytest.mark.parametrize(
@@ -43,14 +40,6 @@ def test_another_release_is_logged_once(monkeypatch, caplog):
     backends.log_untried()
     (record,) = caplog.records
     assert (record.message, record.release, record.tried) == ("onnxruntime was not tried", "1.33.1", "1.32")
-
-
-def test_chunks_are_joined():
-    chunks = [
-        (TOKENIZER(text, add_special_tokens=False).input_ids, (2.0, 0.0, 0.0)) for text in (" one", " two")
-    ]
-    text, parts = compat.join_chunks(TOKENIZER, chunks, timestamps=False, time_step_s=0.02)
-    assert (text, parts) == (" one two", [])
 
 
 def test_the_device_of_an_offloaded_layer_is_that_of_its_hook():

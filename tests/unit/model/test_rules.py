@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import torch
+from array_api_compat import device
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import GenerationConfig
@@ -13,7 +14,6 @@ from transformers.generation.logits_process import (
     WhisperTimeStampLogitsProcessor,
 )
 
-from specwhisper.model.arrays import device
 from specwhisper.model.rules import DecodingRules
 from specwhisper.transcription.vocabulary import Vocabulary
 from tests.nightly import examples

@@ -14,6 +14,7 @@ from transformers import TopKLogitsWarper, TopPLogitsWarper
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from specwhisper.model.choosing import Row, choose
 from specwhisper.model.model import WhisperModel
+from specwhisper.model.pytorch import backend
 from specwhisper.model.sampling import (
     GOLDEN,
     MASK,
@@ -120,14 +121,14 @@ def test_top_k_and_top_p_equal_transformers(of, seed: int, top_k: int, top_p: fl
     assert np.array_equal(np.isinf(np.asarray(ours)), expected[0].isinf())
 
 
-@LIBRARIES
-def test_top_p_keeps_the_lowest_of_equal_ids(of):
-    ours = of(torch.tensor([0.0, 1.0, 0.0, 1.0, 0.0, 1.0, -0.0]))
-    filter_top_k_top_p(ours, Sampling(1.0, 0, 0, top_p=0.4))
-    assert np.flatnonzero(np.isfinite(np.asarray(ours))).tolist() == [1, 3]
-    ours = of(torch.zeros(100))
-    filter_top_k_top_p(ours, Sampling(1.0, 0, 0, top_p=0.055))
-    assert np.flatnonzero(np.isfinite(np.asarray(ours))).tolist() == [0, 1, 2, 3, 4, 5]
+@pytest.mark.parametrize(
+    ("values", "top_p", "kept"),
+    [([0.0, 1.0, 0.0, 1.0, 0.0, 1.0, -0.0], 0.4, [1, 3]), ([0.0] * 100, 0.055, [0, 1, 2, 3, 4, 5])],
+)
+def test_top_p_keeps_the_lowest_of_equal_ids(values, top_p, kept):
+    ours = np.array(values, np.float32)
+    filter_top_k_top_p(ours, Sampling(1.0, 0, 0, top_p=top_p))
+    assert np.flatnonzero(np.isfinite(ours)).tolist() == kept
 
 
 @LIBRARIES
@@ -180,7 +181,8 @@ def transfers(monkeypatch) -> Counter:
     return counted
 
 
-def test_a_greedy_forward_pass_reads_the_device_once(transfers):
+def test_a_greedy_forward_pass_reads_the_device_once(transfers, monkeypatch):
+    monkeypatch.setattr(backend, "logits_device", lambda device: device)  # as on a GPU
     model = WhisperModel(CHECKPOINT, 2, has_static_shapes=True)
     model.score(ROWS)
     assert transfers["reads"] == 1

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from transformers import GenerationConfig, WhisperForConditionalGeneration
@@ -13,7 +12,6 @@ from specwhisper.model.checkpoints.generation import (
     CALLER_OPTIONS,
     FROM_CONFIG,
     REFUSED,
-    Generation,
     read_generation,
     refuse,
 )
@@ -30,21 +28,14 @@ KEYS = (
 )
 
 
-def ours_and_theirs(folder: Path) -> tuple[Generation, GenerationConfig, Any]:
-    files = {
-        name: json.loads((folder / name).read_text()) if (folder / name).exists() else None
-        for name in ("generation_config.json", "config.json")
-    }
-    model = WhisperForConditionalGeneration.from_pretrained(folder)
-    return read_generation(*files.values()), model.generation_config, model.config
-
-
 def assert_equal(folder: Path) -> None:
-    ours, theirs, config = ours_and_theirs(folder)
+    files = [folder / "generation_config.json", folder / "config.json"]
+    ours = read_generation(*(json.loads(file.read_text()) if file.exists() else None for file in files))
+    model = WhisperForConditionalGeneration.from_pretrained(folder)
     for key in KEYS:
-        assert ours.values.get(key) == getattr(theirs, key, None), key
-    forced = getattr(theirs, "forced_decoder_ids", None)
-    forced = getattr(config, "forced_decoder_ids", None) if forced is None else forced
+        assert ours.values.get(key) == getattr(model.generation_config, key, None), key
+    forced = getattr(model.generation_config, "forced_decoder_ids", None)
+    forced = getattr(model.config, "forced_decoder_ids", None) if forced is None else forced
     assert ours.forced == dict(forced or ())
 
 
@@ -158,37 +149,6 @@ def test_a_missing_generation_config_is_named(folder: Path):
         load_checkpoint(str(folder))
 
 
-OF_EFFECT = {
-    "repetition_penalty": 1.2,
-    "no_repeat_ngram_size": 3,
-    "min_length": 10,
-    "min_new_tokens": 2,
-    "min_p": 0.05,
-    "typical_p": 0.9,
-    "epsilon_cutoff": 0.1,
-    "eta_cutoff": 0.1,
-    "penalty_alpha": 0.6,
-    "guidance_scale": 1.5,
-    "token_healing": True,
-    "is_assistant": True,
-    "cache_implementation": "quantized",
-    "bad_words_ids": [[5]],
-    "sequence_bias": [[[5], -1.0]],
-    "constraints": ["x"],
-    "force_words_ids": [[5]],
-    "forced_bos_token_id": 0,
-    "forced_eos_token_id": 0,
-    "exponential_decay_length_penalty": [5, 1.1],
-    "max_time": 1.0,
-    "stop_strings": ["x"],
-    "top_h": 0.5,
-    "dola_layers": "high",
-    "watermarking_config": {"bias": 2.0},
-    "encoder_repetition_penalty": 1.2,
-    "encoder_no_repeat_ngram_size": 3,
-    "suppress_tokens": [5],
-    "begin_suppress_tokens": [5],
-}
 NEUTRAL = GenerationConfig._get_default_generation_params()
 # Beams only, speed only, outputs only, ids of prompts, and what each call sets.
 WITHOUT_EFFECT = set(
@@ -207,10 +167,11 @@ WITHOUT_EFFECT = set(
 
 @pytest.mark.parametrize("refused", [REFUSED, REFUSED_IN_TEXT])
 def test_values_of_effect_are_refused_and_named(refused):
-    assert refused.keys() <= OF_EFFECT.keys()
     for field in refused:
-        with pytest.raises(CheckpointError, match=rf"^The a\.json of model 'm' sets {field}=.* not offered"):
-            refuse("m", "a.json", {field: OF_EFFECT[field]}, refused)
+        with pytest.raises(
+            CheckpointError, match=rf"^The a\.json of model 'm' sets {field}=7, .* not offered"
+        ):
+            refuse("m", "a.json", {field: 7}, refused)
     with pytest.raises(CheckpointError, match=r"min_length=10, bad_words_ids=\[\[5\]\], which"):
         refuse("m", "a.json", {"bad_words_ids": [[5]], "min_length": 10}, refused)
 

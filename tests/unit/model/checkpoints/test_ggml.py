@@ -2,6 +2,8 @@
 
 import logging
 import struct
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -12,30 +14,34 @@ from experiments.peers.formats import save_ggml
 from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.ggml import BLOCK, GgmlModel
+from tests.nightly import mostly_nightly
 from tests.unit.model.checkpoints.binary_files import LAYOUTS, NUM_TOKENS, blocks_of, ggml_file, ints, tensor
 from tests.unit.model.checkpoints.test_tokenizer import TEXTS
 
 SHAPES = {
-    "multilingual": Shape(words="multilingual", cantonese=True, d_model=32, heads=1, ffn_factor=4),
     "English-only": Shape(words="gpt2", english_only=True, d_model=32, heads=1, ffn_factor=4),
+    "multilingual": Shape(words="multilingual", cantonese=True, d_model=32, heads=1, ffn_factor=4),
 }
+load = cache(load_checkpoint)  # merges of all tokens are found at each call
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory) -> dict[str, tuple[Path, Path]]:
-    """Return folders of transformers and float16 files by name."""
+def saved(tmp_path_factory) -> Callable[[str], tuple[Path, Path]]:
+    """Return what saves a folder of transformers and its float16 file, once for each name."""
     parent = tmp_path_factory.mktemp("ggml")
-    folders = {name: save_checkpoint(shape, parent / name) for name, shape in SHAPES.items()}
-    return {
-        name: (folder, save_ggml(str(folder), parent / f"{name}.bin", is_int8=False))
-        for name, folder in folders.items()
-    }
+
+    @cache
+    def save(name: str) -> tuple[Path, Path]:
+        folder = save_checkpoint(SHAPES[name], parent / name)
+        return folder, save_ggml(str(folder), parent / f"{name}.bin", is_int8=False)
+
+    return save
 
 
-@pytest.mark.parametrize("name", SHAPES)
-def test_a_file_is_the_checkpoint_it_was_made_of(name: str, saved: dict[str, tuple[Path, Path]]):
-    folder, file = saved[name]
-    ours, theirs = load_checkpoint(str(file)), load_checkpoint(str(folder))
+@pytest.mark.parametrize("name", mostly_nightly(SHAPES))
+def test_a_file_is_the_checkpoint_it_was_made_of(name: str, saved):
+    folder, file = saved(name)
+    ours, theirs = load(str(file)), load_checkpoint(str(folder))
     assert ours.sizes == theirs.sizes
     assert ours.vocabulary == theirs.vocabulary
     assert ours.max_new_tokens == theirs.max_new_tokens
@@ -47,11 +53,11 @@ def test_a_file_is_the_checkpoint_it_was_made_of(name: str, saved: dict[str, tup
     assert [ours.tokenizer.encode(text) for text in TEXTS] == [theirs.tokenizer.encode(t) for t in TEXTS]
 
 
-def test_a_quantised_file_is_another_target(saved: dict[str, tuple[Path, Path]], tmp_path: Path, caplog):
+def test_a_quantised_file_is_another_target(saved, tmp_path: Path, caplog):
     caplog.set_level(logging.INFO)
-    folder, file = saved["English-only"]
+    folder, file = saved("English-only")
     ours = load_checkpoint(str(save_ggml(str(folder), tmp_path / "q8_0.bin", is_int8=True)))
-    theirs = load_checkpoint(str(file))
+    theirs = load(str(file))
     for key, weight in theirs.weights.items():
         np.testing.assert_allclose(ours.weights[key], weight, rtol=0, atol=np.abs(weight).max() / 200)
     assert ours.weights_digest != theirs.weights_digest
@@ -124,15 +130,3 @@ def test_other_files_are_refused_in_a_sentence(data: bytes, problem: str, tmp_pa
     with pytest.raises(CheckpointError, match=problem) as raised:
         load_checkpoint(str(path))
     assert str(raised.value).endswith(".") and "\n" not in str(raised.value)
-
-
-def test_missing_and_misshapen_tensors_are_named(saved: dict[str, tuple[Path, Path]], tmp_path: Path):
-    path, name = tmp_path / "it.bin", b"decoder.blocks.0.mlp.0.weight"
-    content = saved["English-only"][1].read_bytes()
-    path.write_bytes(content.replace(name, name.upper()))
-    with pytest.raises(CheckpointError, match=r"weight 'model.decoder.layers.0.fc1.weight' is missing"):
-        load_checkpoint(str(path))
-    shape = ints(32, 128)
-    path.write_bytes(content.replace(shape + name, ints(128, 32) + name))
-    with pytest.raises(CheckpointError, match=r"fc1.weight' does not fit its sizes"):
-        load_checkpoint(str(path))

@@ -67,39 +67,30 @@ def test_the_layout_of_optimum(exported, saved):
     assert load_checkpoint(str(exported)).weights_digest != load_checkpoint(str(saved)).weights_digest
 
 
-@pytest.mark.parametrize("has_data_files", [False, True])
-def test_the_layout_of_transformers_js(has_data_files, exported, saved, tmp_path):
-    folder = tmp_path / "model"
+def copied(exported: Path, folder: Path, to: str = ".", *, has_data: bool = True) -> Path:
+    """Copy a folder, its ONNX files to a folder in it, with weights in files of their own."""
     shutil.copytree(exported, folder, ignore=shutil.ignore_patterns("*.onnx"))
-    (folder / "onnx").mkdir()
+    (folder / to).mkdir(exist_ok=True)
     for path in exported.glob("*.onnx"):
-        model, to = onnx.load(path), folder / "onnx" / path.name
-        onnx.save(
-            model, to, save_as_external_data=has_data_files, location=f"{to.name}_data", size_threshold=0
-        )
-    check_equal(folder, saved, rtol=0)
-
-
-@pytest.fixture
-def with_data(exported, tmp_path) -> Path:
-    """Return a folder whose weights are in files of their own."""
-    folder = tmp_path / "model"
-    shutil.copytree(exported, folder)
-    for path in folder.glob("*.onnx"):
-        model = onnx.load(path)
-        onnx.save(model, path, save_as_external_data=True, location=f"{path.name}_data", size_threshold=0)
+        where = {"location": f"{path.name}_data", "size_threshold": 0}
+        onnx.save(onnx.load(path), folder / to / path.name, save_as_external_data=has_data, **where)
     return folder
 
 
-def test_the_files_of_the_hubs_cache_are_links(with_data, saved, tmp_path):
-    linked = tmp_path / "linked"
-    linked.mkdir()
-    for path in with_data.iterdir():
-        (linked / path.name).symlink_to(path)
-    check_equal(linked, saved, rtol=0)
+@pytest.mark.parametrize("has_data", [False, True])
+def test_the_layout_of_transformers_js(has_data, exported, saved, tmp_path):
+    check_equal(copied(exported, tmp_path / "model", "onnx", has_data=has_data), saved, rtol=0)
 
 
-def test_missing_and_cut_off_data_is_found_before_it_is_read(with_data):
+def test_the_files_of_the_hubs_cache_are_links(exported, saved, tmp_path):
+    (tmp_path / "linked").mkdir()
+    for path in copied(exported, tmp_path / "model").iterdir():
+        (tmp_path / "linked" / path.name).symlink_to(path)
+    check_equal(tmp_path / "linked", saved, rtol=0)
+
+
+def test_missing_and_cut_off_data_is_found_before_it_is_read(exported, tmp_path):
+    with_data = copied(exported, tmp_path / "model")
     data = with_data / "decoder_model.onnx_data"
     data.write_bytes(data.read_bytes()[:-1])
     with pytest.raises(CheckpointError, match=r"decoder_model\.onnx_data is too short for its weights"):

@@ -66,12 +66,14 @@ def test_arrays_begin_at_cache_lines_and_may_be_changed(tmp_path: Path):
     assert weights["a"].tolist() == [1, 1, 1]  # read anew
 
 
-def test_weights_are_those_that_were_opened(tmp_path: Path):
+def test_weights_are_those_that_were_opened_until_they_are_closed(tmp_path: Path):
     path = tmp_path / "weights"
     weights = written(path, a=torch.ones(3))
     path.unlink()
     written(path, a=torch.zeros(3))
     assert weights["a"].tolist() == [1, 1, 1]
+    weights.close()
+    assert list(weights) == []
 
 
 def test_a_file_that_shrinks_is_reported(tmp_path: Path):
@@ -80,12 +82,6 @@ def test_a_file_that_shrinks_is_reported(tmp_path: Path):
     path.write_bytes(path.read_bytes()[:1_000])
     with pytest.raises(CheckpointError, match="weights was cut off while it was read: fetch or"):
         weights["a"]
-
-
-def test_closed_weights_are_gone(tmp_path: Path):
-    weights = written(tmp_path / "weights", a=torch.ones(3))
-    weights.close()
-    assert list(weights) == []
 
 
 def header(**entries: object) -> bytes:
@@ -153,13 +149,10 @@ class TestNames:
         with pytest.raises(CheckpointError, match=r"weight 'proj_out\.weight' is missing;"):
             self.complete(arrays, tie_word_embeddings=False)
 
-    def test_equal_ones_are_the_same_wherever_they_are(self):
-        assert self.complete(self.arrays() | {PROJECTION: CHECKPOINT.weights[EMBEDDING].copy()}).is_same(
-            EMBEDDING, PROJECTION
-        )
-
-    def test_other_weights_are_left_out(self):
-        assert "spare" not in self.complete(self.arrays() | {"spare": np.zeros(1)})
+    def test_equal_ones_are_the_same_and_others_are_left_out(self):
+        copied = {PROJECTION: CHECKPOINT.weights[EMBEDDING].copy(), "spare": np.zeros(1)}
+        weights = self.complete(self.arrays() | copied)
+        assert weights.is_same(EMBEDDING, PROJECTION) and "spare" not in weights
 
 
 @pytest.mark.parametrize("change", ["base model", "tied", "untied"])

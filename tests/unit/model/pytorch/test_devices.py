@@ -49,9 +49,8 @@ def test_a_device_that_torch_cannot_use_is_refused(made):
 
 
 def test_tokens_are_chosen_on_the_cpu_for_a_model_on_mps():
-    assert logits_device(torch.device("mps:0")) == torch.device("cpu")
-    for device in (torch.device("cpu"), torch.device("cuda:1")):
-        assert logits_device(device) == device
+    assert logits_device(torch.device("mps:0")) is logits_device(torch.device("cpu")) is None
+    assert logits_device(torch.device("cuda:1")) == torch.device("cuda:1")
 
 
 class Recording(TorchDispatchMode):
@@ -82,7 +81,7 @@ def test_encoder_and_decoder_make_no_float64():
             backend.append([0, 1], [[6], [7, 8]], [1, 1])
         backend.rollback(0, 0)
         weights = backend.cross_attention(0, [1, 2, 3], [(0, 0), (1, 0)])
-    assert weights.device == backend.device
+    assert isinstance(weights, np.ndarray) and backend.device is None
     assert recording.dtypes <= {torch.float32, torch.int64, torch.int32, torch.bool}
 
 

@@ -19,7 +19,7 @@ from specwhisper.model.pytorch.cache import BatchRow
 from specwhisper.model.pytorch.kernels import FusedOperations
 from specwhisper.model.pytorch.operations import PlainOperations
 from specwhisper.model.pytorch.packed import PackedInputs, bucket_for
-from specwhisper.model.pytorch.self_test import Check, Finding, compare, operations_for, table
+from specwhisper.model.pytorch.self_test import Finding, compare, operations_for, table
 from specwhisper_target_server.__main__ import serve
 from specwhisper_target_server.config import TargetConfig
 
@@ -252,45 +252,38 @@ def test_kernels_compile_for_an_architecture_and_fit_into_its_memory(
     )
     cpu = torch.device("cpu")
     with torch.inference_mode():
-        for check in self_test.checks(FusedOperations(large_v3, cpu), large_v3, dtype, cpu):
-            check.fused()
+        for run_by in self_test.checks(large_v3, dtype, cpu).values():
+            run_by(FusedOperations(large_v3, cpu))
     assert len({one.hash for one in compiled}) > 10
     assert max(one.metadata.shared for one in compiled) <= SHARED_KIB[architecture] * 1024
 
 
 def run_here(sizes, dtype, device) -> list[Finding]:
-    return list(compare(self_test.checks(kernels.FusedOperations(sizes, device), sizes, dtype, device)))
+    fused = kernels.FusedOperations(sizes, device)
+    return list(compare(self_test.checks(sizes, dtype, device), fused, self_test.BOUNDS[dtype]))
 
 
-def check(name: str, made) -> Check:
-    return Check(name, fused=made, plain=lambda: torch.tensor([1.0, -4.0]), bound=0.01)
+def raising(message: str):
+    def raise_error(operations: object) -> Tensor:
+        raise RuntimeError(message)
+
+    return raise_error
 
 
 def test_the_self_test_compares_each_kernel():
-    def failing() -> Tensor:
-        raise RuntimeError("out of resource: shared memory\nRequired: 1")
-
-    found = list(
-        compare(
-            [
-                check("right", lambda: torch.tensor([1.01, -4.0])),
-                check("wrong", lambda: torch.tensor([1.1, -4.0])),
-                check("not a number", lambda: torch.tensor([torch.nan, -4.0])),
-                check("failing", failing),
-            ]
-        )
-    )
-    assert [one.agrees for one in found] == [True, False, False, False]
+    """A kernel that stops the GPU is the last that is tried."""
+    numbers = {"right": 1.01, "wrong": 1.1, "not a number": torch.nan}
+    runs = {
+        name: lambda of, number=number: torch.tensor([number if of == "kernels" else 1.0, -4.0])
+        for name, number in numbers.items()
+    }
+    runs["failing"] = raising("out of resource: shared memory\nRequired: 1")
+    runs["faulty"] = raising("CUDA error: an illegal memory access was encountered")
+    found = list(compare(runs | {"never tried": runs["right"]}, "kernels", 0.01))
+    assert [one.agrees for one in found] == [True, False, False, False, False]
     assert str(found[1]) == "differs by 2.5e-02 of the largest number, where 1e-02 is allowed"
     assert found[3].error == "RuntimeError: out of resource: shared memory"
-
-
-def test_a_kernel_that_stops_the_gpu_is_the_last_that_is_tried():
-    def faulty() -> Tensor:
-        raise RuntimeError("CUDA error: an illegal memory access was encountered")
-
-    (found,) = compare([check("attention", faulty), check("right", lambda: torch.tensor([1.0, -4.0]))])
-    assert found.error == "RuntimeError: CUDA error: an illegal memory access was encountered"
+    assert found[4].error == "RuntimeError: CUDA error: an illegal memory access was encountered"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """A model with static shapes, as on a GPU, writes the same text as without."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -12,13 +10,11 @@ from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.models.scripted import recording
 from specwhisper.errors import UnsupportedOption
-from specwhisper.model.choosing import Row
-from specwhisper.model.model import MicroBatcher, WhisperModel
+from specwhisper.model.model import WhisperModel
 from specwhisper.model.pytorch.backend import TorchEncoder
 from specwhisper.model.pytorch.packed import buckets_up_to
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
-from tests.encoding import recorded
 from tests.nightly import mostly_nightly
 
 _, CHECKPOINT = build_checkpoint(Shape(seed=2))
@@ -49,30 +45,6 @@ def test_windows_are_encoded_at_once():
     windows = list(np.random.default_rng(3).standard_normal((3, 80, 3000), dtype=np.float32))
     for ours, window in zip(encoder(windows), windows, strict=True):
         torch.testing.assert_close(ours, encoder([window])[0], rtol=1e-4, atol=1e-4)
-
-
-def test_windows_of_several_threads_are_encoded_together():
-    alone, together = (WhisperModel(CHECKPOINT, NUM_SLOTS) for _ in range(2))
-    batches, encode = [], together._backend.encode
-    together._encoder_batcher = batcher = MicroBatcher(  # as on a GPU
-        lambda windows: batches.append(len(windows)) or encode(windows), NUM_SLOTS
-    )
-    with ThreadPoolExecutor(NUM_SLOTS) as threads:
-        with batcher._turn:
-            done = [
-                threads.submit(together.encode, slot, recorded(2.0, slot), 0) for slot in range(NUM_SLOTS)
-            ]
-            while len(batcher._waiting) < NUM_SLOTS:
-                threading.Event().wait(0.001)
-        for future in done:
-            future.result(10)
-    for slot in range(NUM_SLOTS):
-        alone.encode(slot, recorded(2.0, slot), 0)
-    assert batches == [NUM_SLOTS]
-    rows = [Row(slot, [301, 302, 401, 5, 6], 2, (), timestamps=True) for slot in range(NUM_SLOTS)]
-    for ours, expected in zip(together.score(rows), alone.score(rows), strict=True):
-        assert ours.tokens == expected.tokens
-        assert ours.log_probs == pytest.approx(expected.log_probs, abs=1e-4)
 
 
 def test_shapes_are_captured_by_warm_up():

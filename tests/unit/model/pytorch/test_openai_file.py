@@ -13,6 +13,7 @@ from experiments.peers.formats import save_openai
 from specwhisper.errors import CheckpointError, MissingExtra
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.pytorch import openai_file
+from tests.nightly import mostly_nightly
 from tests.unit.model.checkpoints.folders import COMMIT, in_hubs_cache
 from tests.unit.model.checkpoints.test_tokenizer import TEXTS
 
@@ -43,7 +44,7 @@ def assert_same(file: Path, folder: Path) -> None:
     assert [ours.tokenizer.encode(text) for text in TEXTS] == [theirs.tokenizer.encode(t) for t in TEXTS]
 
 
-@pytest.mark.parametrize("name", ["large-v3", "tiny.en"])
+@pytest.mark.parametrize("name", mostly_nightly(["tiny.en", "large-v3"]))
 def test_a_file_is_the_checkpoint_it_was_made_of(name: str, saved: dict[str, tuple[Path, Path]]):
     folder, file = saved[name]
     assert_same(file, folder)

@@ -1,6 +1,7 @@
 """PyTorch's decoder equals transformers', whatever the calls, slots, batches; placement; vocabularies."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.model.choosing import Row
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights
-from specwhisper.model.pytorch.placement import DecoderWeights
+from specwhisper.model.pytorch.placement import read_tensor
 from specwhisper.model.translated import draft_ids
 from tests.encoding import recorded
 from tests.nightly import examples
@@ -32,7 +33,7 @@ def new_decoder(kind: str = "ragged") -> CachedDecoder:
     """Build a decoder whose slot i holds ``AUDIO[i]``: without padding, or padded to static shapes."""
     with torch.device("meta"):
         decoder = CachedDecoder(CHECKPOINT.sizes, NUM_SLOTS)
-    load_decoder_weights(decoder, DecoderWeights(CHECKPOINT))
+    load_decoder_weights(decoder, partial(read_tensor, CHECKPOINT), is_tied=True)
     decoder.eval().requires_grad_(False).to("cuda" if kind == "on a GPU" else "cpu")
     decoder.allocate(has_static_shapes=kind != "ragged")
     decoder.prefill_audio(range(NUM_SLOTS), AUDIO)
