@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specwhisper.speculation.hints import (
-    MAX_DELETED,
+    FIRST_RATE,
     MAX_REACH,
     MAX_REALIGNING,
+    MAX_SKIPPED,
     MAX_WAITING,
     MIN_CHANCE,
     NUM_SEARCHED,
@@ -81,7 +82,7 @@ def test_a_hint_that_has_nothing_in_common_is_lost():
     assert hint.position is None and hint.continuation() == ()
 
 
-@pytest.mark.parametrize("skipped", [MAX_DELETED + 1, 500])
+@pytest.mark.parametrize("skipped", [MAX_SKIPPED + 1, 500])
 def test_a_lost_hint_is_found_again(skipped):
     hint = Hint(range(1000), str)
     committed = list(range(skipped, 900))
@@ -229,7 +230,7 @@ def test_a_hint_that_grows_after_its_end_continues_where_the_text_is(num_wrong):
     for end in range(11, 41):
         hint.extend(text[end - 1 : end])
     assert list(hint.continuation()) == text[20:]
-    assert hint.rate > 0.9
+    assert hint.rate > FIRST_RATE
 
 
 def test_a_hint_that_grows_after_its_end_with_another_text_is_aligned():
@@ -242,10 +243,10 @@ def test_a_hint_that_grows_after_its_end_with_another_text_is_aligned():
 
 def test_a_hint_waits_a_while_for_what_comes_after_its_end():
     hint = Hint(range(4), str)
-    for token in range(4 + MAX_WAITING):
+    for token in range(3 + MAX_WAITING):
         hint.follow(token)
     assert hint.position == 4 and not hint.is_following
-    hint.follow(4 + MAX_WAITING)
+    hint.follow(3 + MAX_WAITING)
     assert hint.position is None
 
 

@@ -7,15 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.speculation.hints import FIRST_RATE, GivenHint, Rates
+from specwhisper.speculation.hints import FIRST_RATE, GivenHint
 from specwhisper.speculation.ledger import CandidateSource, DraftRates, Ledger, SharedHints
 
 
 def script(tokens: Iterable[int], rate: float = FIRST_RATE) -> GivenHint:
     """Return a text from outside that is right as often."""
-    hint = GivenHint(str)
+    hint = GivenHint(str, rate=rate)
     hint.extend(tokens)
-    hint.rates = Rates(rate, rate, rate)
     return hint
 
 
