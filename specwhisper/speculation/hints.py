@@ -42,6 +42,7 @@ from typing import NamedTuple
 
 NUM_SEARCHED = 3  # words in a row that find a lost place
 MAX_COMPARED = 8  # words, where several places have these
+BETWEEN = "\uffff"  # between two words; a part of a character is a word, and may be a space
 MAX_SKIPPED = 12  # tokens of the hint that the committed text may leave out
 NUM_MATCHED = 2  # words in a row that end a realignment
 MAX_REALIGNING = 16  # committed words after a difference; then the hint is lost
@@ -243,8 +244,8 @@ class WordIndex:
 
     def __init__(self) -> None:
         self._num_words = 0
-        self._text = " "
-        self._starts = [0]  # of each word in the text, with the space before it
+        self._text = BETWEEN
+        self._starts = [0]  # of each word in the text, with what is before it
         self._places: list[int] = []  # after each word in the hint
 
     def find(self, words: Sequence[str], recent: Sequence[str], position: int) -> int | None:
@@ -256,7 +257,7 @@ class WordIndex:
         near = self._starts[bisect_right(self._places, position)]
         place = None
         for num in range(NUM_SEARCHED, len(recent) + 1):
-            run = f" {' '.join(recent[-num:])} "
+            run = BETWEEN + BETWEEN.join(recent[-num:]) + BETWEEN
             starts = {self._text.find(run, near), self._text.rfind(run, 0, near + len(run))} - {-1}
             if not starts:
                 break
@@ -276,7 +277,7 @@ class WordIndex:
         new = enumerate(words[self._num_words :], start=self._num_words + 1)
         known = [(word, place) for place, word in new if word]
         self._num_words = len(words)
-        self._text += "".join(f"{word} " for word, _ in known)
+        self._text += "".join(word + BETWEEN for word, _ in known)
         self._places += [place for _, place in known]
         self._starts += accumulate((len(word) + 1 for word, _ in known), initial=self._starts.pop())
 

@@ -111,6 +111,14 @@ def test_of_several_places_that_with_most_of_the_words_before_is_found():
     assert hint.position == 38
 
 
+def test_words_with_spaces_are_found():
+    hint = Hint(range(20), lambda token: " " * (token % 3 + 1) + str(token))
+    hint.seek(None)
+    for token in (17, 18, 19):
+        hint.follow(token)
+    assert hint.position == 20
+
+
 def test_a_hint_that_was_sought_goes_on_there():
     hint = Hint(range(10), str)
     hint.follow(0)
