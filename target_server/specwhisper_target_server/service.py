@@ -31,7 +31,7 @@ from specwhisper.observe.tracing import WindowSpans, note_event
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.access import ANONYMOUS, caller
 from specwhisper.rpc.calls import lasting
-from specwhisper.rpc.eviction import Evictor, TimeLimit
+from specwhisper.rpc.eviction import Evictor
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.rpc.tokens import Leases
@@ -45,6 +45,7 @@ from specwhisper_target_server.candidate_call import (
     OwnResponses,
     TargetMetrics,
     next_in_time,
+    next_of_share,
 )
 
 logger = logging.getLogger(__name__)
@@ -225,7 +226,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         )
         with self._call_limiter.admit(name):
             received = aiter(requests)  # not earlier: gRPC warns of an unused iterator
-            first = await next_in_time(received) or pb.ShareRequest()
+            first = await next_of_share(received) or pb.ShareRequest()
             async with self._candidate_calls.opened(name, first.key, call):
                 if self._drains.is_set():
                     call.drain()
@@ -276,9 +277,8 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         """Pass the draft's messages to the engine; an invalid one ends the session."""
         has_all_audio = False
         num_posted = num_posted_bytes = 0
-        silence = TimeLimit(self._serving.idle_timeout_s, lambda: own.put_nowait(Failed(self._expired())))
         try:
-            async for request in _timed(requests, silence):
+            while (request := await self._next(requests)) is not None:
                 if own.qsize() > MAX_UNREAD:
                     await self._until_read(own, evictor)
                 if request.WhichOneof("message") == "heartbeat":
@@ -303,8 +303,11 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                 own.put_nowait(Failed(InvalidAudio("The draft server left before the last audio message.")))
         except Exception as error:
             own.put_nowait(Failed(error))
-        finally:
-            silence.close()
+
+    async def _next(self, requests: AsyncIterator[pb.VerifyRequest]) -> pb.VerifyRequest | None:
+        limit_s = self._serving.idle_timeout_s
+        silent = SessionExpired(f"The draft server has sent nothing for {limit_s:g} s.")
+        return await next_in_time(requests, limit_s, silent)
 
     async def _until_read(self, own: OwnResponses, evictor: Evictor) -> None:
         try:
@@ -313,15 +316,8 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         except TimeoutError:
             evictor.evict(SlowReader(f"{own.qsize()} responses are unread: the call has ended."))
 
-    def _expired(self) -> SessionExpired:
-        return SessionExpired(f"The draft server has sent nothing for {self._serving.idle_timeout_s:g} s.")
-
     async def _hello(self, requests: AsyncIterator[pb.VerifyRequest]) -> pb.Hello:
-        try:
-            async with asyncio.timeout(self._serving.idle_timeout_s):
-                first = await anext(requests, None)
-        except TimeoutError:
-            raise self._expired() from None
+        first = await self._next(requests)
         if first is not None and first.WhichOneof("message") == "hello":
             return first.hello
         raise InvalidRequest("A session begins with a hello; this one began with something else.")
@@ -355,15 +351,3 @@ async def _send_heartbeats(own: OwnResponses) -> None:
         await asyncio.sleep(HEARTBEAT_S)
         if own.empty():  # otherwise other responses show the same
             own.put_nowait(pb.VerifyResponse(heartbeat=pb.Heartbeat(sent_ns=monotonic_ns())))
-
-
-async def _timed(
-    requests: AsyncIterator[pb.VerifyRequest], silence: TimeLimit
-) -> AsyncIterator[pb.VerifyRequest]:
-    """Yield the requests; limit the wait for each."""
-    while True:
-        with silence:
-            request = await anext(requests, None)
-        if request is None:
-            return
-        yield request
