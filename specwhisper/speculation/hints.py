@@ -47,7 +47,6 @@ MAX_SKIPPED = 12  # tokens of the hint that the committed text may leave out
 NUM_MATCHED = 2  # words in a row that end a realignment
 MAX_REALIGNING = 16  # committed words after a difference; then the hint is lost
 MAX_WAITING = 64  # committed words after the hint's end; then it is lost
-MAX_LIGHT = 4  # punctuation and times in a row that the committed text may leave out
 
 MAX_REACH = 64  # tokens of a hint in a forward pass
 MIN_CHANCE = 0.1  # that the last of them is right
@@ -185,15 +184,7 @@ class Hint:
             if is_following:
                 self._difference, self._num_since = position, 0
             self._num_since += 1
-            self._realign(position if self._difference is None else self._difference, self._after_next_word())
-
-    def _after_next_word(self) -> int:
-        """Return the position after the next word, which another one may have replaced."""
-        position = self._position
-        last = min(position + MAX_LIGHT, len(self._words) - 1)
-        while position < last and not self._words[position]:
-            position += 1
-        return position + 1
+            self._realign(position if self._difference is None else self._difference, position + 1)
 
     def _realign(self, difference: int, replaced: int) -> None:
         """Find the likeliest position after a difference: of the places that have the last words before them.
