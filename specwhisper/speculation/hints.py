@@ -45,8 +45,7 @@ MAX_COMPARED = 8  # words, where several places have these
 BETWEEN = "\uffff"  # between two words; a part of a character is a word, and may be a space
 MAX_SKIPPED = 12  # tokens of the hint that the committed text may leave out
 NUM_MATCHED = 2  # words in a row that end a realignment
-MAX_REALIGNING = 16  # committed words after a difference; then the hint is lost
-MAX_WAITING = 64  # committed words after the hint's end; then it is lost
+MAX_REALIGNING = 16  # committed words after a difference, or the hint's end; then it is lost
 
 MAX_REACH = 64  # tokens of a hint in a forward pass
 MIN_CHANCE = 0.1  # that the last of them is right
@@ -206,7 +205,7 @@ class Hint:
         self._position = best
         if num_best >= NUM_MATCHED:
             self._difference = None
-        elif self._num_since >= (MAX_REALIGNING if difference < len(self._words) else MAX_WAITING):
+        elif self._num_since >= MAX_REALIGNING:
             self._difference, self._is_lost = None, True
             self._search()
 

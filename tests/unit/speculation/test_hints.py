@@ -14,7 +14,6 @@ from specwhisper.speculation.hints import (
     MAX_REACH,
     MAX_REALIGNING,
     MAX_SKIPPED,
-    MAX_WAITING,
     MIN_CHANCE,
     NUM_SEARCHED,
     Hint,
@@ -251,10 +250,10 @@ def test_a_hint_that_grows_after_its_end_with_another_text_is_aligned():
 
 def test_a_hint_waits_a_while_for_what_comes_after_its_end():
     hint = Hint(range(4), str)
-    for token in range(3 + MAX_WAITING):
+    for token in range(3 + MAX_REALIGNING):
         hint.follow(token)
     assert hint.position == 4 and not hint.is_following
-    hint.follow(3 + MAX_WAITING)
+    hint.follow(3 + MAX_REALIGNING)
     assert hint.position is None
 
 
