@@ -104,12 +104,6 @@ class Hint:
         """Whether the position is known, and not after the end."""
         return self._difference is None and not self._is_lost
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether it is lost, or the committed text has passed its end."""
-        position = self._position if self._difference is None else self._difference
-        return self._is_lost or position >= len(self._tokens)
-
     def num_shared(self, position: int, tokens: Sequence[int]) -> int:
         """Count the first tokens that the hint has at a position as well."""
         end = min(len(tokens), len(self) - position)
@@ -385,7 +379,7 @@ class ScriptHint(GivenHint):
 
     def follow(self, token: int) -> None:
         super().follow(token)
-        self._extend_to(len(self) + 1 if self.has_ended else self._position + MIN_AHEAD)
+        self._extend_to(len(self) + 1 if self._is_lost else self._position + MIN_AHEAD)
 
     def _extend_to(self, num_tokens: int) -> None:
         while len(self) < min(num_tokens, MAX_TOKENS) and (chunk := next(self._chunks, None)) is not None:

@@ -275,19 +275,6 @@ def test_a_hint_that_was_cut_and_has_grown_is_found_as_a_new_one_is(text, edits,
     assert found(old) == found(Hint(text, lambda token: str(token) if token else ""))
 
 
-def test_a_hint_ends_where_the_text_has_passed_it():
-    hint = Hint([1, 2, 3], str)
-    for token in (1, 7):
-        hint.follow(token)
-    assert not hint.has_ended, "3 may follow"
-    hint.follow(3)
-    assert not hint.has_ended, "not sure yet: 2 and 3 may follow"
-    ended = Hint([1, 2], str)
-    for token in (1, 2, 8):
-        ended.follow(token)
-    assert ended.has_ended
-
-
 def test_a_hint_that_may_not_continue_is_worth_more_if_it_holds_once_it_does():
     brittle, steady = (Hint(range(99), str, rate=0.7, survival=survival) for survival in (0.7, 0.95))
     assert steady.reach(0.1) > 2 * brittle.reach(0.1)
