@@ -11,8 +11,8 @@ from functools import partial
 
 from specwhisper.engine.draft_session import Drafted
 from specwhisper.engine.drafter import Drafter
-from specwhisper.engine.engine_thread import EngineThread
-from specwhisper.engine.watchdog import ENDS_WITHIN_S, TimedExecutor, Watchdog
+from specwhisper.engine.engine_thread import EndingPool, EngineThread
+from specwhisper.engine.watchdog import ENDS_WITHIN_S, Watchdog
 from specwhisper.errors import DeviceFault, PairMismatch, ServerDraining
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.faults import is_device_fault, leave_process
@@ -143,7 +143,7 @@ class Drafting:
         self.num_mel_bins = checkpoint.num_mel_bins
         self._timeout_s = timeout_s
         self._thread = EngineThread[Drafted | Failed]("drafter", leave_process)
-        self._encoder = TimedExecutor("draft-encoder")
+        self._encoder = EndingPool("draft-encoder")
         self.placement = Placement(
             self.name,
             place,

@@ -11,7 +11,8 @@ from functools import partial
 from time import perf_counter_ns
 
 from specwhisper.engine.draft_session import Drafted
-from specwhisper.engine.watchdog import ENDS_WITHIN_S, TimedExecutor, Watchdog
+from specwhisper.engine.engine_thread import EndingPool
+from specwhisper.engine.watchdog import ENDS_WITHIN_S, Watchdog
 from specwhisper.errors import DeviceFault, check_between
 from specwhisper.model.faults import leave_process
 from specwhisper.options import DecodingOptions, Task
@@ -65,7 +66,7 @@ class RecogniserDrafting:
         if (piece_s := getattr(recogniser, "piece_s", None)) is not None:
             check_between("The recogniser's piece_s", piece_s, MIN_PIECE_S, MAX_PIECE_S)
         self._on_failure = on_failure
-        self._executor = TimedExecutor("recogniser")
+        self._executor = EndingPool("recogniser")
         self._sessions: set[RecognisedStream] = set()
         self.watchdog = Watchdog(
             lambda: self._executor.busy.seconds,

@@ -27,25 +27,6 @@ Watch = Callable[[int, TranscriptBuilder], None]
 Cut = Callable[[int], Iterator[Chunk]]
 
 
-class Reading:
-    """Sources in the order of an iterable; one that raises ends them.
-
-    Attributes
-    ----------
-    error : the exception that it raised.
-    """
-
-    def __init__(self, sources: Iterable[Source | InvalidAudio]) -> None:
-        self._sources = sources
-        self.error: Exception | None = None
-
-    def __iter__(self) -> Iterator[Source | InvalidAudio]:
-        try:
-            yield from self._sources
-        except Exception as error:  # raised after the others are done, so that no result is lost
-            self.error = error
-
-
 class TranscribeCall:
     """The arguments of ``SpeculativeWhisper.transcribe``, which documents them, as the call uses them.
 
@@ -62,6 +43,7 @@ class TranscribeCall:
     sources : what decodes each recording, or the error in the place of one that cannot be read.
     is_one : whether ``audio`` is a single recording.
     num_recordings : ``None`` if only reading them shows it.
+    reading_error : the exception that the iterable of recordings raised, which ends it.
     cut : cuts a recording of some samples into chunks; ``None`` if it is decoded window after window.
     """
 
@@ -96,18 +78,19 @@ class TranscribeCall:
         self.draft_length = config.draft_length(_checked(mode, has_draft), gamma, use_adaptive_gamma)
         self.cut = _cutter(chunk_length_s, stride_length_s, self.decoding)
         sources, self.is_one = recordings_in(audio)
-        is_list = isinstance(sources, list)
         self.num_recordings = len(sources) if isinstance(sources, list) else None
-        self.sources: Iterable[Source | InvalidAudio] = sources if is_list else Reading(sources)
+        self.sources = self._read(sources)
+        self.reading_error: Exception | None = None
         if self.decoding.hint and not self.is_one and self.num_recordings != 1:
             raise InvalidRequest("hint is the text of one recording: transcribe each in a call of its own.")
         if on_error == "raise" and isinstance(sources, list):
             check_all(sources)
 
-    @property
-    def reading_error(self) -> Exception | None:
-        """The error that the iterable of recordings raised."""
-        return self.sources.error if isinstance(self.sources, Reading) else None
+    def _read(self, sources: Iterable[Source | InvalidAudio]) -> Iterator[Source | InvalidAudio]:
+        try:
+            yield from sources
+        except Exception as error:  # raised after the others are done, so that no result is lost
+            self.reading_error = error
 
     def handed_over(self, results: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
         """Yield results; after the last one, raise the errors that were not yielded."""

@@ -31,24 +31,21 @@ class AudioSpan(NamedTuple):
     num_frames: int
 
 
-class _Unfinished(NamedTuple):
+@dataclass(slots=True, eq=False)
+class _Encoding:
+    """An encoding that is queued, running or done; ``earlier`` ones of its slot end first."""
+
     slot: int
     is_live: bool
-    result: Future[Any]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Encoding:
-    """An encoding in its queue; ``encode`` keeps its session alive."""
-
     earlier: Sequence[Future[Any]]
-    encode: Callable[[], Any]
+    encode: Callable[[], Any] | None
     result: Future[Any]
 
     def run(self) -> None:
+        encode, self.encode = self.encode, None  # it keeps its session alive
         try:
             wait(self.earlier)
-            value = self.encode()
+            value = encode() if encode is not None else None
         except BaseException as error:  # as an executor does
             self.result.set_exception(error)
         else:
@@ -65,7 +62,7 @@ class Encodings:
     def __init__(self, executor: Executor, wake: Callable[[], None]) -> None:
         self._executor = executor
         self._wake = wake
-        self._unfinished: list[_Unfinished] = []
+        self._unfinished: list[_Encoding] = []
         # By whether they are live.
         self._queues: dict[bool, deque[_Encoding]] = {True: deque(), False: deque()}
         self._is_live_next = True
@@ -86,9 +83,10 @@ class Encodings:
         if earlier:
             is_live = earlier[-1].is_live  # it cannot overtake them
         result = Future[T]()
-        unfinished.append(_Unfinished(slot, is_live, result))
+        encoding = _Encoding(slot, is_live, [each.result for each in earlier], encode, result)
+        unfinished.append(encoding)
         with self._lock:
-            self._queues[is_live].append(_Encoding([each.result for each in earlier], encode, result))
+            self._queues[is_live].append(encoding)
         result.add_done_callback(lambda _: self._wake())
         self._executor.submit(self._run_next)
         return result
@@ -108,6 +106,6 @@ class Encodings:
                         return encoding
         return None
 
-    def _remaining(self) -> list[_Unfinished]:
+    def _remaining(self) -> list[_Encoding]:
         self._unfinished = [each for each in self._unfinished if not each.result.done()]
         return self._unfinished

@@ -57,13 +57,10 @@ def _end_all() -> None:
 
 
 class EndingPool(Executor):
-    """Runs calls in threads that are all started at once.
+    """Runs calls in threads that are all started at once: none could be after the main thread has ended."""
 
-    None could be started after the main thread has ended.
-    """
-
-    def __init__(self, name: str, num_threads: int) -> None:
-        self.busy = Busy()
+    def __init__(self, name: str, num_threads: int = 1) -> None:
+        self.busy = Busy()  # running calls, without queued ones
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         self._is_stopping = False
         self._threads = [
@@ -82,6 +79,14 @@ class EndingPool(Executor):
         self._is_stopping = True
         for _ in self._threads:
             self._calls.put(None)
+
+    async def end(self) -> None:
+        """Drop queued calls, and wait for running ones; raise ``TimeoutError`` if they do not end."""
+        self.stop()
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join, ENDS_WITHIN_S)
+            if thread.is_alive():
+                raise TimeoutError
 
     def _run(self) -> None:
         while not self._is_stopping and (queued := self._calls.get()) is not None:

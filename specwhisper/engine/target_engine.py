@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from specwhisper.audio.speech import find_voice
-from specwhisper.engine.engine_thread import EngineThread
+from specwhisper.engine.engine_thread import EndingPool, EngineThread
 from specwhisper.engine.verifier import Verifier
-from specwhisper.engine.watchdog import HANGS_AFTER_S, TimedExecutor, Watchdog
+from specwhisper.engine.watchdog import HANGS_AFTER_S, Watchdog
 from specwhisper.errors import TargetUnavailable
 from specwhisper.model.faults import leave_process
 from specwhisper.model.model import Model
@@ -49,8 +49,8 @@ class TargetEngine:
         observe: Callable[[Sequence[tuple[str, FromTarget]]], None] = lambda _: None,
     ) -> None:
         self.thread = EngineThread[FromTarget]("verifier", leave_process, observe)
-        self._encoder = TimedExecutor("encoder", model.max_windows)
-        self._aligner = TimedExecutor("aligner")
+        self._encoder = EndingPool("encoder", model.max_windows)
+        self._aligner = EndingPool("aligner")
         self.verifier = Verifier(
             model,
             executor=self._encoder,
@@ -117,8 +117,8 @@ class TargetEngine:
     async def stop(self) -> None:
         self._watchdog.stop()
         await self.thread.stop()
-        self._encoder.shutdown(cancel_futures=True)
-        self._aligner.shutdown(cancel_futures=True)
+        self._encoder.stop()
+        self._aligner.stop()
 
 
 def _hanging() -> TargetUnavailable:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from threading import get_ident
 from time import monotonic
-from typing import Any
 
 HANGS_AFTER_S = 60.0  # longer than any forward pass or encoding of a target takes
 ENDS_WITHIN_S = 15.0  # time for an engine's last work when its process stops
@@ -34,26 +32,6 @@ class Busy:
         """How long the oldest current work has taken; 0 without any."""
         began_s = self._began_s.copy().values()  # a copy: other threads change it
         return monotonic() - min(began_s) if began_s else 0.0
-
-
-class TimedExecutor(ThreadPoolExecutor):
-    """An executor that measures its running calls, without queued ones."""
-
-    def __init__(self, name: str, num_threads: int = 1) -> None:
-        super().__init__(max_workers=num_threads, thread_name_prefix=name)
-        self.busy = Busy()
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        return super().submit(self._call, fn, *args, **kwargs)
-
-    async def end(self) -> None:
-        """Drop queued calls, and wait up to :data:`ENDS_WITHIN_S` for running ones."""
-        async with asyncio.timeout(ENDS_WITHIN_S):
-            await asyncio.to_thread(self.shutdown, cancel_futures=True)
-
-    def _call(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        with self.busy:
-            return fn(*args, **kwargs)
 
 
 class Watchdog:

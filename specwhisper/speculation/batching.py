@@ -5,7 +5,7 @@ is limited, so that no session waits for a forward pass that takes too long.
 
 =====================  ================================================================
 :func:`next_batch`     which sessions take part in the next one, with which candidates
-:class:`BatchTime`     what one more session, and one more token, adds to its time
+:class:`BatchTime`     what one more token adds to its time
 :class:`FreeSlots`,    whether one more session fits
 :class:`ResponseTime`
 =====================  ================================================================
@@ -120,27 +120,21 @@ class ResponseTime:
 
 FORWARD_DECAY = 1 - 1 / 256  # share of a forward pass's weight that each later one leaves
 ENGINE_NS = 200_000  # a session's time between two forward passes: engine and messages
-MIN_VARIANCE = 1.0  # variance of the numbers of tokens below which the slope is unknown
-# Share of a forward pass without tokens that is taken for the sessions', until that is measured.
-FIRST_SESSION_SHARE = 0.5
-PRIOR_VARIANCE = 0.05  # variance of the numbers of sessions that outweighs that assumption
+MIN_VARIANCE = 1.0  # variance of the numbers of tokens below which a token's time is unknown
+PRIOR_VARIANCE = 0.05  # variance of the numbers of sessions below which they count as equal
 
 
 class BatchTime:
-    """Least squares over a target's forward passes: time by sessions and tokens.
-
-    Recent ones count more. Forward passes of equally many sessions do not show what a session takes. Until
-    they differ it is taken to be a share of what they take without tokens.
+    """Least squares over a target's forward passes: time by sessions and tokens. Recent ones count more.
 
     Attributes
     ----------
-    session_ns, token_ns : time that one more session takes, without its tokens, and one more token.
-    token_share : time of a token over its session's part of a forward pass without tokens: at most 1, and 0
-        until it is known.
+    token_ns : time that one more token takes; 0 until it is known.
+    token_share : the same over its session's part of a forward pass without tokens: at most 1.
     """
 
     def __init__(self) -> None:
-        self.session_ns = self.token_ns = self.token_share = 0.0
+        self.token_ns = self.token_share = 0.0
         self._weight = 0.0
         self._sessions = self._tokens = self._ns = 0.0  # means
         self._var_sessions = self._var_tokens = self._cov = 0.0
@@ -159,21 +153,9 @@ class BatchTime:
         self._cov = keep * (self._cov + gain * sessions * tokens)
         self._cov_sessions_ns = keep * (self._cov_sessions_ns + gain * sessions * ns)
         self._cov_tokens_ns = keep * (self._cov_tokens_ns + gain * tokens * ns)
-        self._solve()
+        if self._var_tokens >= MIN_VARIANCE:
+            var_sessions = self._var_sessions + PRIOR_VARIANCE
+            solved_ns = var_sessions * self._cov_tokens_ns - self._cov * self._cov_sessions_ns
+            self.token_ns = max(0.0, solved_ns / (var_sessions * self._var_tokens - self._cov**2))
         session_ns = (self._ns - self.token_ns * self._tokens) / num_sessions + ENGINE_NS
         self.token_share = self.token_ns / max(self.token_ns, session_ns)
-
-    def _solve(self) -> None:
-        is_known = self._var_tokens >= MIN_VARIANCE
-        by_tokens_ns = max(0.0, self._cov_tokens_ns / self._var_tokens) if is_known else 0.0
-        without_tokens_ns = max(0.0, self._ns - by_tokens_ns * self._tokens)
-        first_ns = FIRST_SESSION_SHARE * without_tokens_ns / self._sessions
-        var_sessions = self._var_sessions + PRIOR_VARIANCE
-        cov_sessions_ns = self._cov_sessions_ns + PRIOR_VARIANCE * first_ns
-        determinant = var_sessions * self._var_tokens - self._cov**2
-        if not is_known or determinant <= 0:
-            self.token_ns, self.session_ns = by_tokens_ns, first_ns
-            return
-        token_ns = (var_sessions * self._cov_tokens_ns - self._cov * cov_sessions_ns) / determinant
-        session_ns = (self._var_tokens * cov_sessions_ns - self._cov * self._cov_tokens_ns) / determinant
-        self.token_ns, self.session_ns = max(0.0, token_ns), max(0.0, session_ns)

@@ -2,21 +2,20 @@
 
 A hint is never trusted: the target verifies its tokens as candidates. So it saves forward passes and round
 trips, and cannot change the text. After each committed token, :class:`Hint` finds where the hint continues.
-It is in one of four states:
+It is in one of three states:
 
 =============  =============================================  ==============================================
 State          Entered                                        Position
 =============  =============================================  ==============================================
 following      at the start, and when words match again       known; the next token is expected there
-waiting        at a committed token after the hint's end      its end; the hint may still be extended
-realigning     at a committed token that differs              the end of the cheapest alignment of the
-                                                              committed tokens since then
+realigning     at a committed word that differs, or comes     the likeliest nearby
+               after the hint's end
 lost           if no two words in a row match in time         unknown, until three words of the committed
                                                               text occur in the hint
 =============  =============================================  ==============================================
 
 Tokens are compared by their words. Case and punctuation count little, and so do timestamps, which differ
-between any two decodings. A word in other tokens is a substitution and an insertion, which alignment allows.
+between any two decodings.
 
 Hints from outside run through all windows of a session:
 
@@ -37,223 +36,38 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import floor
 from typing import NamedTuple
 
 NUM_SEARCHED = 3  # words in a row that find a lost place
 MAX_COMPARED = 8  # words, where several places have these
-MAX_PLACES = 64  # that are compared, the nearest
-
-
-class RunIndex:
-    """Where each run of :data:`NUM_SEARCHED` words of a hint ends.
-
-    Words are indexed when they are first needed. Empty ones are skipped.
-    """
-
-    def __init__(self) -> None:
-        self._places: dict[tuple[str, ...], list[int]] = {}  # positions after a run
-        self._runs: list[tuple[tuple[str, ...], int]] = []  # the same, in order
-        self._num_indexed = 0
-        self._last: deque[str] = deque(maxlen=NUM_SEARCHED)  # words before those that are not indexed
-
-    def find(self, recent: Sequence[str], words: Sequence[str], position: int) -> int | None:
-        """Return the place after the last :data:`NUM_SEARCHED` of the recent words.
-
-        Of several places, that which has most of the words before them too; then the nearest to a position.
-        ``None`` if the words lack the run.
-        """
-        self._extend(words)
-        places = self._places.get(tuple(recent[-NUM_SEARCHED:]), ())
-        if len(places) < 2:
-            return places[0] if places else None
-        middle = bisect_left(places, position)
-        near = places[max(0, middle - MAX_PLACES // 2) : middle + MAX_PLACES // 2]
-        return min(
-            near, key=lambda place: (-_num_shared(recent, words, place), abs(place - position), -place)
-        )
-
-    def truncate(self, words: Sequence[str]) -> None:
-        """Forget all but these first words."""
-        if self._num_indexed <= len(words):
-            return
-        while self._runs and self._runs[-1][1] > len(words):
-            run, _ = self._runs.pop()
-            self._places[run].pop()
-            if not self._places[run]:
-                del self._places[run]
-        last = self._runs[-1][0] if self._runs else [word for word in words if word]
-        self._last = deque(last, maxlen=NUM_SEARCHED)
-        self._num_indexed = len(words)
-
-    def _extend(self, words: Sequence[str]) -> None:
-        for position in range(self._num_indexed, len(words)):
-            if not (word := words[position]):
-                continue
-            self._last.append(word)
-            if len(self._last) == NUM_SEARCHED:
-                run = tuple(self._last)
-                self._places.setdefault(run, []).append(position + 1)
-                self._runs.append((run, position + 1))
-        self._num_indexed = len(words)
-
-
-def _num_shared(recent: Sequence[str], words: Sequence[str], place: int) -> int:
-    """Count the last words that are the same before a place, without empty ones."""
-    num = 0
-    while place and num < len(recent):
-        place -= 1
-        if not words[place]:
-            continue
-        if words[place] != recent[-1 - num]:
-            break
-        num += 1
-    return num
-
-
-MAX_DELETED = 12  # tokens of the hint that the committed text may leave out
+BETWEEN = "\uffff"  # between two words; a part of a character is a word, and may be a space
+MAX_SKIPPED = 12  # tokens of the hint that the committed text may leave out
 NUM_MATCHED = 2  # words in a row that end a realignment
-MATCH = -1.0  # cost of a word that both texts have; 1 is that of a word that only one has
-SAME_WORD = 0.1  # more for another case of a word, of other punctuation, or of another time
-LIGHT = 0.2  # cost of punctuation or a time that only one text has
-
-
-class Alignment:
-    """The cheapest alignment of the committed tokens since a difference with a hint.
-
-    Mostly a word has replaced another one, and the text continues after it. Then nothing is aligned. Tokens
-    that nothing left of the hint can match are not aligned either, until one is.
-
-    Parameters
-    ----------
-    tokens, words : the hint's, which may grow.
-    origin : index in the hint of the first token after the common text.
-
-    Attributes
-    ----------
-    position : index of the hint's token that should come next.
-    since : tokens since the difference, with their words.
-    """
-
-    def __init__(self, tokens: Sequence[int], words: Sequence[str], origin: int) -> None:
-        self.origin = self.position = origin
-        self.since: list[tuple[int, str]] = []
-        self.has_matched = False
-        self._tokens, self._words = tokens, words
-        self._costs = [0.0]  # cheapest alignments that end at ``origin`` + index
-        self._num_aligned = self._num_matched = 0
-        self._waiting: list[tuple[int, str]] = []  # the last of these, which are not aligned
-        self._is_replacement = True  # nothing but one replaced word so far
-        self._needs_more = False  # it has reached the hint's end
-
-    def is_changed_by(self, words: Sequence[str]) -> bool:
-        """Return whether it may differ with these words after the hint's end."""
-        return self._needs_more and not {word for _, word in self.since if word}.isdisjoint(words)
-
-    def add(self, token: int, word: str) -> list[int]:
-        """Take the next committed token; after a match return the last tokens, not aligned yet."""
-        num = len(self.since)
-        self.since.append((token, word))
-        self._waiting.append((token, word))
-        if self._is_replacement and self._replaces(self.origin + num, token, word):
-            self.position = self.origin + num + 1
-            self.has_matched = num >= NUM_MATCHED  # all but the first
-            return []
-        may_match = bool(word) and word in self._words[self.origin :]
-        if self.position >= len(self._tokens) and not may_match:
-            self._is_replacement, self._needs_more = False, True
-            return []
-        self._is_replacement = False
-        if not self._num_aligned:
-            self.position = self.origin
-        while self._waiting and not self.has_matched:
-            self._align(*self._waiting.pop(0))
-        return [token for token, _ in self._waiting]
-
-    def _replaces(self, place: int, token: int, word: str) -> bool:
-        """Return whether this token agrees with one replaced word.
-
-        The word at the difference was replaced, and the hint's tokens after it were committed.
-        """
-        if not word or place >= len(self._tokens) or not self._words[place]:
-            return False
-        if place == self.origin:
-            return word not in self._words[place : place + MAX_DELETED + 1]
-        return self._tokens[place] == token
-
-    def _align(self, token: int, word: str) -> None:
-        old, tokens, words, origin = self._costs, self._tokens, self._words, self.origin
-        num_left, num_needed = len(tokens) - origin, MAX_DELETED + self._num_aligned + 1
-        last, self._needs_more = min(num_needed, num_left), num_left < num_needed
-        for position in range(origin + len(old) - 1, origin + last):
-            old.append(old[-1] + (1.0 if words[position] else LIGHT))
-        added = 1.0 if word else LIGHT
-        new = [old[0] + added]
-        best, best_cost, matched = 0, new[0], False
-        for index, position in enumerate(range(origin, origin + len(old) - 1), start=1):
-            theirs = words[position]
-            is_match = theirs == word != ""
-            if is_match:
-                replaced = MATCH if tokens[position] == token else MATCH + SAME_WORD
-            elif theirs and word:
-                replaced = 1.0
-            else:
-                replaced = SAME_WORD if theirs == word else 1.0 + LIGHT
-            replaced += old[index - 1]
-            cost = min(replaced, new[-1] + (1.0 if theirs else LIGHT), old[index] + added)
-            new.append(cost)
-            # At equal costs, an end at a match wins; then a substitution, which most errors are.
-            if cost < best_cost or (cost == best_cost == replaced and not matched):
-                best, best_cost, matched = index, cost, is_match and cost == replaced
-        self._costs = new
-        self._num_aligned += 1
-        follows_on = origin + best == self.position + 1
-        self.position = origin + best
-        if matched:
-            self._num_matched = (self._num_matched if follows_on else 0) + 1
-        elif word:
-            self._num_matched = 0
-        self.has_matched = self._num_matched >= NUM_MATCHED
-
+MAX_REALIGNING = 16  # committed words after a difference, or the hint's end; then it is lost
 
 MAX_REACH = 64  # tokens of a hint in a forward pass
 MIN_CHANCE = 0.1  # that the last of them is right
 MIN_RATE = 0.1  # below it none is worth it, until words match again
 FIRST_RATE = 0.75
-LATELY, FOR_LONGER = 0.25, 0.07  # weight of the last word in the rates
-MAX_REALIGNING = 16  # committed tokens after a difference; then the hint is lost
-MAX_WAITING = 64  # committed tokens after the hint's end; then it is lost
-MAX_LIGHT = 4  # punctuation and times in a row that the committed text may leave out
-
-
-class Rates(NamedTuple):
-    """How often the tokens of a hint were right.
-
-    Attributes
-    ----------
-    lately, for_longer : the share that was, weighted by age.
-    survival : the share of those after a token that was.
-    num_missed : words in a row that were not expected.
-    """
-
-    lately: float
-    for_longer: float
-    survival: float
-    num_missed: int = 0
+LATEST = 0.1  # weight of the latest word in how often the hint is right
 
 
 class Hint:
     """A hint and the position at which it continues the committed text.
 
-    A committed token takes constant time. A lost hint is indexed: each token once, and once more where old
-    tokens are dropped.
+    A committed token takes constant time, unless the hint is lost.
 
     Parameters
     ----------
     word_of : returns a token's word without case, spaces and punctuation; empty for times.
     rate : how often its tokens are expected to be right, before any was committed.
     survival : how often each is expected to be right after one that was; by default the same.
+
+    Attributes
+    ----------
+    rate : how often the token that it expected was committed; later ones count more.
     """
 
     def __init__(
@@ -264,19 +78,17 @@ class Hint:
         rate: float = FIRST_RATE,
         survival: float | None = None,
     ) -> None:
-        self._lately = self._for_longer = rate
+        self.rate = rate
         self._survival = rate if survival is None else survival
-        self._num_missed = 0  # words in a row that were not expected
         self._tokens: list[int] = []
         self._words: list[str] = []
         self._word_of = word_of
-        self._position = 0
-        self._alignment: Alignment | None = None  # while realigning
+        self._position = 0  # beyond the end after more committed tokens than the hint has
+        self._difference: int | None = None  # while realigning: the first token after the common text
+        self._num_since = 0  # committed words since then
         self._is_lost = False
-        self._num_found = 0  # how often a lost place was found
-        self._waiting: deque[int] = deque()  # committed tokens after the hint's end, while it waits
-        self._recent: list[str] = []  # the last committed words
-        self._index: RunIndex | None = None  # its words, once it is lost
+        self._recent: deque[str] = deque(maxlen=MAX_COMPARED)  # the last committed words
+        self._index: WordIndex | None = None  # of the words, once it is lost
         self.extend(tokens)
 
     def __len__(self) -> int:
@@ -285,18 +97,12 @@ class Hint:
     @property
     def position(self) -> int | None:
         """Index of the token that should come next; ``None`` while the hint is lost."""
-        return None if self._is_lost else self._position
+        return None if self._is_lost else min(self._position, len(self._tokens))
 
     @property
     def is_following(self) -> bool:
-        """Whether the position is known, and not waiting at the end."""
-        return self._alignment is None and not self._is_lost and not self._waiting
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether it is lost, or the committed text has passed its end."""
-        position = self._position if self._alignment is None else self._alignment.origin
-        return self._is_lost or position >= len(self._tokens)
+        """Whether the position is known, and not after the end."""
+        return self._difference is None and not self._is_lost
 
     def num_shared(self, position: int, tokens: Sequence[int]) -> int:
         """Count the first tokens that the hint has at a position as well."""
@@ -304,49 +110,28 @@ class Hint:
         return next((i for i in range(end) if self._tokens[position + i] != tokens[i]), end)
 
     def extend(self, tokens: Iterable[int]) -> None:
-        start = len(self._tokens)
         for token in tokens:
             self._tokens.append(token)
             self._words.append(self._word_of(token))
-        if self._waiting:
-            self._follow_waiting()
-        elif self._alignment is not None and self._alignment.is_changed_by(self._words[start:]):
-            self._realign_again(self._alignment)
+        if self._difference is not None:
+            self._realign(self._difference, self._position)
 
     def truncate(self, num_tokens: int) -> None:
-        """Drop all tokens but the first ones; :meth:`seek` a position among them afterwards."""
+        """Drop all tokens but the first ones."""
         del self._tokens[num_tokens:], self._words[num_tokens:]
-        if self._alignment is not None:
-            self._realign_again(self._alignment)
         if self._index is not None:
-            self._index.truncate(self._words)
+            self._index.truncate(num_tokens)
+        start = self._position if self._difference is None else self._difference
+        if start > num_tokens:
+            self._difference, self._num_since = num_tokens, self._num_since + start - num_tokens
 
     def drop(self, num_tokens: int) -> None:
         """Drop the first tokens, all of which lie before the position."""
         del self._tokens[:num_tokens], self._words[:num_tokens]
-        self._position = max(0, self._position - num_tokens)
         self._index = None
-
-    @property
-    def rates(self) -> Rates:
-        return Rates(self._lately, self._for_longer, self._survival, self._num_missed)
-
-    @rates.setter
-    def rates(self, rates: Rates) -> None:
-        self._lately, self._for_longer, self._survival, self._num_missed = rates
-
-    @property
-    def rate(self) -> float:
-        """How often the token that it expected was committed, lately or for longer.
-
-        A single error means little for the words after it; several in a row mean another text.
-        """
-        return self._lately if self._num_missed > 1 else max(self._lately, self._for_longer)
-
-    def _observe(self, is_right: bool) -> None:
-        self._num_missed = 0 if is_right else self._num_missed + 1
-        self._lately += (is_right - self._lately) * LATELY
-        self._for_longer += (is_right - self._for_longer) * FOR_LONGER
+        self._position = max(0, self._position - num_tokens)
+        if self._difference is not None:
+            self._difference = max(0, self._difference - num_tokens)
 
     def reach(self, token_share: float = 0.0) -> int:
         """Return how many tokens are worth their time in a forward pass.
@@ -355,8 +140,7 @@ class Hint:
         """
         if self.rate < MIN_RATE:
             return 0
-        later = self._survival if self._num_missed <= 1 else min(self.rate, self._survival)
-        return num_worthwhile(round(self.rate, 2), round(later, 2), round(token_share, 2))
+        return num_worthwhile(round(self.rate, 2), round(self._survival, 2), round(token_share, 2))
 
     def continuation(self, max_tokens: int | None = None) -> Sequence[int]:
         """Return the tokens that continue the committed text."""
@@ -367,102 +151,119 @@ class Hint:
 
     def seek(self, position: int | None) -> None:
         """Continue at a position, or search for it if it is ``None``."""
-        self._alignment = None
-        self._waiting.clear()
-        self._is_lost = position is None
+        self._difference, self._is_lost = None, position is None
         self._position = self._position if position is None else min(position, len(self._tokens))
-        self._recent = []
+        self._recent.clear()
 
     def follow(self, token: int) -> None:
-        self._follow(token)
-
-    def _follow(self, token: int) -> None:
-        position = self._position
-        is_following = self.is_following
-        if self._waiting or (is_following and position >= len(self._tokens)):
-            self._wait(token)
-            return
-        if is_following:
-            is_expected = self._tokens[position] == token
-            self._survival += (is_expected - self._survival) * FOR_LONGER
-            if is_expected:  # nearly always
-                self._position += 1
-                self._observe(True)
-                return
-        word = self._word_of(token)
-        if not self._is_lost and position < len(self._tokens):
-            if word or not self._words[position]:  # a text without times says nothing about them
-                self._observe(self._tokens[position] == token)
-        if is_following:
-            following = self._after(word)
-            if following is not None:
-                self._position = following
-                return
-            self._recent = []
-            self._alignment = Alignment(self._tokens, self._words, position)
+        """Find the position after one more committed token."""
+        position, is_following = self._position, self.is_following
+        has_next = not self._is_lost and position < len(self._tokens)
+        is_expected = has_next and self._tokens[position] == token
+        word = self._words[position] if is_expected else self._word_of(token)
+        if has_next and is_following:
+            self._survival += (is_expected - self._survival) * LATEST
+        if has_next and (word or not self._words[position]):  # a text without times says nothing about them
+            self.rate += (is_expected - self.rate) * LATEST
         if word:
-            self._recent = [*self._recent[1 - MAX_COMPARED :], word]
-        if self._alignment is not None:
-            self._realign(self._alignment, token, word)
+            self._recent.append(word)
+        if is_expected and is_following:  # nearly always
+            self._position += 1
+        elif not word:  # only one text may have it
+            self._position += not has_next or not self._words[position]
+        elif self._is_lost:
+            self._search()
         else:
-            self._search(word)
+            if is_following:
+                self._difference, self._num_since = position, 0
+            self._num_since += 1
+            self._realign(position if self._difference is None else self._difference, position + 1)
 
-    def _wait(self, token: int) -> None:
-        """Keep a token that the hint may have once it is extended."""
-        self._waiting.append(token)
-        if len(self._waiting) > MAX_WAITING:
-            self._waiting.clear()
-            self._is_lost, self._recent = True, []
+    def _realign(self, difference: int, replaced: int) -> None:
+        """Find the likeliest position after a difference: of the places that have the last words before them.
 
-    def _follow_waiting(self) -> None:
-        """Follow the tokens that the hint has by now, or all that are left after a difference."""
-        waiting, self._waiting = self._waiting, deque()
-        while waiting and not (self.is_following and self._position >= len(self._tokens)):
-            self._follow(waiting.popleft())
-        self._waiting += waiting
+        Each word in common counts as much as two tokens that the committed text would leave out.
 
-    def _after(self, word: str) -> int | None:
-        """Return the position after the expected word; ``None`` after another word."""
-        position = self._position
-        if not word:  # only one text may have it
-            is_light = position < len(self._tokens) and not self._words[position]
-            return position + 1 if is_light else position
-        for index in range(position, min(position + MAX_LIGHT + 1, len(self._tokens))):
-            if self._words[index]:
-                return index + 1 if self._words[index] == word else None
-        return None
+        Parameters
+        ----------
+        difference : the first token after the common text.
+        replaced : the position if words were only replaced since then.
+        """
+        last = min(difference + MAX_SKIPPED + self._num_since, len(self._words))
+        best, best_score, num_best = replaced, 0, 0
+        for place in range(difference + 1, last + 1):
+            if num := self._num_common(difference, place):
+                score = 2 * num - max(0, place - replaced)
+                if (score, num) > (best_score, num_best):
+                    best, best_score, num_best = place, score, num
+        self._position = best
+        if num_best >= NUM_MATCHED:
+            self._difference = None
+        elif self._num_since >= MAX_REALIGNING:
+            self._difference, self._is_lost = None, True
+            self._search()
 
-    def _realign(self, alignment: Alignment, token: int, word: str) -> None:
-        after = alignment.add(token, word)
-        self._position = alignment.position
-        if alignment.has_matched:
-            self._alignment = None
-        elif len(alignment.since) >= MAX_REALIGNING:
-            self._alignment, self._is_lost = None, True
-            self._search(word)
-        for each in after:  # the hint has grown, and matches by now
-            self._follow(each)
+    def _num_common(self, difference: int, place: int) -> int:
+        """Count the last words since the difference that are also the last before a place."""
+        num, num_most = 0, min(self._num_since, len(self._recent))
+        while place > difference and num < num_most:
+            place -= 1
+            if self._words[place] == self._recent[-1 - num]:
+                num += 1
+            elif self._words[place] or not num:
+                break
+        return num
 
-    def _realign_again(self, alignment: Alignment) -> None:
-        """Align the tokens since the difference with a hint that has changed."""
-        self._position = min(alignment.origin, len(self._tokens))
-        self._alignment = Alignment(self._tokens, self._words, self._position)
-        for token, word in alignment.since:
-            if self._alignment is None:
-                self._follow(token)
-            else:
-                self._realign(self._alignment, token, word)
-
-    def _search(self, word: str) -> None:
-        if not word or len(self._recent) < NUM_SEARCHED:
-            return
+    def _search(self) -> None:
+        """Find a lost place by the last committed words."""
         if self._index is None:
-            self._index = RunIndex()
-        place = self._index.find(self._recent, self._words, self._position)
+            self._index = WordIndex()
+        place = self._index.find(self._words, list(self._recent), self._position)
         if place is not None:
-            self._position = place
-            self._is_lost = False
-            self._num_found += 1
+            self._position, self._is_lost = place, False
+
+
+class WordIndex:
+    """The words of a hint as one text, in which a run of them is found fast. Empty ones are skipped."""
+
+    def __init__(self) -> None:
+        self._num_words = 0
+        self._text = BETWEEN
+        self._starts = [0]  # of each word in the text, with what is before it
+        self._places: list[int] = []  # after each word in the hint
+
+    def find(self, words: Sequence[str], recent: Sequence[str], position: int) -> int | None:
+        """Return the place after most of the last words; of several, the nearest to a position.
+
+        ``None`` if the words lack the last :data:`NUM_SEARCHED`.
+        """
+        self._extend(words)
+        near = self._starts[bisect_right(self._places, position)]
+        place = None
+        for num in range(NUM_SEARCHED, len(recent) + 1):
+            run = BETWEEN + BETWEEN.join(recent[-num:]) + BETWEEN
+            starts = {self._text.find(run, near), self._text.rfind(run, 0, near + len(run))} - {-1}
+            if not starts:
+                break
+            found = (self._places[bisect_left(self._starts, start) + num - 1] for start in starts)
+            place = min(found, key=lambda each: (abs(each - position), -each))
+        return place
+
+    def truncate(self, num_words: int) -> None:
+        """Forget all but the first words."""
+        num_kept = bisect_right(self._places, num_words)
+        self._num_words = min(self._num_words, num_words)
+        self._text = self._text[: self._starts[num_kept] + 1]
+        del self._places[num_kept:], self._starts[num_kept + 1 :]
+
+    def _extend(self, words: Sequence[str]) -> None:
+        """Add the words that have come since."""
+        new = enumerate(words[self._num_words :], start=self._num_words + 1)
+        known = [(word, place) for place, word in new if word]
+        self._num_words = len(words)
+        self._text += "".join(word + BETWEEN for word, _ in known)
+        self._places += [place for _, place in known]
+        self._starts += accumulate((len(word) + 1 for word, _ in known), initial=self._starts.pop())
 
 
 @lru_cache(maxsize=4096)
@@ -512,15 +313,11 @@ class GivenHint(Hint):
     may always offer.
     """
 
-    def __init__(self, word_of: Callable[[int], str]) -> None:
-        super().__init__((), word_of, rate=GIVEN_RATE)
-        self._window_rates = self.rates  # at its start
+    def __init__(self, word_of: Callable[[int], str], *, rate: float = GIVEN_RATE) -> None:
+        super().__init__((), word_of, rate=rate)
         self._balance, self._token_share = FIRST_BALANCE, 0.0
         self._is_tried = False
-        self._committed: list[int] = []  # in the open window
-        self._starts: list[int | None] = [0]  # position after each number of them
-        self._num_right = 0  # words of the window that followed another one
-        self._begins_elsewhere = False  # not where it was believed to begin, and not found yet
+        self._starts: list[int | None] = [0]  # position after each number of the window's tokens
 
     def open_window(self, num_kept: int, start_sample: int = 0) -> None:
         """Turn to the next window.
@@ -530,8 +327,7 @@ class GivenHint(Hint):
         num_kept : tokens of the last window whose audio is not decoded again.
         start_sample : where the window begins.
         """
-        self._window_rates = self.rates
-        self._begin(None if self._begins_elsewhere else self._starts[min(num_kept, len(self._starts) - 1)])
+        self._begin(self._starts[min(num_kept, len(self._starts) - 1)])
 
     def reach(self, token_share: float = 0.0) -> int:
         """Return how many tokens are worth their time; see :meth:`Hint.reach`."""
@@ -549,27 +345,17 @@ class GivenHint(Hint):
 
     def follow(self, token: int) -> None:
         self._balance = min(self._balance + INCOME, MOST_BALANCE)
-        was_following, num_found = self.is_following, self._num_found
         super().follow(token)
-        self._num_right += was_following and self.is_following and bool(self._word_of(token))
-        self._committed.append(token)
         self._starts.append(self.position)
-        if self._num_right < NUM_MATCHED and (self.position is None or self._num_found > num_found):
-            self._begins_elsewhere = True
-        if self._num_found > num_found:
-            self._place()
 
-    def _place(self) -> None:
-        """Place the tokens before a place that was found: the next window may begin among them."""
-        if self._begins_elsewhere:
-            start = self._position - len(self._committed)
-            self._starts = [max(0, start + index) for index in range(len(self._starts))]
-            self._begins_elsewhere = False
+    def _search(self) -> None:
+        super()._search()
+        if not self._is_lost:  # so the window does not begin where it was believed to
+            self._starts = [None] * len(self._starts)
 
     def _begin(self, start: int | None) -> None:
         self.seek(start)
-        self._committed, self._starts = [], [self.position]
-        self._num_right, self._begins_elsewhere = 0, self.position is None
+        self._starts = [self.position]
 
 
 class ScriptHint(GivenHint):
@@ -593,17 +379,7 @@ class ScriptHint(GivenHint):
 
     def follow(self, token: int) -> None:
         super().follow(token)
-        if self.has_ended:
-            self._extend_to(len(self) + 1)
-
-    def _place(self) -> None:
-        super()._place()
-        self._extend_to(self._position + MIN_AHEAD)
-
-    def _begin(self, start: int | None) -> None:
-        super()._begin(start)
-        if start is not None:
-            self._extend_to(start + MIN_AHEAD)
+        self._extend_to(len(self) + 1 if self._is_lost else self._position + MIN_AHEAD)
 
     def _extend_to(self, num_tokens: int) -> None:
         while len(self) < min(num_tokens, MAX_TOKENS) and (chunk := next(self._chunks, None)) is not None:
@@ -652,11 +428,8 @@ class LiveHint(GivenHint):
         if not self._pieces:
             self._pieces = [Piece(0, 0)]
         num_same = self.num_shared(position, tokens)
-        is_settled = self.is_following and (self.position or 0) <= position + num_same
         self.truncate(position + num_same)
         self.extend(tokens[num_same:])
-        if not is_settled:
-            self._follow_again()
 
     def _begin(self, start: int | None) -> None:
         """Begin a window among the pieces that may be said there."""
@@ -666,15 +439,6 @@ class LiveHint(GivenHint):
         if index < len(self._pieces):
             end = self._pieces[index].position
         super()._begin(first if start is None else min(max(first, start), end))
-
-    def _follow_again(self) -> None:
-        """Find the position of the window's committed tokens in a text that has changed."""
-        committed, balance = self._committed, self._balance
-        self.rates = self._window_rates
-        self._begin(self._starts[0])
-        for token in committed:
-            self.follow(token)
-        self._balance = balance  # they were counted when they were committed
 
     def _drop_old(self) -> None:
         """Drop the pieces before the window once they are many tokens."""

@@ -106,13 +106,11 @@ class SentHint:
     ----------
     hint : its text.
     end : position of its end, as the draft counted before the correction.
-    is_open : whether blocks that extend it may be on their way.
     is_judged : whether its first token after the correction was compared.
     """
 
     hint: Hint
     end: int
-    is_open: bool = True
     is_judged: bool = False
 
 
@@ -225,8 +223,6 @@ class Ledger:
         if known_committed <= self.correction < base:  # the correction that it lacks was sent already
             self._extend_sent(base, tokens)
             return False
-        if self._sent is not None and known_committed > self.correction:
-            self._sent.is_open = False
         if base > self.held:
             return False
         for position in range(base, min(end, base + len(tokens))):
@@ -266,9 +262,6 @@ class Ledger:
             self._keep_sent(stale, self.correction)
             tokens = tokens[num_right + 1 :]
         self._append_committed(tokens)
-        sent = self._sent
-        if sent is not None and sent.hint.has_ended and sent.is_judged and not sent.is_open:
-            self._sent = None
 
     def _pay(self, tokens: Sequence[int], verified: Sequence[Pending]) -> None:
         """Let given hints pay for their tokens in a forward pass."""
@@ -304,7 +297,7 @@ class Ledger:
     def _extend_sent(self, base: int, tokens: Sequence[int]) -> None:
         """Extend the hint by a block that was on its way at the correction."""
         sent = self._sent
-        if sent is not None and sent.is_open and base <= sent.end < base + len(tokens):
+        if sent is not None and base <= sent.end < base + len(tokens):
             new = tokens[sent.end - base :]
             if len(sent.hint) + len(new) <= self._max_pending:
                 sent.hint.extend(new)

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import copy_context
 from functools import partial
 from time import monotonic_ns, perf_counter_ns
+from typing import TypeVar
 
 from specwhisper.engine.engine_thread import EngineThread
 from specwhisper.engine.verifier import Verifier
@@ -40,6 +41,7 @@ MAX_POSTED_BLOCKS = 32  # a session's, which may wait for the engine's next step
 MIN_KEY, MAX_KEY = 16, 64  # characters
 JOIN_S = 5.0  # for which a session waits for its draft server's call, which was opened first
 
+Request = TypeVar("Request")
 OwnResponses = asyncio.Queue[pb.VerifyResponse | Finished | Failed]
 
 
@@ -216,7 +218,7 @@ class CandidateCall:
                     num_posted = 0
                 elif blocks:
                     self._thread.post(submit)
-                request = await next_in_time(requests)
+                request = await next_of_share(requests)
             self.drain()
         except Exception as error:
             self._error = self._error or error  # keeps the first error: reading an evicted call fails as well
@@ -311,9 +313,17 @@ def _heartbeat() -> pb.Heartbeat:
     return pb.Heartbeat(sent_ns=monotonic_ns())
 
 
-async def next_in_time(requests: AsyncIterator[pb.ShareRequest]) -> pb.ShareRequest | None:
+async def next_in_time(
+    requests: AsyncIterator[Request], limit_s: float, silent: SpecWhisperError
+) -> Request | None:
+    """Return the next request, ``None`` after the last one; raise ``silent`` if it does not come in time."""
     try:
-        async with asyncio.timeout(SILENCE_S):
+        async with asyncio.timeout(limit_s):
             return await anext(requests, None)
     except TimeoutError:
-        raise IdleClient(f"The `Share` call has sent nothing for {SILENCE_S:g} s, no heartbeat.") from None
+        raise silent from None
+
+
+async def next_of_share(requests: AsyncIterator[pb.ShareRequest]) -> pb.ShareRequest | None:
+    silent = IdleClient(f"The `Share` call has sent nothing for {SILENCE_S:g} s, no heartbeat.")
+    return await next_in_time(requests, SILENCE_S, silent)

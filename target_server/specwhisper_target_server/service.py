@@ -45,6 +45,7 @@ from specwhisper_target_server.candidate_call import (
     OwnResponses,
     TargetMetrics,
     next_in_time,
+    next_of_share,
 )
 
 logger = logging.getLogger(__name__)
@@ -225,7 +226,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         )
         with self._call_limiter.admit(name):
             received = aiter(requests)  # not earlier: gRPC warns of an unused iterator
-            first = await next_in_time(received) or pb.ShareRequest()
+            first = await next_of_share(received) or pb.ShareRequest()
             async with self._candidate_calls.opened(name, first.key, call):
                 if self._drains.is_set():
                     call.drain()
@@ -303,21 +304,17 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         except Exception as error:
             own.put_nowait(Failed(error))
 
+    async def _next(self, requests: AsyncIterator[pb.VerifyRequest]) -> pb.VerifyRequest | None:
+        limit_s = self._serving.idle_timeout_s
+        silent = SessionExpired(f"The draft server has sent nothing for {limit_s:g} s.")
+        return await next_in_time(requests, limit_s, silent)
+
     async def _until_read(self, own: OwnResponses, evictor: Evictor) -> None:
         try:
             async with asyncio.timeout(self._serving.idle_timeout_s):
                 await own.join()
         except TimeoutError:
             evictor.evict(SlowReader(f"{own.qsize()} responses are unread: the call has ended."))
-
-    async def _next(self, requests: AsyncIterator[pb.VerifyRequest]) -> pb.VerifyRequest | None:
-        """Wait for the next request; return ``None`` after the last one."""
-        limit_s = self._serving.idle_timeout_s
-        try:
-            async with asyncio.timeout(limit_s):
-                return await anext(requests, None)
-        except TimeoutError:
-            raise SessionExpired(f"The draft server has sent nothing for {limit_s:g} s.") from None
 
     async def _hello(self, requests: AsyncIterator[pb.VerifyRequest]) -> pb.Hello:
         first = await self._next(requests)

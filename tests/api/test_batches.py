@@ -44,14 +44,17 @@ def durations(results: list) -> list[float]:
 ALL = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 
 
-@pytest.mark.parametrize("kind", [list, tuple, iter, lambda files: dict.fromkeys(files).keys()])
+@pytest.mark.parametrize("kind", [tuple, iter, lambda files: dict.fromkeys(files).keys()])
 def test_any_iterable_returns_a_list_in_its_order(pair, files, kind):
-    assert durations(pair.transcribe(kind(files), **ASKED)) == ALL
+    assert durations(pair.transcribe(kind(files[:3]), **ASKED)) == ALL[:3]
 
 
-@pytest.mark.parametrize("chunks", [{}, {"chunk_length_s": 0.4}])
-def test_files_are_opened_when_their_turn_comes(pair, files, chunks):
-    """Each file is made only when the recording three before it has finished: two slots and one ahead."""
+@pytest.mark.parametrize("how", [{"batch_size": 20}, {"chunk_length_s": 0.4}])
+def test_files_are_opened_when_their_turn_comes(pair, files, how):
+    """Each file is made only when the recording three before it has finished: two slots and one ahead.
+
+    A batch that is larger than the pair's reads no further ahead.
+    """
     contents = [Path(name).read_bytes() for name in files]
     for name in files[3:]:
         os.remove(name)
@@ -63,25 +66,12 @@ def test_files_are_opened_when_their_turn_comes(pair, files, chunks):
             yield name
 
     found = {}
-    for place, result in pair.transcribe_iter(names(), **chunks, **ASKED):
+    for place, result in pair.transcribe_iter(names(), **how, **ASKED):
         found[place] = result
         assert len(taken) <= len(found) + 3
         for number in range(3, min(len(files), len(found) + 3)):
             Path(files[number]).write_bytes(contents[number])
     assert durations([found[place] for place in sorted(found)]) == ALL
-
-
-@pytest.mark.parametrize("chunks", [{}, {"chunk_length_s": 0.4}])
-def test_a_batch_larger_than_the_pairs_reads_no_further_ahead(pair, files, chunks):
-    taken = []
-
-    def names() -> Iterator[str]:
-        for name in files * 2:
-            taken.append(name)
-            yield name
-
-    for num_found, _ in enumerate(pair.transcribe_iter(names(), batch_size=20, **chunks, **ASKED)):
-        assert len(taken) <= num_found + 1 + 3
 
 
 def test_results_come_as_they_finish(pair):
@@ -120,8 +110,7 @@ def rows(files: list[str], error: Exception) -> Iterator[str]:
     raise error
 
 
-@pytest.mark.parametrize("on_error", ["raise", "return"])
-@pytest.mark.parametrize("chunks", [{}, {"chunk_length_s": 0.4}])
+@pytest.mark.parametrize(("chunks", "on_error"), [({}, "raise"), ({"chunk_length_s": 0.4}, "return")])
 def test_an_iterable_that_raises_discards_no_result(pair, files, broken, chunks, on_error):
     mine, asked = ValueError("row 4"), {"on_error": on_error, **chunks, **ASKED}
     with pytest.raises(RecordingsFailed, match=r"Number 4 could not be read: row 4\.") as raised:
@@ -231,13 +220,13 @@ def test_a_config_with_a_word_for_a_choice_is_refused():
 
 
 def test_a_bar_is_shown_on_a_terminal_only(pair, files, monkeypatch, capsys):
-    pair.transcribe(files, **ASKED)
+    pair.transcribe(files[:2], **ASKED)
     assert capsys.readouterr().err == ""
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes standard error for a terminal then
     monkeypatch.setenv("TERM", "xterm")
-    pair.transcribe(files, **ASKED)
-    assert " of 6 done" in capsys.readouterr().err
-    pair.transcribe(files, progress=False, **ASKED)
+    pair.transcribe(files[:2], **ASKED)
+    assert " of 2 done" in capsys.readouterr().err
+    pair.transcribe(files[:2], progress=False, **ASKED)
     assert capsys.readouterr().err == ""
     monkeypatch.delenv("FORCE_COLOR")
-    assert len(list(pair.transcribe_iter(iter(files), progress=True, **ASKED))) == len(files)
+    assert len(list(pair.transcribe_iter(iter(files[:2]), progress=True, **ASKED))) == 2

@@ -3,12 +3,14 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from experiments.common.audio.samples import load_samples
+from experiments.common.audio.samples import bundled
 from specwhisper import SpeculativeConfig, SpeculativeWhisper
+from specwhisper.audio.decode import decode_file
 from specwhisper.engine.pair_engine import PairSession
 from specwhisper.errors import InvalidAudio, SpecWhisperError
 from specwhisper.types import SAMPLE_RATE, AudioChunk
@@ -38,9 +40,17 @@ def one_slot() -> SpeculativeWhisper:
 @pytest.fixture(scope="module")
 def recordings() -> list[np.ndarray]:
     """Cuts of 2 to 4 s with different words."""
-    samples = [np.frombuffer(sample.pcm, "<i2") for sample in load_samples(None)]
-    cuts = [samples[i % len(samples)][i * SAMPLE_RATE :] for i in range(NUM_THREADS)]
-    return [cut[: (2 + i % 3) * SAMPLE_RATE] for i, cut in enumerate(cuts)]
+    paths = bundled()
+    return [cut(paths[i % len(paths)], i, 2 + i % 3) for i in range(NUM_THREADS)]
+
+
+def cut(path: Path, start_s: int, length_s: int) -> np.ndarray:
+    end, pcm = 2 * (start_s + length_s) * SAMPLE_RATE, b""
+    for block in decode_file(path):
+        pcm += block
+        if len(pcm) >= end:
+            break
+    return np.frombuffer(pcm[2 * start_s * SAMPLE_RATE : end], "<i2")
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2, verification_pb2_grpc
 from specwhisper_draft_server.link import grpc_target_stream
+from tests.nightly import mostly_nightly
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -72,7 +73,7 @@ async def test_no_target_then_a_target_on_the_same_channel(unused_tcp_port):
             assert finals(await early) == expected_finals(target_alone(1.0))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", mostly_nightly(["MODE_FULL", *MODES[:-1]]))
 async def test_a_target_that_is_lost_mid_stream(mode):
     """The test cuts its connections; tests/e2e kills the process."""
     async with AsyncExitStack() as stack:
@@ -126,7 +127,12 @@ class FailingDraft(ScriptedModel):
 
 
 @pytest.mark.parametrize("mode", MODES[1:])
-@pytest.mark.parametrize("good", [{"good_steps": n} for n in (0, 1, 4, 17)] + [{"good_windows": 1}])
+@pytest.mark.parametrize(
+    "good",
+    mostly_nightly(
+        [{"good_steps": 4}, {"good_windows": 1}, *[{"good_steps": n} for n in (0, 1, 17)]], by_day=2
+    ),
+)
 async def test_a_failed_draft_costs_speed_and_no_text(mode, good, caplog):
     alone = target_alone(65.0)
     async with target_server() as target:

@@ -53,7 +53,7 @@ class NowAndThen(ScriptedModel):
             raise torch.OutOfMemoryError("CUDA out of memory.")
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", mostly_nightly(MODES, by_day=2))
 @pytest.mark.parametrize("fails", mostly_nightly([{"forwards": 9}, {"encodings": 2}]))
 async def test_a_session_without_memory_continues_soon(mode, fails):
     async with target_server(NowAndThen(**fails)) as target, draft_server(target.address) as draft:
@@ -95,7 +95,7 @@ class ShortOfMemory:
         return self._receive(*args, **kwargs)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", mostly_nightly(MODES, by_day=2))
 async def test_sessions_leave_a_target_without_memory_for_their_messages(mode, monkeypatch):
     monkeypatch.setattr(verifier, "CANDIDATES_TIMEOUT_NS", 200_000_000)
     short = ShortOfMemory(codec.audio_chunk_from_proto, fails_at=9)

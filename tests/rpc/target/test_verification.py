@@ -1,6 +1,5 @@
 """The target's answers to single messages of a draft server."""
 
-import asyncio
 from functools import partial
 
 import grpc
@@ -21,7 +20,6 @@ from tests.rpc.services import (
     MAX_SESSIONS,
     PROMPTLY_S,
     RATE,
-    Target,
     all_free,
     error_of,
     eventually,
@@ -183,14 +181,3 @@ async def test_a_target_over_its_latency_budget_takes_no_more_sessions():
             assert "With 2 sessions the target would answer in" in str(error)
             async with session(target) as second:
                 assert (await second.error([hello()])).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-
-
-async def test_forward_passes_of_few_tokens_change_no_text():
-    async with target_server(max_num_batched_tokens=3) as target:
-        transcripts = await asyncio.gather(*(_target_only_tokens(target) for _ in range(MAX_SESSIONS)))
-    assert all(tokens == EXPECTED.window_tokens for tokens in transcripts)
-
-
-async def _target_only_tokens(target: Target) -> tuple[tuple[int, ...], ...]:
-    async with session(target, hello(), *whole(LONG)) as one:
-        return await one.finish()

@@ -18,7 +18,6 @@ from specwhisper.errors import (
     SpecWhisperError,
     UnsupportedOption,
 )
-from specwhisper.types import Limits
 from specwhisper.wire.status import INTERNAL_ERROR, error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
@@ -248,9 +247,3 @@ async def test_a_target_stops_reading_a_session_that_reads_nothing():
         asking.cancel()
         deaf.cancel()
         await all_free(target)
-
-
-async def test_a_limit_of_the_target_itself():
-    limits = Limits(max_sessions=MAX_SESSIONS, max_block_tokens=3)
-    async with target_server(limits=limits) as target:
-        await check_refusal(target, [hello(), candidates([1] * 4)], InvalidCandidates, "4 tokens; at most 3")

@@ -85,10 +85,12 @@ def test_a_window_that_begins_elsewhere_is_not_begun_there_again():
     follow(hint, range(300, 320))
     assert hint.position == 320
     hint.open_window(0)  # the next step decodes the same audio
-    assert hint.continuation(max_tokens=2) == [300, 301]
-    follow(hint, [300, *range(1_000, 1_020)])  # text that the hint lacks
+    follow(hint, [300, 301, 302])
+    assert hint.position == 303
+    hint.open_window(3)
+    follow(hint, range(1_000, 1_020))  # text that the hint lacks
     assert hint.position is None
-    hint.open_window(0)
+    hint.open_window(20)
     follow(hint, [400, 401, 402])
     assert hint.position == 403
 
@@ -199,17 +201,6 @@ def test_a_window_begins_at_the_piece_of_its_time():
     assert hint.continuation()[0] == 20
 
 
-def test_a_text_that_is_replaced_earns_nothing():
-    hint = live_hint()
-    hint.replace(0, " ".join(map(str, range(100, 140))))
-    follow(hint, range(100, 130))
-    hint.reach(0.5)
-    hint.pay(100, 0)
-    for number in range(50):
-        hint.replace(0, " ".join(map(str, range(200 + number, 240 + number))))
-    assert hint._balance == 0
-
-
 def test_text_from_a_time_on_replaces_what_was_there():
     hint = live_hint()
     hint.open_window(0, 0)
@@ -238,7 +229,7 @@ def test_old_pieces_are_dropped():
 
 
 @given(st.data())
-def test_any_texts_and_tokens_give_the_same_as_if_they_had_come_at_once(data):
+def test_any_texts_and_tokens_keep_the_position_within_the_text(data):
     tokens = st.integers(0, 6)
     hint, window = live_hint(), []
     hint.open_window(0, 0)
@@ -247,11 +238,6 @@ def test_any_texts_and_tokens_give_the_same_as_if_they_had_come_at_once(data):
             case "text":
                 seconds, words = data.draw(st.integers(0, 9)), data.draw(st.lists(tokens, max_size=9))
                 hint.replace(seconds * SECOND, " ".join(map(str, words)))
-                position, continuation = hint.position, list(hint.continuation())
-                # Following all of the window again changes nothing.
-                hint.replace(10 * SECOND, "0")
-                hint.replace(10 * SECOND, "")
-                assert hint.position == position and list(hint.continuation()) == continuation
             case "tokens":
                 new = data.draw(st.lists(tokens, min_size=1, max_size=9))
                 follow(hint, new)
@@ -261,4 +247,4 @@ def test_any_texts_and_tokens_give_the_same_as_if_they_had_come_at_once(data):
                 hint.open_window(num_kept, data.draw(st.integers(0, 9)) * SECOND)
                 window = []
         assert hint.position is None or 0 <= hint.position <= len(hint)
-        assert all(0 <= rate <= 1 for rate in hint.rates[:2])
+        assert 0 <= hint.rate <= 1

@@ -7,15 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.speculation.hints import FIRST_RATE, GivenHint, Rates
+from specwhisper.speculation.hints import FIRST_RATE, GivenHint
 from specwhisper.speculation.ledger import CandidateSource, DraftRates, Ledger, SharedHints
 
 
 def script(tokens: Iterable[int], rate: float = FIRST_RATE) -> GivenHint:
     """Return a text from outside that is right as often."""
-    hint = GivenHint(str)
+    hint = GivenHint(str, rate=rate)
     hint.extend(tokens)
-    hint.rates = Rates(rate, rate, rate)
     return hint
 
 
@@ -183,16 +182,6 @@ class TestHints:
         ledger.extend_committed([1, 9])
         ledger.add_candidates(2, 2, [3])
         assert (tokens(ledger), sources(ledger)) == ([3, 4], [CandidateSource.DRAFT, CandidateSource.SENT])
-
-    def test_a_stale_block_extends_no_hint_of_which_all_is_known(self):
-        ledger = Ledger(shared=SharedHints(keeps_sent=True))
-        ledger.add_candidates(0, 0, [1, 2, 30, 4, 5])
-        ledger.extend_committed([1, 2, 3])  # 30 was wrong
-        ledger.add_candidates(3, 3, [4])  # drafted after that correction: no block of before is on its way
-        ledger.extend_committed([4])
-        assert tokens(ledger) == [5]
-        assert not ledger.add_candidates(5, 1, [50])  # sent again, from before the correction
-        assert tokens(ledger) == [5]
 
     def test_other_modes_drop_what_the_draft_had_sent(self):
         ledger = Ledger()
