@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,12 @@ START_S = 240.0  # importing torch alone takes seconds, on a busy machine many
 
 
 class Process:
-    """A running command whose standard error is read line by line.
+    """A running command whose standard error is read line by line."""
 
-    Parameters
-    ----------
-    prefix : a program, with its arguments, that runs the command.
-    """
-
-    def __init__(self, *command: str, prefix: Sequence[str] = ()) -> None:
+    def __init__(self, *command: str) -> None:
         environment = os.environ | {"COLUMNS": "80"}
         self._process = subprocess.Popen(
-            [*prefix, sys.executable, "-m", *command],
+            [sys.executable, "-m", *command],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
