@@ -213,6 +213,7 @@ def to_verbose_json(
             {
                 "id": number,
                 **{key: segment[key] for key in VERBOSE},
+                "tokens": list(segment.tokens),
                 **({"language": segment.language} if multilingual else {}),
                 **speaker_member(segment),
             }

@@ -1,17 +1,16 @@
 """All that can be decoded of damaged, cut and joined files is, and the rest is reported."""
 
-import io
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 
-from specwhisper.audio.damage import Warnings
-from specwhisper.audio.decode import decode_file
 from specwhisper.audio.inputs import recordings_in
 from specwhisper.audio.stated import check_stated_length
 from specwhisper.errors import InvalidAudio
+from tests.unit.audio import test_audio_decode
 from tests.unit.audio.test_audio_decode import encode, muxed, tone
 
 LENGTH_S = 4
@@ -24,13 +23,10 @@ def track(container: str, codec: str, rate: int, layout: str = "mono", **options
     return muxed(container, codec, samples, rate, layout, **options)
 
 
-def decoded(file, *, strict: bool = False) -> tuple[float, tuple[str, ...]]:
+def decoded(file: bytes | Path, **more: bool) -> tuple[float, tuple[str, ...]]:
     """Return the length of what is decoded, and the warnings."""
-    warnings = Warnings()
-    warnings.is_strict = strict
-    file = io.BytesIO(file) if isinstance(file, bytes) else file
-    num_bytes = sum(map(len, decode_file(file, None, warnings)))
-    return num_bytes / 32_000, warnings.sentences
+    samples, warnings = test_audio_decode.decoded(file, **more)
+    return len(samples) / 16_000, warnings
 
 
 ENCODED = {

@@ -70,12 +70,8 @@ class TestFinal:
         scripted.speak(12, 14, *parts)
         (segment,) = scripted.segments
         assert (segment.start_s, segment.end_s) == expected
-
-    def test_a_time_before_the_piece_is_its_beginning(self):
-        scripted = ScriptedWindows()
-        scripted.speak(0, 2, "A.")
-        scripted.speak(12, 14, 3.0, "B", 11.0, ".")
-        assert (scripted.segments[1].start_s, scripted.segments[1].end_s) == (12, 12)
+        scripted.speak(20, 22, 3.0, "B", 7.0, ".")  # of the audio before
+        assert (scripted.segments[1].start_s, scripted.segments[1].end_s) == (20, 20)
 
     def test_an_utterance_without_text_ends_with_an_empty_segment(self):
         scripted = ScriptedWindows(no_speech_threshold=0.5)
@@ -87,6 +83,7 @@ class TestFinal:
         assert scripted.segments == [
             Segment(15, 15, (), seek=1_300, utterance=1, is_utterance_end=True, language="en")
         ]
+        assert scripted.speak(17, 19, ".").prefix == ()
 
     def test_scores_are_those_of_the_new_tokens(self):
         scripted = ScriptedWindows(logprob_threshold=-9.0)
