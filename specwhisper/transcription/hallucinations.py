@@ -88,9 +88,12 @@ def review(
     window_end_s = (window.start_frame + WINDOW_FRAMES) * FRAME_S
     audio_end = window.start_frame + window.num_frames
     spoken = [(index, segment) for index, segment in enumerate(segments) if segment.words]
-    next_frame, last_s = None, _last_end_s(segments)
-    if not ends_silent and last_s is not None and last_s > start_s:
-        next_frame = _frame(last_s) if window_end_s - last_s > threshold_s else audio_end
+    next_frame = None
+    ends = [word.end_s for _, segment in spoken for word in segment.words] or [
+        each.end_s for each in segments
+    ]
+    if not ends_silent and ends and ends[-1] > start_s:
+        next_frame = _frame(ends[-1]) if window_end_s - ends[-1] > threshold_s else audio_end
     if spoken and spoken[0][1].is_anomaly and spoken[0][1].start_s - start_s > threshold_s:
         return Review(0, window.start_frame + _frame(spoken[0][1].start_s - start_s))
     before_s = start_s
@@ -198,14 +201,6 @@ def _ends_sentence(word: WordAlignment, text: str) -> bool:
     """Return whether a word has tokens of punctuation after it that end a sentence."""
     spoken = word.spoken or word
     return spoken.base + spoken.num_tokens < word.base + word.num_tokens and text[-1] in SENTENCE_ENDS
-
-
-def _last_end_s(segments: Sequence[SpokenSegment]) -> float | None:
-    """Return the end of the last word, or without words of the last segment."""
-    words = [word for segment in segments for word in segment.words]
-    if words:
-        return words[-1].end_s
-    return segments[-1].end_s if segments else None
 
 
 def _frame(time_s: float) -> int:
