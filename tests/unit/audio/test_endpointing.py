@@ -149,11 +149,6 @@ def test_a_long_silence_that_may_end_the_utterance_is_cut_before_the_window_is_f
     assert known <= (28_300 + FRAME_MS) * MS
 
 
-def test_a_piece_is_counted_from_the_last_cut():
-    cuts = [mark.sample for _, mark, *_ in run(300 * [1.0], CUTTING)][1:]
-    assert [after - before for before, after in zip([0, *cuts], cuts, strict=False)] == [30_720] * 4
-
-
 def test_in_silence_the_boundary_moves_on():
     endpointer = Endpointer(EXACT)
     moved = []
@@ -211,12 +206,6 @@ class TestNoEndpointing:
         ]
 
 
-@pytest.mark.parametrize("threshold", [0.05, 0.1, 0.15, 0.5, 0.95])
-def test_silence_ends_an_utterance_at_any_threshold(threshold):
-    found = run([1.0] * 10 + [0.0] * 40, EndpointingOptions(threshold=threshold))
-    assert [mark.event for _, mark, *_ in found] == [VoiceEvent.BEGIN, VoiceEvent.END]
-
-
 def test_a_probability_of_nan_changes_nothing():
     nan = float("nan")
     assert [mark.sample for _, mark, *_ in run([1.0, nan, 1.0, nan, 0.0])] == [0]
@@ -231,7 +220,7 @@ def test_the_last_of_equal_pauses_is_taken():
 
 options = st.builds(
     EndpointingOptions,
-    threshold=st.sampled_from([0.05, 0.3, 0.5, 0.95]),
+    threshold=st.sampled_from([0.05, 0.1, 0.15, 0.3, 0.5, 0.95]),
     prefix_padding_ms=st.integers(0, 2_000),
     silence_duration_ms=st.integers(32, 800),
     short_silence_ms=st.integers(32, 2_000),
