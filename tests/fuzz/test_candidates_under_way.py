@@ -33,6 +33,7 @@ FORWARD_S, CANDIDATES_TIMEOUT_NS = 0.001, 2_000_000  # slow enough for faults wi
 MAX_AHEAD = Limits().max_ahead_tokens
 INDICES = st.integers(0, 30)
 SHIFTS = st.just(0) | st.integers(-20, 60)  # of a block's base
+DRAFTED = st.tuples(st.integers(0, 16), INDICES, SHIFTS, st.sampled_from([True, True, False]))
 
 
 class SlowModel(ScriptedModel):
@@ -190,12 +191,13 @@ class CandidatesUnderWay(RuleBasedStateMachine):
     def repeat_audio(self, place):
         self.drafting.repeat(place)
 
-    @rule(num=st.integers(0, 16), wrong_at=INDICES, shift=SHIFTS, arrives=st.booleans())
-    def draft(self, num, wrong_at, shift, arrives):
-        """Draft a block; one that does not arrive is lost, unless it arrives late."""
-        block = self.drafting.draft(num, wrong_at, shift)
-        if arrives:
-            self.drafting.send(block)
+    @rule(drafted=st.lists(DRAFTED, min_size=1, max_size=4))
+    def draft(self, drafted):
+        """Draft blocks; one that does not arrive is lost, unless it arrives late."""
+        for num, wrong_at, shift, arrives in drafted:
+            block = self.drafting.draft(num, wrong_at, shift)
+            if arrives:
+                self.drafting.send(block)
 
     @rule(which=st.integers(0, 3) | INDICES, times=st.integers(1, 3))
     def arrive_late(self, which, times):
