@@ -132,9 +132,11 @@ class TestVerified:
     def test_text_of_a_complete_piece_is_shown_once_it_is_final(self):
         scripted = ScriptedWindows()
         scripted.append(2, mark(BEGIN, 0), mark(END, 2))
-        scripted.open()
+        window = scripted.open()
+        scripted.transcript.observe(Candidates(window.id, 0, 0, token_ids("AB"), block_number=1))
         scripted.commit(token_ids("AB"))
-        assert scripted.transcript.verified_text == ""
+        assert shown(scripted) == ("", "", "")
+        assert scripted.transcript.statistics.num_drafted == 2
 
     def test_text_of_a_growing_piece_that_is_silence_is_not_shown(self):
         scripted = ScriptedWindows(LiveOptions(confirm_every_ms=500), no_speech_threshold=0.5)
@@ -192,11 +194,3 @@ class TestOpen:
         assert scripted.transcript.span_s == (1, 4)
         scripted.step("A.")
         assert scripted.transcript.span_s == (3, 4)
-
-    def test_candidates_count_but_are_not_shown(self):
-        scripted = ScriptedWindows()
-        scripted.append(2, mark(BEGIN, 0), mark(END, 2))
-        window = scripted.open()
-        scripted.transcript.observe(Candidates(window.id, 0, 0, token_ids("AB"), block_number=1))
-        assert shown(scripted) == ("", "", "")
-        assert scripted.transcript.statistics.num_drafted == 2
