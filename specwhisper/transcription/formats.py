@@ -21,6 +21,9 @@ from specwhisper.validated import called, switch, validate, whole
 HIGHLIGHT = ("\x0e", "\x0f")  # around the spoken word: shift out and in, of which a text is cleared
 PAUSE_S = 3.0  # a longer pause ends a cue
 
+# The keys of a segment in ``verbose_json``.
+VERBOSE = "seek start end text tokens temperature avg_logprob compression_ratio no_speech_prob".split()
+
 Line = list[Word]
 
 
@@ -206,44 +209,33 @@ def to_verbose_json(
         "language": language,
         "duration": duration_s,
         "text": "".join(segment.text for segment in segments).strip(),
-        "segments": [_verbose_segment(*each, has_language=multilingual) for each in enumerate(segments)],
+        "segments": [
+            {
+                "id": number,
+                **{key: segment[key] for key in VERBOSE},
+                "tokens": list(segment.tokens),
+                **({"language": segment.language} if multilingual else {}),
+                **speaker_member(segment),
+            }
+            for number, segment in enumerate(segments)
+        ],
     }
-    words = [_verbose_word(word) for word in spoken_words(segments)]
+    words = [
+        {
+            "word": word.text.strip(),
+            **{key: word[key] for key in ("start", "end", "probability")},
+            **speaker_member(word),
+        }
+        for word in spoken_words(segments)
+    ]
     if words or word_timestamps:
         document["words"] = words
     return document
 
 
-def _verbose_segment(number: int, segment: Segment, *, has_language: bool) -> dict[str, Any]:
-    return {
-        "id": number,
-        "seek": segment.seek,
-        "start": segment.start_s,
-        "end": segment.end_s,
-        "text": segment.text,
-        "tokens": list(segment.tokens),
-        "temperature": segment.temperature,
-        "avg_logprob": segment.avg_logprob,
-        "compression_ratio": segment.compression_ratio,
-        "no_speech_prob": segment.no_speech_prob,
-        **({"language": segment.language} if has_language else {}),
-        **speaker_member(segment),
-    }
-
-
 def spoken_words(segments: Iterable[Segment]) -> Iterator[Word]:
     """Yield the words of all segments that are more than a space."""
     return (word for segment in segments for word in segment.words if word.text.strip())
-
-
-def _verbose_word(word: Word) -> dict[str, Any]:
-    return {
-        "word": word.text.strip(),
-        "start": word.start_s,
-        "end": word.end_s,
-        "probability": word.confidence,
-        **speaker_member(word),
-    }
 
 
 def to_diarized_json(segments: Sequence[Segment], *, duration_s: float, task: Task) -> dict[str, Any]:
@@ -253,19 +245,14 @@ def to_diarized_json(segments: Sequence[Segment], *, duration_s: float, task: Ta
         "task": str(task),
         "duration": duration_s,
         "text": "".join(segment.text for segment in segments).strip(),
-        "segments": [diarized_segment(number, segment) for number, segment in enumerate(spoken)],
-    }
-
-
-def diarized_segment(number: int, segment: Segment) -> dict[str, Any]:
-    """Return one segment of :func:`to_diarized_json`."""
-    return {
-        "type": "transcript.text.segment",
-        "id": f"seg_{number}",
-        "start": segment.start_s,
-        "end": segment.end_s,
-        "text": segment.text,
-        "speaker": segment.speaker,
+        "segments": [
+            {
+                "type": "transcript.text.segment",
+                "id": f"seg_{number}",
+                **{key: segment[key] for key in ("start", "end", "text", "speaker")},
+            }
+            for number, segment in enumerate(spoken)
+        ],
     }
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import exp
 from statistics import median
-from typing import NamedTuple
 
 from specwhisper.transcription.segments import FRAME_S
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -67,17 +66,10 @@ class SpokenSegment:
         return bool(self.words) and (score >= 3 or score + 0.01 >= len(words))
 
 
-class Review(NamedTuple):
-    """How many segments of a window are kept; where the next one begins, if elsewhere."""
-
-    num_segments: int
-    next_frame: int | None = None
-
-
 def review(
     window: Window, segments: Sequence[SpokenSegment], threshold_s: float, *, ends_silent: bool
-) -> Review:
-    """Decide which segments of a window are kept.
+) -> tuple[int, int | None]:
+    """Return how many segments of a window are kept, and where the next one begins, if elsewhere.
 
     Parameters
     ----------
@@ -88,11 +80,14 @@ def review(
     window_end_s = (window.start_frame + WINDOW_FRAMES) * FRAME_S
     audio_end = window.start_frame + window.num_frames
     spoken = [(index, segment) for index, segment in enumerate(segments) if segment.words]
-    next_frame, last_s = None, _last_end_s(segments)
-    if not ends_silent and last_s is not None and last_s > start_s:
-        next_frame = _frame(last_s) if window_end_s - last_s > threshold_s else audio_end
+    next_frame = None
+    ends = [word.end_s for _, segment in spoken for word in segment.words] or [
+        each.end_s for each in segments
+    ]
+    if not ends_silent and ends and ends[-1] > start_s:
+        next_frame = _frame(ends[-1]) if window_end_s - ends[-1] > threshold_s else audio_end
     if spoken and spoken[0][1].is_anomaly and spoken[0][1].start_s - start_s > threshold_s:
-        return Review(0, window.start_frame + _frame(spoken[0][1].start_s - start_s))
+        return 0, window.start_frame + _frame(spoken[0][1].start_s - start_s)
     before_s = start_s
     for place, (index, segment) in enumerate(spoken):
         following = spoken[place + 1][1] if place + 1 < len(spoken) else None
@@ -112,9 +107,9 @@ def review(
         ):
             # A window of 30 s may be followed by more audio, which may not have arrived.
             is_last = window.num_frames < WINDOW_FRAMES and audio_end * FRAME_S - segment.end_s < threshold_s
-            return Review(index, audio_end if is_last else _frame(max(start_s + SKIPPED_S, segment.start_s)))
+            return index, audio_end if is_last else _frame(max(start_s + SKIPPED_S, segment.start_s))
         before_s = segment.end_s
-    return Review(len(segments), next_frame)
+    return len(segments), next_frame
 
 
 def spoken_segments(
@@ -198,14 +193,6 @@ def _ends_sentence(word: WordAlignment, text: str) -> bool:
     """Return whether a word has tokens of punctuation after it that end a sentence."""
     spoken = word.spoken or word
     return spoken.base + spoken.num_tokens < word.base + word.num_tokens and text[-1] in SENTENCE_ENDS
-
-
-def _last_end_s(segments: Sequence[SpokenSegment]) -> float | None:
-    """Return the end of the last word, or without words of the last segment."""
-    words = [word for segment in segments for word in segment.words]
-    if words:
-        return words[-1].end_s
-    return segments[-1].end_s if segments else None
 
 
 def _frame(time_s: float) -> int:

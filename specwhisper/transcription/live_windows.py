@@ -357,11 +357,6 @@ class LiveWindows(WhisperWindows):
         self._retry = replace(window, attempt=following - 1)
         return True
 
-    @property
-    def needed_from(self) -> int:
-        """First sample that the next window may hold."""
-        return self.next_frame * HOP_SAMPLES
-
     def on_window_opened(self, window: Window) -> None:
         self._followed, self._committed = window, []
         self._has_failed |= window.attempt > 0

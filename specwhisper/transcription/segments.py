@@ -97,12 +97,12 @@ def shift_timestamps(tokens: Sequence[int], frames: int, vocabulary: Vocabulary)
 
 def up_to_border(segment: Segment, border_s: float) -> Segment:
     """Return a segment with words up to where the next window begins; the last may be a little longer."""
-    return replace(segment, words=tuple(_up_to(word, border_s) for word in segment.words))
-
-
-def _up_to(word: Word, border_s: float) -> Word:
-    start_s = min(word.start_s, border_s)
-    return replace(word, start_s=start_s, end_s=min(word.end_s, max(border_s, start_s + BRIEF_S)))
+    words = []
+    for word in segment.words:
+        start_s = min(word.start_s, border_s)
+        end_s = min(word.end_s, max(border_s, start_s + BRIEF_S))
+        words.append(replace(word, start_s=start_s, end_s=end_s))
+    return replace(segment, words=tuple(words))
 
 
 def around_words(segments: Sequence[Segment]) -> list[Segment]:

@@ -55,6 +55,8 @@ class Vocabulary:
     no_speech: int | None = None
     own_language: str | None = None
     more_ends: tuple[int, ...] = ()
+    _words: dict[int, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _bytes: dict[int, bytes] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -152,14 +154,6 @@ class Vocabulary:
                 word = data.decode("latin-1")
             self._words[token] = word
         return word
-
-    @cached_property
-    def _words(self) -> dict[int, str]:
-        return {}
-
-    @cached_property
-    def _bytes(self) -> dict[int, bytes]:
-        return {}
 
     def without_ending(self, tokens: Sequence[int]) -> tuple[int, ...]:
         """Return tokens without times, end-of-text and punctuation that only the audio's end caused."""

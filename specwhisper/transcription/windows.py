@@ -197,7 +197,7 @@ class Windows(ABC):
 
     @property
     def needed_from(self) -> int:
-        """First sample that the draft still needs."""
+        """First sample that the next window may hold."""
         return self.next_frame * HOP_SAMPLES
 
     def on_window_opened(self, window: Window) -> None:

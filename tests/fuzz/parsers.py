@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from urllib.parse import parse_qsl
 
 import av
@@ -40,7 +41,7 @@ from tests.unit.model.checkpoints.binary_files import CTRANSLATE2_FILE, GGML_FIL
 
 WEIGHTS = "digest of the weights"
 MAX_S, MAX_SAMPLES, SIZE = 2.0, 32_000, len(VOCABULARY)
-DECLARED_ERRORS = (SpecWhisperError, DecodeError)  # declared errors
+DECLARED_ERRORS = (SpecWhisperError, DecodeError)
 
 
 def verify_request(data: bytes) -> None:
@@ -270,15 +271,21 @@ MESSAGES = [
 ]
 FORM = "model=whisper-1&prompt=names&temperature=0.4&response_format=verbose_json"
 VAD = "vad_filter=1&vad_parameters[threshold]=0.4"
+BLOCK = codec.candidates_to_proto(Candidates(1, 2, 3, (4, 5)))
+PIECE = {"utterance": 1, "start_sample": 320, "is_utterance_end": True}
+RIVA_ENDS = {
+    "custom_configuration": {"gamma": "4", "neural_vad.onset": "0.5"},
+    "endpointing_config": {"stop_history": 500, "stop_threshold": 0.5},
+}
 CONFIG = {"encoding": "LINEAR_PCM", "sample_rate_hertz": 16_000, "language_code": "en-US"}
 FILES = [_file("WAV"), _file("WAV", "ULAW"), _file("FLAC", channels=2), _file("OGG"), _file("MP3")]
 
-# Each parser, and valid inputs.
-PARSERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
+# Each parser, and valid inputs, of which messages are serialized below.
+PARSERS: dict[str, tuple[Callable[[bytes], None], list[Any]]] = {
     "verify-request": (
         verify_request,
         [
-            verification_pb2.VerifyRequest(**message).SerializeToString()
+            verification_pb2.VerifyRequest(**message)
             for message in (
                 {"hello": {"mode": 1, "decoding": codec.decoding_options_to_proto(OPTIONS)}},
                 {"audio": {"encoding": 1, "data": b"abcd", "marks": [{"event": 1, "sample": 7}]}},
@@ -290,69 +297,42 @@ PARSERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     ),
     "verify-response": (
         verify_response,
-        [
-            verification_pb2.VerifyResponse(
-                welcome={"limits": codec.limits_to_proto(Limits())}
-            ).SerializeToString()
-        ],
+        [verification_pb2.VerifyResponse(welcome={"limits": codec.limits_to_proto(Limits())})],
     ),
     "share-request": (
         share_request,
         [
             verification_pb2.ShareRequest(
-                candidates=[
-                    {"number": number, "candidates": codec.candidates_to_proto(Candidates(1, 2, 3, (4, 5)))}
-                    for number in (1, 2)
-                ]
-            ).SerializeToString()
+                candidates=[{"number": number, "candidates": BLOCK} for number in (1, 2)]
+            )
         ],
     ),
     "share-response": (
         share_response,
         [
-            verification_pb2.ShareResponse(events=[{"number": 1, **message}]).SerializeToString()
+            verification_pb2.ShareResponse(events=[{"number": 1, **message}])
             for message in (
                 {"window_opened": {"window": codec.window_to_proto(WINDOW), "opening": [1]}},
-                {
-                    "commit": {
-                        "tokens": [1, 2],
-                        "log_probs": [-1, -1],
-                        "piece": {"utterance": 1, "start_sample": 320, "is_utterance_end": True},
-                    }
-                },
+                {"commit": {"tokens": [1, 2], "log_probs": [-1, -1], "piece": PIECE}},
             )
         ],
     ),
-    "vocabulary": (vocabulary, [codec.vocabulary_to_proto(VOCABULARY).SerializeToString()]),
+    "vocabulary": (vocabulary, [codec.vocabulary_to_proto(VOCABULARY)]),
     "streaming-config": (
         streaming_config,
         [
             transcription_pb2.StreamingRecognitionConfig(
                 config={"decoding": codec.decoding_options_to_proto(OPTIONS), "sample_rate_hertz": 16_000},
                 endpointing={"threshold": 0.5},
-            ).SerializeToString()
+            )
         ],
     ),
     "resume_point": (
         resume_point,
         [codec.resume_point_to_proto(each, WEIGHTS).state for each in (STATE, POSITION)],
     ),
-    "riva-stream": (
-        riva_stream,
-        [
-            riva_asr_pb2.StreamingRecognitionConfig(
-                config={
-                    **CONFIG,
-                    "custom_configuration": {"gamma": "4", "neural_vad.onset": "0.5"},
-                    "endpointing_config": {"stop_history": 500, "stop_threshold": 0.5},
-                }
-            ).SerializeToString()
-        ],
-    ),
-    "riva-recording": (
-        riva_recording,
-        [riva_asr_pb2.RecognizeRequest(config=CONFIG, audio=b"abcd").SerializeToString()],
-    ),
+    "riva-stream": (riva_stream, [riva_asr_pb2.StreamingRecognitionConfig(config={**CONFIG, **RIVA_ENDS})]),
+    "riva-recording": (riva_recording, [riva_asr_pb2.RecognizeRequest(config=CONFIG, audio=b"abcd")]),
     "riva-audio": (riva_audio, [b"\x00\x40" + file for file in FILES[:2]]),
     "flac": (flac_piece, [flac.encode(bytes(range(200)))]),
     "recording": (recording, [*FILES, _ffmpegs_file("mp4", "aac"), _ffmpegs_file("webm", "libopus")]),
@@ -368,11 +348,10 @@ PARSERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
             b"model=whisper-1&stream=true&chunking_strategy[type]=server_vad&languages[]=en&keywords[]=one",
         ],
     ),
-    "translation-form": (
-        form_of_translation,
-        [f"{FORM}&hotwords=one&{VAD}".encode()],
-    ),
+    "translation-form": (form_of_translation, [f"{FORM}&hotwords=one&{VAD}".encode()]),
 }
+for _, seeds in PARSERS.values():
+    seeds[:] = [seed if isinstance(seed, bytes) else seed.SerializeToString() for seed in seeds]
 
 
 def parse(name: str, data: bytes) -> None:

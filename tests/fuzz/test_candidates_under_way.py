@@ -32,6 +32,8 @@ REACH = 200  # samples before a window that its first frames depend on
 FORWARD_S, CANDIDATES_TIMEOUT_NS = 0.001, 2_000_000  # slow enough for faults within a window
 MAX_AHEAD = Limits().max_ahead_tokens
 INDICES = st.integers(0, 30)
+SHIFTS = st.just(0) | st.integers(-20, 60)  # of a block's base
+DRAFTED = st.tuples(st.integers(0, 16), INDICES, SHIFTS, st.sampled_from([True, True, False]))
 
 
 class SlowModel(ScriptedModel):
@@ -122,7 +124,7 @@ class Drafting(Speaking):
         if start < self.sent_to and not self.reading.done():
             self.running.run(send(self.session, self.piece(start)))
 
-    def draft(self, num: int, wrong_at: int, shift: int = 0) -> Candidates | None:
+    def draft(self, num: int, wrong_at: int, shift: int) -> Candidates | None:
         """Draft tokens after the committed end, one wrong, perhaps at a shifted base."""
         if not self.committed:
             return None
@@ -175,7 +177,6 @@ class CandidatesUnderWay(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.drafting: Drafting | None = None
-        self.late: list[Candidates] = []
 
     @initialize(mode=st.sampled_from(MODES), length_s=st.sampled_from(LENGTHS_S), seed=st.integers(0, 3))
     def open(self, mode, length_s, seed):
@@ -190,38 +191,17 @@ class CandidatesUnderWay(RuleBasedStateMachine):
     def repeat_audio(self, place):
         self.drafting.repeat(place)
 
-    @rule(num=st.integers(0, 16), wrong_at=INDICES)
-    def draft(self, num, wrong_at):
-        self.drafting.send(self.drafting.draft(num, wrong_at))
+    @rule(drafted=st.lists(DRAFTED, min_size=1, max_size=4))
+    def draft(self, drafted):
+        """Draft blocks; one that does not arrive is lost, unless it arrives late."""
+        for num, wrong_at, shift, arrives in drafted:
+            block = self.drafting.draft(num, wrong_at, shift)
+            if arrives:
+                self.drafting.send(block)
 
-    @rule(num=st.integers(1, 16), wrong_at=INDICES, shift=st.integers(-20, 60))
-    def draft_at_a_shifted_base(self, num, wrong_at, shift):
-        self.drafting.send(self.drafting.draft(num, wrong_at, shift))
-
-    @rule(num=st.integers(1, 16), wrong_at=INDICES)
-    def drop(self, num, wrong_at):
-        self.drafting.draft(num, wrong_at)
-
-    @rule(num=st.integers(1, 16), wrong_at=INDICES)
-    def swap(self, num, wrong_at):
-        first, second = self.drafting.draft(num, wrong_at), self.drafting.draft(num, 0)
-        self.drafting.send(second)
-        self.drafting.send(first)
-
-    @rule(num=st.integers(1, 16), wrong_at=INDICES)
-    def delay(self, num, wrong_at):
-        if block := self.drafting.draft(num, wrong_at):
-            self.late.append(block)
-
-    @rule(which=INDICES)
-    def arrive_late(self, which):
-        """Send a delayed block, perhaps after its window or to another target."""
-        if self.late:
-            self.drafting.send(self.late.pop(which % len(self.late)))
-
-    @rule(which=INDICES, times=st.integers(1, 3))
-    def replay(self, which, times):
-        """Repeat a block of any window, drafted for either target."""
+    @rule(which=st.integers(0, 3) | INDICES, times=st.integers(1, 3))
+    def arrive_late(self, which, times):
+        """Send a block of any window, drafted for either target: delayed, after a later one, or repeated."""
         for _ in range(times if self.drafting.blocks else 0):
             self.drafting.send(self.drafting.blocks[-1 - which % len(self.drafting.blocks)])
 

@@ -40,23 +40,11 @@ def test_output_does_not_depend_on_chunking(rate, num_channels, num_frames, cuts
     expected = whole.push(samples) + whole.finish()
     received = b"".join(cut_up.push(samples[piece]) for piece in pieces(num_frames, cuts)) + cut_up.finish()
     assert received == expected
+    if not as_float:  # bytes may be cut within a sample
+        data, of_bytes = samples.tobytes(), CanonicalStream(rate, num_channels)
+        received = b"".join(of_bytes.push(data[piece]) for piece in pieces(len(data), cuts))
+        assert received + of_bytes.finish() == expected
     assert len(expected) // 2 == pytest.approx(num_frames * 16_000 / rate, abs=1)
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    num_channels=st.integers(1, 3),
-    num_frames=st.integers(0, 400),
-    cuts=st.lists(st.integers(0, 10**6), max_size=12),
-)
-def test_bytes_may_be_cut_within_a_sample(num_channels, num_frames, cuts):
-    samples = (noise(num_frames, num_channels) * 20_000).astype("<i2")
-    data = samples.tobytes()
-    from_bytes, from_array = CanonicalStream(44_100, num_channels), CanonicalStream(44_100, num_channels)
-    received = (
-        b"".join(from_bytes.push(data[piece]) for piece in pieces(len(data), cuts)) + from_bytes.finish()
-    )
-    assert received == from_array.push(samples) + from_array.finish()
 
 
 @given(data=st.binary(max_size=400).filter(lambda data: len(data) % 2 == 0))

@@ -2,14 +2,19 @@
 
 import io
 import os
+from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
 import pytest
 import soundfile
 
+from specwhisper.audio.damage import Warnings
 from specwhisper.audio.decode import G711, decode_file, decode_g711
+from specwhisper.audio.stated import check_stated_length
 from specwhisper.errors import InvalidAudio
+from specwhisper.selection import Selection
 
 
 def tone(duration_s: float, rate: int) -> np.ndarray:
@@ -42,13 +47,19 @@ def muxed(
     return buffer.getvalue()
 
 
-def decode(data: bytes) -> np.ndarray:
-    return np.frombuffer(b"".join(decode_file(io.BytesIO(data), max_duration_s=60)), "<i2") / 32768
+def decoded(
+    file: bytes | Path, *, strict: bool = False, **selection: Any
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return the samples of a file, and the warnings."""
+    warnings = Warnings(is_strict=strict)
+    source = io.BytesIO(file) if isinstance(file, bytes) else file
+    pcm = b"".join(decode_file(source, None, warnings, Selection(**selection)))
+    return np.frombuffer(pcm, "<i2") / 32768, warnings.sentences
 
 
 def refusal(data: bytes) -> str:
     with pytest.raises(InvalidAudio) as refused:
-        decode(data)
+        decoded(data)
     return str(refused.value)
 
 
@@ -121,6 +132,22 @@ def test_the_duration_is_limited(tmp_path):
         for _ in decode_file(path, max_duration_s=10):
             pass
     assert sum(len(pcm) for pcm in decode_file(path, max_duration_s=20)) == 640_000
+
+
+@pytest.mark.parametrize("container", ["FLAC", "OGG", "WAV"])
+def test_a_length_that_the_container_states_is_refused_at_once(tmp_path, container):
+    path = tmp_path / f"a.{container.lower()}"
+    path.write_bytes(encode(tone(2, 8_000), 8_000, container))
+    check_stated_length(path, 2.5)
+    with pytest.raises(InvalidAudio, match=r"is longer than the limit of 1\.5 s: its header states 2\.0 s"):
+        check_stated_length(path, 1.5)
+
+
+def test_a_length_that_no_container_states_is_left_to_the_decoder(tmp_path):
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"no audio")
+    check_stated_length(path, 1)
+    check_stated_length(tmp_path / "none.wav", 1)
 
 
 @pytest.mark.parametrize("law", G711)

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from specwhisper.audio import damage
-from specwhisper.audio.damage import Damage, Warnings, ignore
+from specwhisper.audio.damage import Damage, ignore
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.ffmpeg import Timeline
 from specwhisper.errors import InvalidAudio
-from specwhisper.selection import Selection
-from tests.unit.audio.test_audio_decode import muxed
+from tests.unit.audio.test_audio_decode import decoded, muxed
 from tests.unit.audio.test_channels import RATE, tones
 
 LENGTH_S = 6
@@ -28,12 +27,6 @@ KINDS = {
 def media(kind: str, gaps=()) -> bytes:
     container, codec = KINDS[kind]
     return muxed(container, codec, tones(1, LENGTH_S), RATE, gaps=gaps)
-
-
-def decoded(data: bytes, **selection) -> tuple[np.ndarray, tuple[str, ...]]:
-    warnings = Warnings()
-    pcm = b"".join(decode_file(io.BytesIO(data), None, warnings, Selection(**selection)))
-    return np.frombuffer(pcm, "<i2") / 32768, warnings.sentences
 
 
 @pytest.mark.parametrize("kind", KINDS)

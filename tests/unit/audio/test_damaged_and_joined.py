@@ -1,17 +1,16 @@
 """All that can be decoded of damaged, cut and joined files is, and the rest is reported."""
 
-import io
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 
-from specwhisper.audio.damage import Warnings
-from specwhisper.audio.decode import decode_file
 from specwhisper.audio.inputs import recordings_in
 from specwhisper.audio.stated import check_stated_length
 from specwhisper.errors import InvalidAudio
+from tests.unit.audio import test_audio_decode
 from tests.unit.audio.test_audio_decode import encode, muxed, tone
 
 LENGTH_S = 4
@@ -24,13 +23,10 @@ def track(container: str, codec: str, rate: int, layout: str = "mono", **options
     return muxed(container, codec, samples, rate, layout, **options)
 
 
-def decoded(file, *, strict: bool = False) -> tuple[float, tuple[str, ...]]:
+def decoded(file: bytes | Path) -> tuple[float, tuple[str, ...]]:
     """Return the length of what is decoded, and the warnings."""
-    warnings = Warnings()
-    warnings.is_strict = strict
-    file = io.BytesIO(file) if isinstance(file, bytes) else file
-    num_bytes = sum(map(len, decode_file(file, None, warnings)))
-    return num_bytes / 32_000, warnings.sentences
+    samples, warnings = test_audio_decode.decoded(file)
+    return len(samples) / 16_000, warnings
 
 
 ENCODED = {
@@ -105,8 +101,6 @@ def test_damage_costs_little_and_is_reported_with_its_place(kind):
     # Opus packets lie in pages of a second.
     assert warning.startswith("The audio is damaged: about ") and warning.count(", at ") == 1
     assert float(warning.split(", at ")[1].removesuffix(" s.")) == pytest.approx(LENGTH_S / 2, abs=1)
-    with pytest.raises(InvalidAudio, match="is damaged: about"):
-        decoded(bytes(data), strict=True)
 
 
 @pytest.mark.parametrize("kind", ["avi", "flac", "mkv", "mp3", "tta", "webm"])
@@ -131,8 +125,6 @@ def test_a_pcm_file_that_is_cut_off_warns_with_both_lengths(container):
             "could be decoded.",
         ),
     )
-    with pytest.raises(InvalidAudio, match="is cut off or damaged"):
-        decoded(cut, strict=True)
 
 
 @pytest.mark.parametrize("container", ["WAV", "RF64", "W64", "FLAC"])
@@ -178,7 +170,6 @@ def test_a_sample_that_is_no_number_is_silence(value):
     warning = (
         "The audio has samples that are not finite numbers: 1 of them, the first at 3.0 s. They are silence."
     )
-    assert decoded(encode(samples, 16_000, "WAV", "FLOAT")) == (LENGTH_S, (warning,))
     ((source,), _) = recordings_in(samples)
     pcm = b"".join(source.decode())
     assert np.frombuffer(pcm, "<i2")[3 * 16_000] == 0

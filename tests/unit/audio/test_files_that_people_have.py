@@ -8,10 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specwhisper.audio.damage import Warnings
-from specwhisper.audio.decode import decode_file
 from specwhisper.errors import InvalidAudio
-from specwhisper.selection import Selection
+from tests.unit.audio.test_audio_decode import decoded
 
 FILES = Path(__file__).parents[2] / "data" / "files"
 PIECE = 1_600  # a tenth of a second
@@ -41,12 +39,11 @@ RIGHT = {
 }
 
 
-def loudness(name: str, warnings: Warnings | None = None, **selection) -> tuple[float, np.ndarray]:
-    """Return the length of a file, and how loud each tenth of a second is."""
-    pcm = b"".join(decode_file(FILES / name, None, warnings or Warnings(), Selection(**selection)))
-    samples = np.frombuffer(pcm, "<i2").astype(np.float32)
+def loudness(name: str, **selection) -> tuple[float, np.ndarray, tuple[str, ...]]:
+    """Return the length of a file, how loud each tenth of a second is, and the warnings."""
+    samples, warnings = decoded(FILES / name, **selection)
     pieces = samples[: len(samples) // PIECE * PIECE].reshape(-1, PIECE)
-    return len(samples) / 16_000, np.sqrt(np.square(pieces).mean(axis=1))
+    return len(samples) / 16_000, np.sqrt(np.square(pieces).mean(axis=1)), warnings
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +51,10 @@ def clip():
     return loudness("a.g722")[1]
 
 
-def likeness(decoded, clip) -> float:
+def likeness(found, clip) -> float:
     """Return how alike two recordings are, as far as the shorter one goes."""
-    length = min(len(decoded), len(clip))
-    return np.corrcoef(decoded[:length], clip[:length])[0, 1]
+    length = min(len(found), len(clip))
+    return np.corrcoef(found[:length], clip[:length])[0, 1]
 
 
 def test_every_file_has_its_right_value():
@@ -67,27 +64,26 @@ def test_every_file_has_its_right_value():
 @pytest.mark.parametrize("name", RIGHT)
 def test_all_is_decoded_and_what_is_missing_is_reported(name, clip):
     length_s, starts_s, missing = RIGHT[name]
-    warnings = Warnings()
-    decoded_s, decoded = loudness(name, warnings)
+    decoded_s, found, warnings = loudness(name)
     assert decoded_s == pytest.approx(length_s, abs=0.03)
-    assert len(warnings.sentences) == bool(missing)
-    assert all(missing in sentence for sentence in warnings.sentences)
+    assert len(warnings) == bool(missing)
+    assert all(missing in sentence for sentence in warnings)
     if name == "gap10s.webm":  # the recorder was paused after 5 s
-        assert decoded[52:148].max() == 0
-        decoded = np.delete(decoded, np.s_[50:150])
+        assert found[52:148].max() == 0
+        found = np.delete(found, np.s_[50:150])
     for start_s in starts_s:
-        assert likeness(decoded[round(start_s * 10) :], clip) > 0.85
-        assert not decoded[: 39 if start_s == 4 else 0].any()
+        assert likeness(found[round(start_s * 10) :], clip) > 0.85
+        assert not found[: 39 if start_s == 4 else 0].any()
     if missing:
         with pytest.raises(InvalidAudio, match="Without strict"):
-            loudness(name, Warnings(is_strict=True))
+            loudness(name, strict=True)
 
 
 def test_without_container_times_what_was_recorded_is_joined(clip):
     for name in ("gap10s.webm", "late4.mp4"):
-        length_s, decoded = loudness(name, container_times=False)
+        length_s, found, _ = loudness(name, container_times=False)
         assert length_s == pytest.approx(11.02, abs=0.03)
-        assert likeness(decoded, clip) > 0.85
+        assert likeness(found, clip) > 0.85
     assert loudness("dmg_r1_good.aac", container_times=False)[0] < loudness("dmg_r1_good.aac")[0] - 0.02
 
 

@@ -1,15 +1,14 @@
 """Audio that Python callers pass, and the samples that it is."""
 
 from array import array
-from io import BytesIO
 from typing import Any
 
 import numpy as np
 import pytest
-import soundfile
 
 from specwhisper.audio.inputs import MAX_SHOWN_ERRORS, check_all, decoder_of, recordings_in
 from specwhisper.errors import InvalidAudio
+from tests.unit.audio.test_audio_decode import encode
 
 SAMPLES = np.array([0, 256, -256, 32512, -32768] * 400, np.int16)
 
@@ -18,10 +17,7 @@ def decoded(audio: Any) -> list[int]:
     return np.frombuffer(b"".join(decoder_of(audio)()), "<i2").tolist()
 
 
-def wav() -> bytes:
-    file = BytesIO()
-    soundfile.write(file, SAMPLES, 16_000, "PCM_16", format="WAV")
-    return file.getvalue()
+WAV = encode(SAMPLES, 16_000, "WAV", "PCM_16")
 
 
 @pytest.mark.parametrize(
@@ -36,9 +32,9 @@ def wav() -> bytes:
         memoryview(SAMPLES),
         array("h", SAMPLES.tolist()),
         {"array": SAMPLES.astype(np.int32) << 16, "sampling_rate": 16_000},
-        wav(),
-        bytearray(wav()),
-        memoryview(wav()),
+        WAV,
+        bytearray(WAV),
+        memoryview(WAV),
     ],
     ids=lambda audio: type(audio).__name__ + str(getattr(audio, "dtype", "")),
 )

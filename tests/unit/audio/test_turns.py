@@ -4,13 +4,9 @@ import asyncio
 from threading import Event
 from time import thread_time
 
-import numpy as np
 import pytest
-import soundfile
 
-from specwhisper.audio.stated import check_stated_length
 from specwhisper.audio.turns import TURN_S, Turn, Turns, decoding_for, in_turn
-from specwhisper.errors import InvalidAudio
 
 
 def work(turn: Turn, num_turns: int, log: list[str], name: str, may_begin: Event | None = None) -> None:
@@ -61,19 +57,3 @@ async def test_an_error_ends_a_turn():
         await in_turn(Turn(turns), lambda: 1 / 0)
     assert await in_turn(Turn(turns), int) == 0
     assert not turns._had_s
-
-
-@pytest.mark.parametrize("suffix", ["flac", "ogg", "wav"])
-def test_a_length_that_the_container_states_is_refused_at_once(tmp_path, suffix):
-    path = tmp_path / f"a.{suffix}"
-    soundfile.write(path, np.zeros(16_000, np.float32), 8_000)
-    check_stated_length(path, 2.5)
-    with pytest.raises(InvalidAudio, match=r"is longer than the limit of 1\.5 s: its header states 2\.0 s"):
-        check_stated_length(path, 1.5)
-
-
-def test_a_length_that_no_container_states_is_left_to_the_decoder(tmp_path):
-    path = tmp_path / "a.bin"
-    path.write_bytes(b"no audio")
-    check_stated_length(path, 1)
-    check_stated_length(tmp_path / "none.wav", 1)

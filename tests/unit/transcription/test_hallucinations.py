@@ -56,20 +56,21 @@ def test_what_is_left_out(segments, kept, next_frame):
     assert review(window(), segments, 2.0, ends_silent=True) == (kept, next_frame)
 
 
-def test_a_window_that_does_not_end_silent_continues_after_its_last_word():
-    for end_s, next_frame in ((25.0, 2500), (29.0, 3000)):
-        assert review(window(), [said(1, 1.5), said(end_s - 0.5, end_s)], 2.0, ends_silent=False) == (
-            2,
-            next_frame,
-        )
-    later = window(start_frame=1_000)
-    assert review(later, [said(11, 12)], 2.0, ends_silent=False) == (1, 1200)
+LAST = [said(1, 1.5), invented(17, 18.2), invented(18.5, 19)]
 
 
-def test_at_the_end_of_the_recording_nothing_is_decoded_again():
-    segments = [said(1, 1.5), invented(17, 18.2), invented(18.5, 19)]
-    assert review(window(2_000), segments, 2.0, ends_silent=True) == (1, 2_000)
-    assert review(window(2_500), segments, 2.0, ends_silent=True) == (1, 1_700)
+@pytest.mark.parametrize(
+    ("opened", "segments", "ends_silent", "expected"),
+    [
+        (window(), [said(1, 1.5), said(24.5, 25)], False, (2, 2_500)),  # it continues after its last word
+        (window(), [said(1, 1.5), said(28.5, 29)], False, (2, 3_000)),
+        (window(start_frame=1_000), [said(11, 12)], False, (1, 1_200)),
+        (window(2_000), LAST, True, (1, 2_000)),  # at the end nothing is decoded again
+        (window(2_500), LAST, True, (1, 1_700)),
+    ],
+)
+def test_where_the_next_window_begins(opened, segments, ends_silent, expected):
+    assert review(opened, segments, 2.0, ends_silent=ends_silent) == expected
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,10 @@ from specwhisper.selection import VadOptions
         ({"top_p": "half"}, "top_p is 'half': it must be a number"),
         ({"temperatures": "hot"}, "temperatures is 'hot': it must be a number, or several"),
         ({"temperatures": ("hot",)}, "it must be a number, or several"),
+        ({"task": "rubbish"}, "task is 'rubbish': choose from transcribe, translate"),
+        ({"multilingual": True, "language": "en"}, "language and multilingual exclude each other: leave"),
+        ({"multilingual": True, "languages": "en,fr"}, "languages and multilingual exclude each other"),
+        ({"multilingual": True, "live": LiveOptions()}, "leave it out of live audio, which detects the"),
     ],
 )
 def test_invalid_values_are_refused(options: dict, message: str):
@@ -115,17 +119,12 @@ def test_temperatures_and_steps_that_cannot_be(temperature, increment, problem):
         fallback_temperatures(temperature, increment)
 
 
-def test_none_leaves_an_option_at_its_default():
+def test_none_leaves_an_option_at_its_default_and_is_no_threshold():
     nothing = dict.fromkeys(("initial_prompt", "hotwords", "temperatures", "top_k", "top_p", "seed", "task"))
     assert DecodingOptions(**nothing) == DecodingOptions()
-
-
-def test_none_is_no_threshold():
     thresholds = ("compression_ratio_threshold", "logprob_threshold", "no_speech_threshold")
     without = DecodingOptions(**dict.fromkeys(thresholds))
     assert without == replace(DecodingOptions.greedy(), temperatures=DecodingOptions().temperatures)
-    with pytest.raises(InvalidRequest, match=r"logprob_threshold is 1: .* or None for no threshold"):
-        DecodingOptions(logprob_threshold=1)
 
 
 def test_a_single_temperature_is_accepted():
@@ -133,97 +132,79 @@ def test_a_single_temperature_is_accepted():
     assert DecodingOptions(temperatures=[0, 1]).temperatures == (0.0, 1.0)
 
 
-class TestKeywords:
-    """As users of other Whisper programs write them."""
+DEFAULTS = DecodingOptions(language="en", top_k=3)
+FALLBACK = {"temperature": 0.5, "temperature_increment_on_fallback": 0.3}
+greedy = DecodingOptions.greedy
 
-    def test_given_options_override_the_defaults(self):
-        defaults = {"temperatures": (0.5,), "top_k": 3}
-        assert options_from(defaults, {"top_k": 4}) == DecodingOptions(temperatures=(0.5,), top_k=4)
-        assert options_from(defaults, {"temperature": 0.1}).temperatures == (0.1,)
-        assert options_from({}, {"temperature": (0, 0.2)}).temperatures == (0.0, 0.2)
 
-    def test_temperature_and_temperatures_conflict(self):
-        with pytest.raises(InvalidRequest, match="Both temperature and temperatures"):
-            options_from({}, {"temperature": 0.1, "temperatures": (0.2,)})
+@pytest.mark.parametrize(
+    ("defaults", "given", "expected"),
+    [
+        ({"temperatures": (0.5,), "top_k": 3}, {"top_k": 4}, DecodingOptions(temperatures=(0.5,), top_k=4)),
+        ({"temperatures": (0.5,)}, {"temperature": 0.1}, DecodingOptions(temperatures=(0.1,))),
+        ({}, {"temperature": (0, 0.2)}, DecodingOptions(temperatures=(0.0, 0.2))),
+        (DEFAULTS, {}, DEFAULTS),
+        (DEFAULTS, {"top_k": None}, DecodingOptions(language="en")),
+        # Names of other programs.
+        ({}, {"max_initial_timestamp": 1.0}, DecodingOptions(max_initial_timestamp_s=1.0)),
+        ({}, {"without_timestamps": True}, DecodingOptions(timestamps=False)),
+        ({}, {"without_timestamps": False}, DecodingOptions()),
+        ({}, {"k": 5, "log_prob_threshold": -1}, DecodingOptions(top_k=5, logprob_threshold=-1)),
+        ({}, dict.fromkeys(("max_initial_timestamp", "without_timestamps", "greedy")), DecodingOptions()),
+        ({}, {"max_tokens": 200}, DecodingOptions(max_new_tokens=200)),
+        ({}, {"max_tokens": 200, "max_new_tokens": 200}, DecodingOptions(max_new_tokens=200)),
+        *(({}, {name: num}, DecodingOptions()) for name in ("beam_size", "num_beams") for num in (1, None)),
+        # Greedy leaves out fallback and thresholds that are not given.
+        ({"temperatures": 0.7}, {"greedy": True}, greedy()),
+        ({}, {"greedy": False}, DecodingOptions()),
+        ({}, {"greedy": True, "logprob_threshold": -0.5}, greedy(logprob_threshold=-0.5)),
+        ({}, {"greedy": True, "temperature": 0.2}, greedy(temperatures=0.2)),
+        ({}, FALLBACK, DecodingOptions(temperatures=(0.5, 0.8))),
+        (
+            {"temperatures": 0.4},
+            {"temperature_increment_on_fallback": None},
+            DecodingOptions(temperatures=0.4),
+        ),
+    ],
+)
+def test_keywords_as_users_of_other_programs_write_them(defaults, given, expected):
+    assert options_from(defaults, given) == expected
 
-    def test_an_unknown_option_is_refused_with_the_known_ones(self):
-        with pytest.raises(InvalidRequest, match="There is no option 'langage'; there are ") as error:
-            options_from({}, {"langage": "en"})
-        named = str(error.value).partition("there are ")[2].rstrip(".").split(", ")
-        assert {"language", "temperature", "temperature_increment_on_fallback"} <= set(named)
 
-    def test_defaults_may_be_options(self):
-        defaults = DecodingOptions(language="en", top_k=3)
-        assert options_from(defaults, {}) == defaults
-        assert options_from(defaults, {"top_k": None}) == DecodingOptions(language="en")
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"temperature": 0.1, "temperatures": (0.2,)}, "Both temperature and temperatures"),
+        ({"without_timestamps": True, "timestamps": True}, "Both without_timestamps and timestamps"),
+        ({"max_tokens": 2, "max_new_tokens": 1}, "Both max_tokens and max_new_tokens are set, and differ"),
+        ({**FALLBACK, "greedy": True}, "No window fails without a threshold"),
+        ({"logprob_threshold": 1}, "logprob_threshold is 1: .* or None for no threshold"),
+        ({"beam_size": 5}, "Beam search is not offered"),
+        ({"num_beams": 5}, "Beam search is not offered"),
+    ],
+)
+def test_keywords_that_cannot_be(given, problem):
+    with pytest.raises((InvalidRequest, UnsupportedOption), match=problem):
+        options_from({}, given)
 
-    def test_names_of_other_programs_are_accepted(self):
-        given = {"max_initial_timestamp": 1.0, "without_timestamps": True, "temperature": 0.2}
-        more = {"k": 5, "log_prob_threshold": -1}
-        assert options_from({}, given | more) == DecodingOptions(
-            max_initial_timestamp_s=1.0, timestamps=False, temperatures=0.2, top_k=5, logprob_threshold=-1
-        )
-        assert options_from({}, dict.fromkeys(given)) == DecodingOptions()
-        assert options_from({}, {"without_timestamps": False}).timestamps
 
-    def test_two_names_of_one_option_conflict(self):
-        with pytest.raises(InvalidRequest, match="Both without_timestamps and timestamps"):
-            options_from({}, {"without_timestamps": True, "timestamps": True})
-
-    def test_max_tokens_is_max_new_tokens(self):
-        assert options_from({}, {"max_tokens": 200}) == DecodingOptions(max_new_tokens=200)
-        same = options_from({}, {"max_tokens": 200, "max_new_tokens": 200})
-        assert same == DecodingOptions(max_new_tokens=200)
-        with pytest.raises(InvalidRequest, match="Both max_tokens and max_new_tokens are set, and differ"):
-            options_from({}, {"max_tokens": 200, "max_new_tokens": 100})
-
-    def test_greedy_leaves_out_fallback_and_thresholds_that_are_not_given(self):
-        assert options_from({"temperatures": 0.7}, {"greedy": True}) == DecodingOptions.greedy()
-        assert options_from({}, {"greedy": False}) == options_from({}, {"greedy": None}) == DecodingOptions()
-        given = {"greedy": True, "logprob_threshold": -0.5, "temperature": 0.2}
-        assert options_from({}, given) == DecodingOptions.greedy(logprob_threshold=-0.5, temperatures=0.2)
-
-    def test_fallback_needs_a_threshold(self):
-        given = {"temperature": 0.5, "temperature_increment_on_fallback": 0.3}
-        with pytest.raises(InvalidRequest, match="No window fails without a threshold"):
-            options_from({}, given | {"greedy": True})
-        assert options_from({}, given).temperatures == (0.5, 0.8)
-        assert options_from(
-            {"temperatures": 0.4}, {"temperature_increment_on_fallback": None}
-        ).temperatures == (0.4,)
-
-    @pytest.mark.parametrize("name", ["beam_size", "num_beams"])
-    def test_only_one_beam_is_accepted(self, name):
-        assert options_from({}, {name: 1}) == options_from({}, {name: None}) == DecodingOptions()
-        with pytest.raises(UnsupportedOption, match="Beam search is not offered"):
-            options_from({}, {name: 5})
+def test_an_unknown_option_is_refused_with_the_known_ones():
+    with pytest.raises(InvalidRequest, match="There is no option 'langage'; there are ") as error:
+        options_from({}, {"langage": "en"})
+    named = str(error.value).partition("there are ")[2].rstrip(".").split(", ")
+    assert {"language", "temperature", "temperature_increment_on_fallback"} <= set(named)
 
 
 def test_choices_may_be_plain_strings():
     options = DecodingOptions(task="translate", compression_ratio_of="text")
     assert options.task is Task.TRANSLATE
     assert options.compression_ratio_of is CompressionRatio.TEXT
-    with pytest.raises(InvalidRequest, match="task is 'rubbish': choose from transcribe, translate"):
-        DecodingOptions(task="rubbish")
 
 
 def test_an_error_shows_the_beginning_of_a_long_value():
     with pytest.raises(InvalidRequest, match=r"hint is 'aaaa.*at most 200000 bytes") as refused:
         DecodingOptions(hint="a" * 200_001)
     assert len(str(refused.value)) < 400
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"language": "en"}, "language and multilingual exclude each other: leave one out"),
-        ({"languages": "en,fr"}, "languages and multilingual exclude each other: leave one out"),
-        ({"live": LiveOptions()}, "leave it out of live audio, which detects the language"),
-    ],
-)
-def test_what_contradicts_several_languages(options, reason):
-    with pytest.raises(InvalidRequest, match=reason):
-        DecodingOptions(multilingual=True, **options)
 
 
 def test_vad_has_faster_whispers_parameters_and_defaults():

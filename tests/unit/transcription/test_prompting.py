@@ -21,20 +21,11 @@ def previous(words: PromptText = NOTHING, *, condition: bool = True) -> Previous
     return PreviousText(VOCABULARY, words, condition=condition)
 
 
-def test_the_first_window_has_no_previous_text():
-    assert previous().prefix() == previous(condition=False).prefix() == ()
-
-
 def test_text_is_kept_with_its_timestamps_and_doubled_ones_once():
     made = previous()
+    assert made.prefix() == previous(condition=False).prefix() == ()
     made.append([[TIME, 3, TIME + 5], [TIME + 5, 4, TIME + 9, TIME + 9]], 0.0)
     assert made.prefix() == (PREV, TIME, 3, TIME + 5, TIME + 5, 4, TIME + 9)
-
-
-def test_previous_text_is_limited_to_half_a_window():
-    made = previous(WORDS)
-    made.append([[3] * 100], 0.0)
-    assert made.prefix() == (PREV, *[3] * (VOCABULARY.max_length // 2 - 1))
 
 
 @pytest.mark.parametrize("num_given", [1, 16, 20, 31])
@@ -52,36 +43,30 @@ def test_words_that_stay_leave_every_window_room_to_write_in(num_given, is_carri
     assert len(window.prompt) == 1 + num_given + min(31, 47 - num_given) + 1
 
 
-def test_text_of_a_high_temperature_is_kept_for_later_prompts():
-    made = previous()
-    made.append([[3]], 0.6)
-    assert made.prefix() == ()
-    made.append([[4]], 0.4)
-    assert made.prefix() == (PREV, 3, 4)
+LONG = [3] * 100
+CARRIED = replace(WITH_HOTWORDS, is_carried=True)
 
 
-def test_a_window_that_was_empty_counts():
-    made = previous()
-    made.append([[]], 0.0)
-    assert made.prefix() == (PREV,)
-
-
-def test_a_prompt_precedes_the_first_window_or_every_window():
-    made = previous(WORDS)
-    assert made.prefix() == (PREV, 1, 2)
-    made.append([[3]], 0.0)
-    assert made.prefix() == (PREV, 1, 2, 3)
-    alone = previous(WORDS, condition=False)
-    alone.append([[3]], 0.0)
-    assert alone.prefix() == (PREV, 1, 2)
-
-
-def test_a_carried_prompt_and_hotwords_stay_first():
-    made = previous(replace(WITH_HOTWORDS, is_carried=True))
-    assert made.prefix() == (PREV, 9, 1, 2)
-    made.append([[3] * 100], 0.0)
-    assert made.prefix() == (PREV, 9, 1, 2, *[3] * 31)
-    assert previous(WITH_HOTWORDS).prefix() == (PREV, 9, 1, 2)
+@pytest.mark.parametrize(
+    ("words", "condition", "windows", "expected"),
+    [
+        (NOTHING, True, [([3], 0.6)], ()),
+        (NOTHING, True, [([3], 0.6), ([4], 0.4)], (PREV, 3, 4)),
+        (NOTHING, True, [([], 0.0)], (PREV,)),  # an empty window counts
+        (WORDS, True, [], (PREV, 1, 2)),
+        (WORDS, True, [([3], 0.0)], (PREV, 1, 2, 3)),
+        (WORDS, True, [(LONG, 0.0)], (PREV, *[3] * (VOCABULARY.max_length // 2 - 1))),
+        (WORDS, False, [([3], 0.0)], (PREV, 1, 2)),
+        (CARRIED, True, [], (PREV, 9, 1, 2)),
+        (CARRIED, True, [(LONG, 0.0)], (PREV, 9, 1, 2, *[3] * 31)),
+        (WITH_HOTWORDS, True, [], (PREV, 9, 1, 2)),
+    ],
+)
+def test_words_and_text_of_windows_make_a_prompt(words, condition, windows, expected):
+    made = previous(words, condition=condition)
+    for tokens, temperature in windows:
+        made.append([tokens], temperature)
+    assert made.prefix() == expected
 
 
 def test_another_target_continues_with_the_previous_text():

@@ -36,18 +36,19 @@ def named(prompt: tuple[int, ...]) -> list[str]:
 
 
 class TestPrompt:
-    def test_language_and_task(self):
-        options = DecodingOptions.greedy(language="de", task=Task.TRANSLATE)
-        assert named(VOCABULARY.prompt(options)) == ["startoftranscript", "de", "translate"]
-
-    def test_without_timestamps(self):
-        prompt = VOCABULARY.prompt(DecodingOptions.greedy(language="en", timestamps=False))
-        assert named(prompt) == ["startoftranscript", "en", "transcribe", "notimestamps"]
-
-    def test_english_only(self):
-        assert named(ENGLISH.prompt(DecodingOptions.greedy())) == ["startoftranscript"]
-        prompt = ENGLISH.prompt(DecodingOptions.greedy(timestamps=False))
-        assert named(prompt) == ["startoftranscript", "notimestamps"]
+    @pytest.mark.parametrize(
+        ("vocabulary", "options", "expected"),
+        [
+            (VOCABULARY, {"language": "de", "task": Task.TRANSLATE}, ["de", "translate"]),
+            (VOCABULARY, {"language": "en", "timestamps": False}, ["en", "transcribe", "notimestamps"]),
+            (UNTIMED, {"language": "en", "timestamps": False}, ["en", "transcribe"]),
+            (ENGLISH, {}, []),
+            (ENGLISH, {"timestamps": False}, ["notimestamps"]),
+        ],
+    )
+    def test_it_names_language_task_and_whether_there_are_times(self, vocabulary, options, expected):
+        prompt = vocabulary.prompt(DecodingOptions.greedy(**options))
+        assert named(prompt) == ["startoftranscript", *expected]
 
     @pytest.mark.parametrize(
         ("vocabulary", "options", "problem"),
@@ -67,10 +68,8 @@ class TestPrompt:
         with pytest.raises(UnsupportedOption, match=problem):
             vocabulary.prompt(DecodingOptions.greedy(**options))
 
-    def test_what_a_model_has_is_not_refused(self):
+    def test_several_languages_that_a_model_has_are_not_refused(self):
         VOCABULARY.check(DecodingOptions(languages="en,de"))
-        prompt = UNTIMED.prompt(DecodingOptions.greedy(language="en", timestamps=False))
-        assert named(prompt) == ["startoftranscript", "en", "transcribe"]
 
 
 class TestText:

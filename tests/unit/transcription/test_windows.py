@@ -39,13 +39,6 @@ def test_windows_are_numbered_and_start_where_the_last_one_ended():
     assert made.next_frame == 3200
 
 
-def test_a_resumed_window_continues():
-    made = windows()
-    made.resume(Window(7, 500, 3000, prompt=(END + 1,), max_new_tokens=63))
-    assert made.next_frame == 500
-    assert made.open(3000).id == 8
-
-
 @pytest.mark.parametrize(
     ("asked", "own", "expected"),
     [
@@ -67,11 +60,15 @@ def test_the_callers_token_limit_precedes_the_models_and_fits_the_context(asked,
     assert made.open(3000).max_new_tokens == expected
 
 
-def test_the_prompt_of_each_window_is_added_to_a_max_length():
+def test_the_prompt_of_each_window_is_added_to_a_max_length_also_where_another_target_continues():
     made = SequentialWindows(VOCABULARY, DecodingOptions.greedy(), max_new_tokens=MaxLength(60))
     assert [made.open(3000).max_new_tokens for _ in range(5)] == [60, 61, 62, 63, 63]
     made.resume(Window(7, 500, 3000, prompt=(END + 1,), max_new_tokens=40))
-    assert [made.open(3000).max_new_tokens for _ in range(2)] == [41, 42]
+    opened = [made.open(3000) for _ in range(2)]
+    assert [(each.id, each.start_frame, each.max_new_tokens) for each in opened] == [
+        (8, 500, 41),
+        (9, 500, 42),
+    ]
 
 
 def test_another_attempt_at_a_window_has_the_same_limit():
@@ -104,13 +101,9 @@ def test_the_compression_ratio_of_tokens_equals_that_of_transformers(tokens: lis
     assert token_compression_ratio(tokens, size) == expected
 
 
-def test_the_compression_ratio_of_text_is_that_of_openai_whisper():
+def test_the_ratio_and_the_mean_of_texts_are_those_of_openai_whisper():
     assert text_compression_ratio(" ha" * 100) == pytest.approx(299 / 14, rel=0.3)
-    assert text_compression_ratio("") == text_compression_ratio("  ") == 0.0
-
-
-def test_the_mean_log_probability_of_no_tokens_is_0():
-    assert avg_logprob([]) == 0.0
+    assert text_compression_ratio("") == text_compression_ratio("  ") == avg_logprob([]) == 0.0
     assert avg_logprob([-1.0, -3.0]) == -2.0
 
 

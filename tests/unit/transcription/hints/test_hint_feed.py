@@ -9,19 +9,6 @@ from specwhisper.transcription.hints import HintFeed, check_hint, hint_at
 from specwhisper.types import TimedHint
 
 
-def test_the_next_server_gets_what_was_not_replaced():
-    feed = HintFeed()
-    first = []
-    for start_sample, text in ((0, "a"), (20, "c"), (10, "b"), (30, "d")):
-        feed.put(TimedHint(start_sample, text))
-        first += feed.take()
-    assert first == [TimedHint(0, "a"), TimedHint(20, "c"), TimedHint(10, "b"), TimedHint(30, "d")]
-    feed.restart()
-    assert feed.take(2) == [TimedHint(0, "a"), TimedHint(10, "b")]
-    feed.put(TimedHint(40, "e"))
-    assert feed.take() == [TimedHint(30, "d"), TimedHint(40, "e")]
-
-
 def test_what_was_replaced_before_it_was_taken_is_never_sent():
     feed = HintFeed()
     for length in range(1, 1_000):
@@ -30,17 +17,19 @@ def test_what_was_replaced_before_it_was_taken_is_never_sent():
     assert feed.take() == []
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), max_size=30))
-def test_taken_at_any_time_a_server_has_the_same_text(puts):
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), max_size=30), st.integers(0, 9))
+def test_taken_at_any_time_a_server_has_the_same_text(puts, start_sample):
+    """Another one gets what may be said from its window on; a hint that began before may not be over."""
     feed, server = HintFeed(), []
-    for number, (start_sample, most) in enumerate(puts):
-        feed.put(TimedHint(start_sample, str(number)))
+    for number, (at, most) in enumerate([*puts, (9, None)]):
+        feed.put(TimedHint(at, str(number)))
         for hint in feed.take(most):
             server = [kept for kept in server if kept.start_sample < hint.start_sample] + [hint]
-    for hint in feed.take():
-        server = [kept for kept in server if kept.start_sample < hint.start_sample] + [hint]
     feed.restart()
-    assert server == feed.take()
+    assert server == feed.take(2) + feed.take()
+    feed.restart(start_sample)
+    first = max([0, *(number for number, kept in enumerate(server) if kept.start_sample <= start_sample)])
+    assert feed.take() == server[first:]
 
 
 def test_the_oldest_are_forgotten_beyond_the_limit():
@@ -67,12 +56,3 @@ def test_a_long_text_is_refused_by_its_bytes():
     check_hint(TimedHint(0, "é" * 2_000))
     with pytest.raises(InvalidRequest, match="4002 bytes"):
         check_hint(TimedHint(0, "é" * 2_001))
-
-
-def test_another_server_gets_what_may_be_said_from_its_window_on():
-    feed = HintFeed()
-    for sample in (0, 10, 20, 30):
-        feed.put(TimedHint(sample, str(sample)))
-    assert len(feed.take()) == 4
-    feed.restart(25)
-    assert [hint.start_sample for hint in feed.take()] == [20, 30], "the one before may not be over yet"

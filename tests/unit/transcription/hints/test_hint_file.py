@@ -9,7 +9,6 @@ import pytest
 
 from specwhisper import read_hint
 from specwhisper.errors import InvalidRequest
-from specwhisper.transcription import hint_files
 from specwhisper.transcription.hint_files import find_hint
 
 SRT = (
@@ -107,13 +106,6 @@ def test_a_file_without_a_hint_is_named(tmp_path, name, content, problem):
         (tmp_path / name).write_bytes(content)
     with pytest.raises(InvalidRequest, match=problem):
         read_hint(tmp_path / name)
-
-
-def test_a_file_that_is_too_large_is_named(tmp_path, monkeypatch):
-    (tmp_path / "a.txt").write_text(SRT, "utf-8")
-    monkeypatch.setattr(hint_files, "MAX_FILE_BYTES", 9)
-    with pytest.raises(InvalidRequest, match=r"a\.txt has more than 9 bytes"):
-        read_hint(tmp_path / "a.txt")
 
 
 def test_a_pipe_is_read_and_a_device_without_end_is_refused():

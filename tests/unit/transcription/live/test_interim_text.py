@@ -32,42 +32,30 @@ def commit(end: int, **changes) -> Commit:
 
 @pytest.mark.parametrize("num_drafted", range(len(TOKENS) + 1))
 @pytest.mark.parametrize("num_verified", range(len(TOKENS) + 1))
-def test_text_of_recordings_has_whole_characters(num_verified, num_drafted):
-    builder = TranscriptBuilder(JAPANESE)
-    builder.observe(OPENED)
-    builder.observe(commit(num_verified))
-    builder.observe(Candidates(0, num_verified, 0, TOKENS[num_verified:num_drafted]))
-    assert builder.verified_text == WHOLE[num_verified]
-    assert builder.verified_text + builder.tentative_text == WHOLE[max(num_verified, num_drafted)]
+def test_unfinished_text_has_whole_characters(num_verified, num_drafted):
+    verified, drafted = TOKENS[:num_verified], TOKENS[num_verified:num_drafted]
+    text = JAPANESE.decode_unfinished(verified) + JAPANESE.decode_unfinished(drafted, after=verified)
+    assert text == WHOLE[max(num_verified, num_drafted)]
 
 
-@pytest.mark.parametrize("num_verified", range(len(TOKENS) + 1))
-def test_verified_text_of_live_audio_has_whole_characters(num_verified):
-    transcript = LiveTranscript(JAPANESE)
-    transcript.observe(OPENED)
-    transcript.observe(commit(num_verified, is_final=True))  # of a piece that grows
-    assert transcript.verified_text == WHOLE[num_verified]
-
-
-def test_tentative_text_after_an_incomplete_character_is_shown():
-    """The verified text before it ends within a character."""
-    vocabulary = of_bytes(b"\xe6\x97\xe6\x9c\xac")
-    assert vocabulary.decode_unfinished((2, 3, 4), after=(0, 1)) == "本"
-
-
-def test_invalid_bytes_are_shown_as_in_final_text():
+def test_broken_text_is_shown_as_in_final_text_and_nothing_waits_for_its_rest():
     vocabulary = of_bytes(b"a\xff\xa5b")
     assert vocabulary.decode_unfinished(range(4)) == vocabulary.decode(range(4)) == "a\ufffd\ufffdb"
+    broken_off = of_bytes(b"\xe6\x97\xe6\x9c\xac")
+    assert broken_off.decode_unfinished((2, 3, 4), after=(0, 1)) == "本"
 
 
 @pytest.mark.parametrize("end", range(1, len(TOKENS) + 1))
-def test_final_text_has_incomplete_characters(end):
-    text = WORD.encode()[:end].decode(errors="replace")
-    builder = TranscriptBuilder(JAPANESE)
-    builder.observe(OPENED)
-    (segment,) = builder.observe(commit(end, is_final=True))
-    assert segment.text == text
-    live = LiveTranscript(JAPANESE)
+def test_a_transcript_has_incomplete_characters_once_it_is_final(end):
+    builder, live = TranscriptBuilder(JAPANESE), LiveTranscript(JAPANESE)
+    for transcript in (builder, live):
+        transcript.observe(OPENED)
+    builder.observe(commit(end - 1))
+    builder.observe(Candidates(0, end - 1, 0, TOKENS[end - 1 : end]))
+    assert builder.verified_text + builder.tentative_text == WHOLE[end]
+    live.observe(commit(end, is_final=True))  # of a piece that grows
+    assert live.verified_text == WHOLE[end]
     live.observe(OPENED)
-    (segment,) = live.observe(commit(end, is_final=True, piece=CompletePiece(1, 0, True)))
-    assert segment.text == text
+    for transcript in (builder, live):
+        (segment,) = transcript.observe(commit(end, is_final=True, piece=CompletePiece(1, 0, True)))
+        assert segment.text == WORD.encode()[:end].decode(errors="replace")

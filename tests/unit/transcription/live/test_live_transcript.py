@@ -70,12 +70,8 @@ class TestFinal:
         scripted.speak(12, 14, *parts)
         (segment,) = scripted.segments
         assert (segment.start_s, segment.end_s) == expected
-
-    def test_a_time_before_the_piece_is_its_beginning(self):
-        scripted = ScriptedWindows()
-        scripted.speak(0, 2, "A.")
-        scripted.speak(12, 14, 3.0, "B", 11.0, ".")
-        assert (scripted.segments[1].start_s, scripted.segments[1].end_s) == (12, 12)
+        scripted.speak(20, 22, 3.0, "B", 7.0, ".")  # of the audio before
+        assert (scripted.segments[1].start_s, scripted.segments[1].end_s) == (20, 20)
 
     def test_an_utterance_without_text_ends_with_an_empty_segment(self):
         scripted = ScriptedWindows(no_speech_threshold=0.5)
@@ -87,6 +83,7 @@ class TestFinal:
         assert scripted.segments == [
             Segment(15, 15, (), seek=1_300, utterance=1, is_utterance_end=True, language="en")
         ]
+        assert scripted.speak(17, 19, ".").prefix == ()
 
     def test_scores_are_those_of_the_new_tokens(self):
         scripted = ScriptedWindows(logprob_threshold=-9.0)
@@ -135,9 +132,11 @@ class TestVerified:
     def test_text_of_a_complete_piece_is_shown_once_it_is_final(self):
         scripted = ScriptedWindows()
         scripted.append(2, mark(BEGIN, 0), mark(END, 2))
-        scripted.open()
+        window = scripted.open()
+        scripted.transcript.observe(Candidates(window.id, 0, 0, token_ids("AB"), block_number=1))
         scripted.commit(token_ids("AB"))
-        assert scripted.transcript.verified_text == ""
+        assert shown(scripted) == ("", "", "")
+        assert scripted.transcript.statistics.num_drafted == 2
 
     def test_text_of_a_growing_piece_that_is_silence_is_not_shown(self):
         scripted = ScriptedWindows(LiveOptions(confirm_every_ms=500), no_speech_threshold=0.5)
@@ -195,11 +194,3 @@ class TestOpen:
         assert scripted.transcript.span_s == (1, 4)
         scripted.step("A.")
         assert scripted.transcript.span_s == (3, 4)
-
-    def test_candidates_count_but_are_not_shown(self):
-        scripted = ScriptedWindows()
-        scripted.append(2, mark(BEGIN, 0), mark(END, 2))
-        window = scripted.open()
-        scripted.transcript.observe(Candidates(window.id, 0, 0, token_ids("AB"), block_number=1))
-        assert shown(scripted) == ("", "", "")
-        assert scripted.transcript.statistics.num_drafted == 2

@@ -166,18 +166,6 @@ class TestOutcomes:
             scripted.close(token_ids(text), log_prob=log_prob)
         assert scripted.open().attempt == 1
 
-    def test_a_limit_counts_new_tokens_of_a_retry_too(self):
-        scripted = ScriptedWindows(max_new_tokens=20, **FALLBACK)
-        scripted.speak(0, 2, "A" * 60 + ".")
-        scripted.speak(3, 5, "B.", log_prob=-2.0)
-        assert scripted.open().max_new_tokens == 20
-
-    def test_skipped_silence_has_no_text(self):
-        scripted = ScriptedWindows(**FALLBACK)
-        scripted.speak(0, 2, "A.", log_prob=-2.0, no_speech_prob=0.9)
-        assert scripted.segments[-1].text == "" and scripted.segments[-1].is_utterance_end
-        assert scripted.speak(6, 8, ".").prefix == ()
-
     def test_the_audio_before_decides_nothing_about_silence(self):
         scripted = ScriptedWindows(**FALLBACK)
         scripted.speak(0, 2, "A.")
@@ -212,10 +200,11 @@ class TestRoom:
 
     @pytest.mark.parametrize("limit", [1, 20, 60])
     def test_a_limit_counts_new_tokens(self, limit):
-        scripted = ScriptedWindows(max_new_tokens=limit)
+        scripted = ScriptedWindows(max_new_tokens=limit, **FALLBACK)
         scripted.speak(0, 2, "A" * 60 + ".")
-        window = scripted.speak(3, 5, ".")
+        window = scripted.speak(3, 5, "B.", log_prob=-2.0)
         assert window.max_new_tokens - len(window.prefix) == limit
+        assert scripted.open().max_new_tokens == limit, "it is decoded again, alone"
 
     def test_long_prompts_shorten_the_prefix(self):
         options = DecodingOptions.greedy(live=LiveOptions(), initial_prompt="a", timestamps=False)
@@ -228,11 +217,9 @@ class TestRoom:
         assert letters(scripted.speak(9, 11, ".").prefix) == "C" * 62
 
     def test_a_limit_that_grows_in_recordings_does_not_in_live_audio(self):
+        scripted, limits = ScriptedWindows(), set()
         options = DecodingOptions.greedy(live=LiveOptions())
-        windows = LiveWindows(SPOKEN, options, max_new_tokens=MaxLength(100))
-        scripted = ScriptedWindows()
-        scripted.windows = windows
-        limits = set()
+        scripted.windows = LiveWindows(SPOKEN, options, max_new_tokens=MaxLength(100))
         for second in range(0, 20, 4):
             window = scripted.speak(second, second + 3, "A.")
             limits.add(window.max_new_tokens - len(window.prefix))
