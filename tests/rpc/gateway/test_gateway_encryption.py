@@ -114,14 +114,7 @@ async def test_a_new_certificate_needs_no_restart(draft, folder, tmp_path, caplo
     assert [record.getMessage() for record in caplog.records].count("certificate kept") == 1
 
 
-def test_a_gateway_with_encryption_and_keys_may_listen_on_the_network(folder):
-    with pytest.raises(UnsafeBind, match="without authentication"):
-        GatewayConfig(host="0.0.0.0", tls=server_tls(folder))
-    GatewayConfig(host="0.0.0.0", tls=server_tls(folder), tokens=TOKENS)
-    GatewayConfig(host="0.0.0.0", tls=server_tls(folder, is_mutual=True))
-
-
-def test_incomplete_flags_are_refused_with_the_gateways_names(folder):
+def test_incomplete_flags_and_a_gateway_without_authentication_are_refused(folder):
     names = {"http-server-cert": "server.pem", "http-server-key": "server.key", "http-root-cert": "roots.pem"}
     paths = {flag: folder / name for flag, name in names.items()}
     certificate = {"http-server-cert": folder / "server.pem"}
@@ -137,6 +130,10 @@ def test_incomplete_flags_are_refused_with_the_gateways_names(folder):
             config_from(GatewayConfig, flags)
     config = config_from(GatewayConfig, {"http-use-ssl-mutual": True} | paths)
     assert config.tls == server_tls(folder, is_mutual=True)
+    GatewayConfig(host="0.0.0.0", tls=config.tls)
+    GatewayConfig(host="0.0.0.0", tls=server_tls(folder), tokens=TOKENS)
+    with pytest.raises(UnsafeBind, match="without authentication"):
+        GatewayConfig(host="0.0.0.0", tls=server_tls(folder))
 
 
 @asynccontextmanager
