@@ -1,6 +1,5 @@
 """A live client reconnects after the server's retry time, not before."""
 
-from contextlib import asynccontextmanager
 from itertools import pairwise
 from time import monotonic
 
@@ -8,10 +7,8 @@ import pytest
 
 from experiments.common.models.speech import spoken_utterances, talk
 from specwhisper.errors import ServerFull
-from specwhisper.rpc.channels import open_channel
 from specwhisper.wire import status
-from tests.rpc.network import CutClients
-from tests.rpc.services import as_draft_server
+from tests.rpc.network import CutClients, between
 from tests.rpc.speaking import Listener, live_client, speaking_pair
 
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
@@ -48,14 +45,6 @@ class Overfull(CutClients):
                 raise ServerFull("No slot is free.")
 
 
-@asynccontextmanager
-async def proxy_to(draft: str, kind, *args):
-    async with open_channel(draft) as channel:
-        servicer = kind(channel, *args)
-        async with as_draft_server(servicer) as server:
-            yield server.address, servicer
-
-
 async def check_talk(servers: str) -> int:
     """Send all of a talk; return the number of reconnects."""
     async with live_client(servers) as client:
@@ -69,10 +58,10 @@ async def test_a_full_server_is_asked_again_after_its_retry_time(monkeypatch):
     monkeypatch.setattr(status, "PUSHBACK_MS", 300)
     async with (
         speaking_pair() as (_, draft),
-        proxy_to(draft.address, FullClients, [2], 3) as (address, between),
+        between(draft.address, FullClients, [2], 3) as (proxy, network),
     ):
-        assert await check_talk(address) == 1
-        asked_s = between.asked_s
+        assert await check_talk(proxy.address) == 1
+        asked_s = network.asked_s
         assert len(asked_s) == 1 + 3 + 1
         waits_s = [after - before for before, after in pairwise(asked_s[1:])]
         assert all(wait_s >= 0.3 for wait_s in waits_s)
@@ -83,6 +72,6 @@ async def test_another_server_is_tried_at_once(monkeypatch, choose_first):
     monkeypatch.setattr(status, "PUSHBACK_MS", 600_000)
     async with (
         speaking_pair() as (_, draft),
-        proxy_to(draft.address, Overfull, []) as (address, _),
+        between(draft.address, Overfull, []) as (proxy, _),
     ):
-        assert await check_talk(f"{address},{draft.address}") == 1
+        assert await check_talk(f"{proxy.address},{draft.address}") == 1

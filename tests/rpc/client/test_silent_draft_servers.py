@@ -14,9 +14,8 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client import exchange
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_draft_server import responses
-from tests.rpc.client.test_reconnecting import proxy_to
 from tests.rpc.client_scripts import ScriptedTranscription, serving
-from tests.rpc.network import CutClients
+from tests.rpc.network import CutClients, between
 from tests.rpc.outages import breaking_pair
 from tests.rpc.riva_clients import live_config
 from tests.rpc.services import (
@@ -34,9 +33,7 @@ from tests.rpc.speaking import (
     Listener,
     final_results,
     live_client,
-    speaking_draft,
     speaking_pair,
-    speaking_target,
     texts_of,
 )
 from tests.rpc.speaking import config as live_request
@@ -99,27 +96,6 @@ async def test_a_recording_continues_at_another_server(tmp_path, caplog, choose_
     assert [s.tokens for s in segments] == [s.tokens for s in alone(95.0).segments]
 
 
-async def test_live_audio_continues_at_another_server(caplog, choose_first):
-    async with (
-        speaking_target() as target,
-        speaking_draft(target.address) as first,
-        speaking_draft(target.address) as second,
-        Proxy.listening() as proxy,
-    ):
-        proxy.upstream = first.address
-        async with live_client(f"{proxy.address},{second.address}") as client:
-            listener = Listener(client)
-            await client.send(talk()[:BEGUN])
-            await listener.received(8)
-            proxy.freeze()
-            await listener.end(talk()[BEGUN:])
-            assert client.num_reconnects == 1
-            check_silent(caplog)
-        listener.check(spoken_utterances(talk()))
-        proxy.unfreeze()
-        await all_free(target, first)
-
-
 async def test_clients_leave_a_server_that_never_answers(tmp_path, monkeypatch, choose_first):
     monkeypatch.setattr(exchange, "WELCOME_S", 0.5)
     path = wav(tmp_path / "audio.wav", recording(5.0))
@@ -138,14 +114,14 @@ async def test_a_server_without_text_is_not_lost():
     """It sends heartbeats while its client is silent."""
     async with (
         speaking_pair() as (_, draft),
-        proxy_to(draft.address, HeartbeatProxy) as (address, between),
-        live_client(address, with_statistics=True) as client,
+        between(draft.address, HeartbeatProxy) as (proxy, network),
+        live_client(proxy.address, with_statistics=True) as client,
     ):
         listener = Listener(client)
         await client.send(talk()[:BEGUN])
         await listener.received(8)
-        before = between.num_heartbeats
-        await eventually(lambda: between.num_heartbeats >= before + LONG, within_s=30.0)
+        before = network.num_heartbeats
+        await eventually(lambda: network.num_heartbeats >= before + LONG, within_s=30.0)
         await listener.end(talk()[BEGUN:])
         assert client.num_reconnects == 0
         # Heartbeats are not passed on.
