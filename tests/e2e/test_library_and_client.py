@@ -12,15 +12,10 @@ pytestmark = pytest.mark.timeout(600)
 SAMPLE = Path(specwhisper.__file__).parent / "demo" / "samples" / "01_phone_call.flac"
 
 
-@pytest.fixture(scope="module")
-def server(demo_server) -> str:
-    return demo_server
-
-
-async def test_the_library_and_the_client_return_the_same(server):
+async def test_the_library_and_the_client_return_the_same(demo_server):
     asked = {"language": "en", "word_timestamps": True, "condition_on_previous_text": True}
     local = SpeculativeWhisper("demo-draft-tiny", "demo-target", device="cpu").transcribe(SAMPLE, **asked)
-    async with TranscriptionClient(server) as client:
+    async with TranscriptionClient(demo_server) as client:
         remote = await client.transcribe_file(SAMPLE, **asked)
     layout = Layout(max_line_width=20, max_line_count=1)
     assert type(local) is type(remote)

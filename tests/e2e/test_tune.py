@@ -33,16 +33,11 @@ def test_the_advice_follows_the_measurements(start_server, tmp_path):
         assert measured[mode]["time_per_token_s"] == pytest.approx(mean_s)
         assert re.search(rf"│ {mode} +│ +{1e3 * mean_s:.1f} ", out)
 
-    gaining = [mode for mode in means_s if measured[mode]["over_target_only"]["high"] < 1]
-    surely_faster = [mode for mode in gaining if measured[mode]["over_full"]["high"] < 1]
-    beside_full = surely_faster or ["full"]
-    choices = beside_full if "full" in gaining else gaining or ["target-only"]
-    implied = min(choices, key=means_s.get)
-    assert figures_read["mode"] == implied
-    assert f"Run --mode {implied}: " in out
-    assert f"Speed, as measured: {1e3 * means_s[implied]:.1f} ms per token" in out
+    advised = figures_read["mode"]  # tests/unit/client/test_advice.py shows why
+    assert f"Run --mode {advised}: " in out
+    assert f"Speed, as measured: {1e3 * means_s[advised]:.1f} ms per token" in out
     assert f"Draft length: {figures_read['gamma']}." in out
-    assert ("blocks of " in figures_read["gamma"]) is (implied != "target-only")
+    assert ("blocks of " in figures_read["gamma"]) is (advised != "target-only")
 
 
 @pytest.mark.nightly

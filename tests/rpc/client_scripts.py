@@ -3,18 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 
 from google.protobuf.duration_pb2 import Duration
 
-from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc as rpc
-
-SERVICE = "specwhisper.wire.v1.Transcription"
+from tests.rpc.services import as_draft_server
 
 
 def duration(time_s: float) -> Duration:
@@ -149,11 +146,7 @@ class ScriptedTranscription(rpc.TranscriptionServicer):
 
 
 @asynccontextmanager
-async def serving(servicer: ScriptedTranscription, port: int = 0) -> AsyncIterator[str]:
+async def serving(servicer: ScriptedTranscription, port: int = 0, **options) -> AsyncIterator[str]:
     """Serve on a port, or a free one; yield the address."""
-    add_servicer = partial(rpc.add_TranscriptionServicer_to_server, servicer)
-    server = await start_server({SERVICE: add_servicer}, ServingOptions(port=port))
-    try:
+    async with as_draft_server(servicer, ServingOptions(port=port, **options)) as server:
         yield server.address
-    finally:
-        await server.stop(drain_timeout_s=1.0)

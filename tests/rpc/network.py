@@ -1,18 +1,121 @@
-"""Networks that cut connections, before the target or before the draft server."""
+"""Networks that edit, delay or cut what they forward, before the target or before the draft server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from math import inf
+from typing import Any
 
 import grpc.aio
 
 from specwhisper.rpc.channels import open_channel, with_true_status
 from specwhisper.rpc.serving import RunningServer
 from specwhisper.tasks import NextItem
-from specwhisper.wire.v1 import transcription_pb2_grpc
-from tests.rpc.bad_network import BadNetwork
+from specwhisper.types import Candidates
+from specwhisper.wire import codec
+from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2_grpc
+from specwhisper.wire.v1 import verification_pb2 as pb
 from tests.rpc.services import as_draft_server, as_target
+
+EditBlock = Callable[[Candidates], Sequence[Candidates]]
+
+
+async def relayed(call: Any, sending: Coroutine[Any, Any, None], context: Any) -> AsyncGenerator[Any]:
+    """Yield a call's responses while its requests are sent; end with its error."""
+    sender = asyncio.create_task(sending)
+    # Otherwise the call would wait forever for requests.
+    sender.add_done_callback(
+        lambda _: call.cancel() if not sender.cancelled() and sender.exception() else None
+    )
+    try:
+        async for response in call:
+            yield response
+    except grpc.aio.AioRpcError as error:
+        await context.abort(error.code(), error.details(), tuple(error.trailing_metadata() or ()))
+    finally:
+        sender.cancel()
+        call.cancel()
+
+
+class BadNetwork(verification_pb2_grpc.VerificationServicer):
+    """Forwards calls of a draft server to a target.
+
+    Parameters
+    ----------
+    edit_block : returns a function for each session that edits its candidate blocks.
+    hold_commits : number of commits to wait for before a block is forwarded, as on a slow link.
+    """
+
+    def __init__(
+        self,
+        target: grpc.aio.Channel,
+        edit_block: Callable[[], EditBlock] | None = None,
+        hold_commits: int = 0,
+    ) -> None:
+        self._stub = verification_pb2_grpc.VerificationStub(target)
+        self._edit_block = edit_block or (lambda: lambda block: (block,))
+        self._hold_commits = hold_commits
+
+    async def Locate(self, request: pb.LocateRequest, context: Any) -> pb.LocateResponse:
+        return await self._stub.Locate(request)
+
+    async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
+        return await self._stub.Describe(request)
+
+    async def Verify(self, requests: AsyncIterator[pb.VerifyRequest], context: Any) -> AsyncGenerator[Any]:
+        async with aclosing(self._relay(requests, self._stub.Verify(), context)) as responses:
+            async for response in responses:
+                yield response
+
+    async def Share(self, requests: AsyncIterator[pb.ShareRequest], context: Any) -> AsyncGenerator[Any]:
+        async with aclosing(self._relay(requests, self._stub.Share(), context)) as responses:
+            async for response in responses:
+                yield response
+
+    async def _relay(self, requests: Any, call: Any, context: Any) -> AsyncGenerator[Any]:
+        call = with_true_status(call)
+        commits: dict[int, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(0))
+        async with aclosing(relayed(call, self._pass_on(requests, call, commits), context)) as responses:
+            async for response in responses:
+                for event in getattr(response, "events", ()):
+                    if event.WhichOneof("message") == "commit":
+                        commits[event.number].release()
+                yield response
+
+    async def _pass_on(self, requests: Any, call: Any, commits: dict[int, asyncio.Semaphore]) -> None:
+        edits: dict[int, EditBlock] = defaultdict(self._edit_block)
+        late: list[asyncio.Task[None]] = []
+        turn = asyncio.Lock()  # a call takes one write at a time
+        try:
+            async for request in requests:
+                if not getattr(request, "candidates", ()):
+                    async with turn:
+                        await call.write(request)
+                    continue
+                for each in request.candidates:
+                    for edited in edits[each.number](codec.candidates_from_proto(each.candidates)):
+                        block = pb.SharedCandidates(number=each.number)
+                        codec.candidates_to_proto(edited, block.candidates)
+                        message = pb.ShareRequest(candidates=[block])
+                        writing = self._write_late(message, call, turn, commits[each.number])
+                        if self._hold_commits:
+                            late.append(asyncio.create_task(writing))
+                        else:
+                            await writing
+            await asyncio.gather(*late)
+            await call.done_writing()
+        finally:
+            for task in late:
+                task.cancel()
+
+    async def _write_late(self, message, call, turn: asyncio.Lock, commits: asyncio.Semaphore) -> None:
+        """Delay a block until the target has committed without it."""
+        for _ in range(self._hold_commits):
+            await commits.acquire()
+        async with turn:
+            if not call.done():
+                await call.write(message)
 
 
 class CutNetwork(BadNetwork):
@@ -34,7 +137,7 @@ class CutNetwork(BadNetwork):
         *,
         stalls: bool = False,
     ) -> None:
-        super().__init__(target, None, 0)
+        super().__init__(target)
         self._cuts = list(cuts)
         self._cuts_of_shared = list(cuts_of_shared)
         self._stalls = stalls
@@ -105,17 +208,6 @@ async def _after(first, requests):
         yield request
 
 
-@asynccontextmanager
-async def cut_network(
-    target: str, cuts: Sequence[int], cuts_of_shared: Sequence[int] = (), *, stalls: bool = False
-) -> AsyncIterator[tuple[RunningServer, CutNetwork]]:
-    """Run a server that forwards to ``target``; yield it and its network."""
-    async with open_channel(target) as channel:
-        servicer = CutNetwork(channel, cuts, cuts_of_shared, stalls=stalls)
-        async with as_target(servicer) as server:
-            yield server, servicer
-
-
 class CutClients(transcription_pb2_grpc.TranscriptionServicer):
     """A proxy between clients and a draft server that cuts streams.
 
@@ -136,22 +228,14 @@ class CutClients(transcription_pb2_grpc.TranscriptionServicer):
     async def StreamingRecognize(self, requests, context):
         words_left = self._cuts.pop(0) if self._cuts else inf
         call = with_true_status(self._stub.StreamingRecognize())
-        sending = asyncio.create_task(self._forward(requests, call))
-        try:
-            async for response in call:
-                if response.ping:
-                    yield response
-                    continue
-                if not words_left:
-                    self.num_cut += 1
-                    await context.abort(grpc.StatusCode.UNAVAILABLE, "cut")
-                words_left -= 1
+        async with aclosing(relayed(call, self._forward(requests, call), context)) as responses:
+            async for response in responses:
+                if not response.ping:
+                    if not words_left:
+                        self.num_cut += 1
+                        await context.abort(grpc.StatusCode.UNAVAILABLE, "cut")
+                    words_left -= 1
                 yield response
-        except grpc.aio.AioRpcError as error:
-            await context.abort(error.code(), error.details(), tuple(error.trailing_metadata() or ()))
-        finally:
-            sending.cancel()
-            call.cancel()
 
     async def _forward(self, requests, call) -> None:
         with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # the reader has the error
@@ -161,9 +245,30 @@ class CutClients(transcription_pb2_grpc.TranscriptionServicer):
 
 
 @asynccontextmanager
-async def cut_clients(draft: str, cuts: Sequence[int]) -> AsyncIterator[tuple[RunningServer, CutClients]]:
-    """Run a server that forwards to a draft server; yield it and its proxy."""
-    async with open_channel(draft) as channel:
-        servicer = CutClients(channel, cuts)
-        async with as_draft_server(servicer) as server:
-            yield server, servicer
+async def between(address: str, kind: type, *args: Any, **settings: Any) -> AsyncIterator[Any]:
+    """Run a server that forwards to another one; yield it and its network."""
+    run = as_target if issubclass(kind, BadNetwork) else as_draft_server
+    async with open_channel(address) as channel:
+        network = kind(channel, *args, **settings)
+        async with run(network) as server:
+            yield server, network
+
+
+def cut_network(
+    target: str, cuts: Sequence[int], cuts_of_shared: Sequence[int] = (), *, stalls: bool = False
+) -> AbstractAsyncContextManager[tuple[RunningServer, CutNetwork]]:
+    return between(target, CutNetwork, cuts, cuts_of_shared, stalls=stalls)
+
+
+def cut_clients(
+    draft: str, cuts: Sequence[int]
+) -> AbstractAsyncContextManager[tuple[RunningServer, CutClients]]:
+    return between(draft, CutClients, cuts)
+
+
+@asynccontextmanager
+async def bad_network(
+    target: str, edit_block: Callable[[], EditBlock] | None = None, *, hold_commits: int = 0
+) -> AsyncIterator[RunningServer]:
+    async with between(target, BadNetwork, edit_block, hold_commits) as (server, _):
+        yield server

@@ -62,10 +62,6 @@ async def end_of_cli(process) -> tuple[int, str, str]:
     return process.returncode, out.decode(), err.decode()
 
 
-async def run_process(*arguments) -> tuple[int, str, str]:
-    return await end_of_cli(await start_cli(*arguments))
-
-
 async def run_cli(*arguments) -> tuple[int, str, str]:
     """Run a command in a thread, because the servers run in this event loop."""
     done = await asyncio.to_thread(CliRunner().invoke, app, [*map(str, arguments)])

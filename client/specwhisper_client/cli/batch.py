@@ -16,7 +16,6 @@ from specwhisper.audio.decode import no_such_file
 from specwhisper.audio.stated import stated_duration_s
 from specwhisper.errors import (
     DiarizationFailed,
-    InvalidAudio,
     InvalidRequest,
     ServerFull,
     SpecWhisperError,
@@ -45,7 +44,8 @@ async def transcribe_files(arguments: Sequence[Path], job: Job, console: Console
     """
     recordings, without = find_recordings(arguments)
     for argument in without:
-        report(_error_about(argument), errors)
+        is_empty = argument.is_dir()
+        report(f"The folder '{argument}' has no recordings." if is_empty else no_such_file(argument), errors)
     failed = list(without)
     num_all = len(recordings) + len(without)
     outputs: list[Outputs] = [{} for _ in recordings]
@@ -84,12 +84,6 @@ async def transcribe_files(arguments: Sequence[Path], job: Job, console: Console
 
 def _is_of_server(error: SpecWhisperError) -> bool:
     return type(error) in (TargetUnavailable, Unauthenticated)  # not OutOfMemory: others may be shorter
-
-
-def _error_about(argument: Path) -> InvalidAudio:
-    if argument.is_dir():
-        return InvalidAudio(f"The folder '{argument}' has no recordings.")
-    return no_such_file(argument)
 
 
 class _Batch:
@@ -143,7 +137,8 @@ class _Batch:
                 await self._transcribe(number)
 
         if not self._bar.disable:
-            self._bar.durations = await asyncio.to_thread(_durations, self._work)
+            paths = [recording.path for recording, _ in self._work]
+            self._bar.durations = await asyncio.to_thread(lambda: [*map(stated_duration_s, paths)])
             self._bar.draw()
         try:
             with self._bar:
@@ -261,7 +256,3 @@ class _Batch:
     def _name(self, number: int) -> None:
         if not self._wanted.quiet:
             self._errors.print(Text(escaped(str(self._work[number][0].path)), "bold"), soft_wrap=True)
-
-
-def _durations(work: Sequence[tuple[RecordingFile, Outputs]]) -> list[float | None]:
-    return [stated_duration_s(recording.path) for recording, _ in work]

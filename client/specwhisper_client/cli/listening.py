@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import aclosing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -114,7 +114,9 @@ async def listen(
     async with (
         nullcontext() if wanted.speakers is None else wanted.speakers.opened() as speakers,
         wanted.stream(credentials, speakers) as stream,
-        _audio(wanted) as audio,
+        sources.microphone(wanted.device)
+        if wanted.simulate is None
+        else aclosing(sources.file(wanted.simulate, is_paced=True)) as audio,
     ):
         transcription = LiveTranscription(stream, audio, keeps_segments=False)
         updates = with_speakers(transcription, speakers) if speakers else whole_utterances(transcription)
@@ -191,15 +193,6 @@ def open_line(update: Update, begin_s: float | None, *, is_speech: bool) -> Text
     begin = clock(begin_s)
     times = ((f"[{begin} → ", "cyan"), mark, (f"{']':>{len(begin)}} ", "cyan"))
     return Text.assemble(*times, text[num_spaces:], (notice, "yellow"))
-
-
-@asynccontextmanager
-async def _audio(wanted: ListenOptions) -> AsyncIterator[AsyncIterator[bytes]]:
-    if wanted.simulate is not None:
-        yield sources.file(wanted.simulate, is_paced=True)
-        return
-    async with sources.microphone(wanted.device) as audio:
-        yield audio
 
 
 @contextmanager

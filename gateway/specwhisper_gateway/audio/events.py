@@ -110,7 +110,9 @@ class EventStream(EventSourceResponse):
                     await super().__call__(scope, receive, send)
             except SessionExpired as error:
                 self._error = error
-                await _send_last(send, error)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(SEND_TIMEOUT_S):
+                        await send({"type": "http.response.body", "body": _failure(error)})
         if self._error is not None:
             note_error(scope, self._error)
 
@@ -123,12 +125,6 @@ class EventStream(EventSourceResponse):
         except SpecWhisperError as error:
             self._error = error
             yield _failure(error)
-
-
-async def _send_last(send: Send, error: SpecWhisperError) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(SEND_TIMEOUT_S):
-            await send({"type": "http.response.body", "body": _failure(error)})
 
 
 def _failure(error: SpecWhisperError) -> bytes:

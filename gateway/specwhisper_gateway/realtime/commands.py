@@ -9,7 +9,6 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.transcription.hints import MAX_START_S, hint_at
 from specwhisper.types import TimedHint
 from specwhisper_gateway.errors import InvalidField
-from specwhisper_gateway.option_fields import SHOWN_CHARS
 from specwhisper_gateway.transport.messages import read_object
 
 KNOWN = (
@@ -37,23 +36,11 @@ def read_event(frame: str | bytes) -> dict[str, Any]:
     return read_object(frame, audio="audio")
 
 
-def unknown_event(kind: Any) -> InvalidField:
-    return InvalidField(
-        f"Invalid value: {str(kind)[:SHOWN_CHARS]!r}. Supported events are: {', '.join(KNOWN)}.", "type"
-    )
-
-
 def session_of(event: dict[str, Any]) -> dict[str, Any]:
     session = event.get("session")
     if not isinstance(session, dict):
         raise InvalidField(f"{event['type']} needs an object 'session'.", "session")
     return session
-
-
-def ends_utterance(event: dict[str, Any]) -> bool:
-    """Return whether Riva's client ends an utterance with this audio."""
-    riva = event.get("runtime_config")
-    return isinstance(riva, dict) and riva.get("force_eou") == "true"
 
 
 def hint_of(event: dict[str, Any]) -> TimedHint:

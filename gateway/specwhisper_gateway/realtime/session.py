@@ -17,6 +17,7 @@ from specwhisper.transcription.hints import HintFeed
 from specwhisper.types import SAMPLE_RATE, TimedHint
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_gateway.errors import InvalidField
+from specwhisper_gateway.option_fields import SHOWN_CHARS
 from specwhisper_gateway.realtime import commands, riva
 from specwhisper_gateway.realtime.backlog import Backlog, TurnAudio
 from specwhisper_gateway.realtime.settings import LANGUAGE, RealtimeSettings, nested
@@ -121,7 +122,8 @@ class RealtimeConnection:
                     audio = self._pieces.samples_of(audio)
                 samples, self._rest = self._settings.audio_format.decode(self._rest + audio)
                 self._append(samples)
-                if commands.ends_utterance(received):
+                riva_config = received.get("runtime_config")
+                if isinstance(riva_config, dict) and riva_config.get("force_eou") == "true":
                     self._pieces.finish()
                     await self._end_turn()
             case "input_audio_buffer.commit":
@@ -147,7 +149,9 @@ class RealtimeConnection:
             case "session.update" | "transcription_session.update" as kind:
                 await self._update(received, is_flat=kind == "transcription_session.update")
             case kind:
-                raise commands.unknown_event(kind)
+                known = ", ".join(commands.KNOWN)
+                sentence = f"Invalid value: {str(kind)[:SHOWN_CHARS]!r}. Supported events are: {known}."
+                raise InvalidField(sentence, "type")
 
     def _append(self, pcm: bytes) -> None:
         if not pcm:

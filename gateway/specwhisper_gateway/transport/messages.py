@@ -9,7 +9,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from specwhisper_client.updates import Update
-from specwhisper_gateway.errors import InvalidField, body_of
+from specwhisper_gateway.errors import InvalidField
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # larger messages close the connection
 MAX_CONTROL_BYTES = 64 * 1024  # a message without its audio
@@ -38,16 +38,6 @@ def interim_of(update: Update) -> dict[str, str]:
         "stable": update.stable_text,
         "tentative": update.tentative_text,
     }
-
-
-def error_event(error: BaseException, event_id: str | None = None) -> dict[str, Any]:
-    """Return OpenAI's event for an error.
-
-    Parameters
-    ----------
-    event_id : the client's event that caused it.
-    """
-    return event("error", error=body_of(error)["error"] | {"event_id": event_id})
 
 
 def warning_event(ignored: Sequence[InvalidField], event_id: str | None = None) -> dict[str, Any]:

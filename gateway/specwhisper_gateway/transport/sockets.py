@@ -13,15 +13,12 @@ from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from specwhisper.errors import (
-    SpecWhisperError,
-    TargetUnavailable,
-)
+from specwhisper.errors import SpecWhisperError, TargetUnavailable
 from specwhisper.rpc.addresses import is_loopback
 from specwhisper_gateway.access_log import note_error
-from specwhisper_gateway.errors import ClientGone, ForeignPage, IdleTimeout, answer_to
+from specwhisper_gateway.errors import ClientGone, ForeignPage, IdleTimeout, answer_to, body_of
 from specwhisper_gateway.state import gateway_of, within_time
-from specwhisper_gateway.transport.messages import error_event
+from specwhisper_gateway.transport.messages import event
 
 logger = logging.getLogger(__name__)
 
@@ -150,8 +147,8 @@ class Peer:
     async def send(self, *events: dict[str, Any]) -> None:
         try:
             async with self._sending, asyncio.timeout(self._send_timeout_s):
-                for event in events:
-                    await self._socket.send_json(event)
+                for each in events:
+                    await self._socket.send_json(each)
         except (WebSocketDisconnect, RuntimeError, TimeoutError) as error:  # RuntimeError: closed earlier
             raise ClientGone("The client has disconnected or does not read.") from error
         # An event that is sent restarts the idle time, unless it has just expired.
@@ -159,7 +156,8 @@ class Peer:
             self._idle.reschedule(self._idle_at())
 
     async def report(self, error: BaseException, event_id: str | None = None) -> None:
-        await self.send(error_event(error, event_id))
+        """Send OpenAI's event for an error; ``event_id`` is that of the client's event which caused it."""
+        await self.send(event("error", error=body_of(error)["error"] | {"event_id": event_id}))
 
     async def frames(self) -> AsyncGenerator[str | bytes]:
         while True:

@@ -15,7 +15,6 @@ from specwhisper.errors import (
     MessageTooLarge,
     ServerFull,
     SpecWhisperError,
-    TargetUnavailable,
     UnsupportedOption,
 )
 from specwhisper.options import DecodingOptions, Padding, Task
@@ -138,17 +137,6 @@ async def test_recognize_sends_the_file_as_it_is(noise):
     assert transcript.duration_s == 2.5
 
 
-async def test_get_model():
-    server = ScriptedTranscription(log_mel_max_bins=(80, 128))
-    async with serving(server) as address, TranscriptionClient(address) as client:
-        info = await client.get_model()
-    assert info.model.target == "large"
-    assert info.languages == ("de", "en")
-    assert (info.max_message_bytes, info.max_sessions) == (262_144, 16)
-    assert info.software_version == "1.2.3"
-    assert info.log_mel_max_bins == (80, 128)
-
-
 @pytest.mark.parametrize(
     ("error", "after"),
     [(ServerFull("All 16 places are taken."), 0), (UnsupportedOption("No 'xx' here."), 2)],
@@ -176,26 +164,10 @@ async def test_a_refused_whole_recording(noise):
             await client.recognize(bytes(300_000))
 
 
-async def test_no_server(noise, unused_tcp_port):
-    address = f"127.0.0.1:{unused_tcp_port}"
-    async with TranscriptionClient(address) as client:
-        for attempt in (client.transcribe_file(noise), client.get_model(), client.recognize(b"RIFF")):
-            with pytest.raises(TargetUnavailable, match=f"No server answers at {address}"):
-                await attempt
-
-
 async def test_a_server_that_ends_without_a_response_is_an_error(noise):
     async with serving(ScriptedTranscription([])) as address, TranscriptionClient(address) as client:
         with pytest.raises(SpecWhisperError, match="without naming its model"):
             await client.transcribe_file(noise)
-
-
-async def test_a_bad_file_never_reaches_the_server(tmp_path):
-    server = ScriptedTranscription()
-    async with serving(server) as address, TranscriptionClient(address) as client:
-        with pytest.raises(InvalidAudio, match=r"nowhere\.wav' does not exist"):
-            await client.transcribe_file(tmp_path / "nowhere.wav")
-    assert server.config is None
 
 
 async def test_a_file_that_breaks_on_the_way_ends_the_call(tmp_path):

@@ -21,8 +21,8 @@ from specwhisper_client import resolving
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.resolving import Name, read_names
 from specwhisper_client.servers import CONNECTIONS, Attempts, Servers
-from tests.rpc.client_scripts import SERVICE, ScriptedTranscription
-from tests.rpc.services import eventually
+from tests.rpc.client_scripts import ScriptedTranscription
+from tests.rpc.services import TRANSCRIPTION, eventually
 
 NAME = "drafts.example"
 HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
@@ -53,7 +53,7 @@ class Draft(ScriptedTranscription):
 async def started(draft: Draft, host: str, port: int = 0, tls: ServerTls | None = None) -> RunningServer:
     add = partial(rpc.add_TranscriptionServicer_to_server, draft)
     options = ServingOptions(host=host, port=port, tls=tls, insecure=True)
-    return await start_server({SERVICE: add}, options)
+    return await start_server({TRANSCRIPTION: add}, options)
 
 
 class Fleet:
@@ -195,6 +195,12 @@ async def test_an_unknown_name_is_in_the_error_unless_an_address_is_known(fleet)
     assert fleet.num_lookups == 3
 
 
+async def test_a_name_that_dns_cannot_encode_is_in_the_error():
+    async with TranscriptionClient("a..b:50051") as client:
+        with pytest.raises(TargetUnavailable, match=r"name in a\.\.b:50051 cannot be resolved \(encoding"):
+            await client.recognize(b"audio")
+
+
 async def test_addresses_are_looked_up_again_only_when_they_expire(fleet, monkeypatch):
     monkeypatch.setattr(resolving, "REFRESH_S", 60.0)
     (await fleet.start(HOSTS[0])).released.set()
@@ -289,12 +295,6 @@ def test_names_are_read_with_their_schemes():
             read_names(wrong)
     with pytest.raises(InvalidRequest, match=r"server is 5: it must be text, as '127.0.0.1:50051'"):
         read_names(5)
-
-
-async def test_a_name_that_dns_cannot_encode_is_in_the_error():
-    async with TranscriptionClient("a..b:50051") as client:
-        with pytest.raises(TargetUnavailable, match=r"name in a\.\.b:50051 cannot be resolved \(encoding"):
-            await client.recognize(b"audio")
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:1", "[::1]:1", "localhost:1"])

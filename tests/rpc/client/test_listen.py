@@ -2,31 +2,25 @@
 
 import io
 import signal
-import sys
 from contextlib import nullcontext
 
 import pytest
 import soundfile
 from rich.console import Console
-from typer.testing import CliRunner
 
 from examples import live_captions
 from experiments.common.models.speech import SPOKEN, samples_of, spoken_utterances, talk
-from specwhisper.errors import InvalidRequest
 from specwhisper.live import EndpointingOptions
 from specwhisper.types import SAMPLE_RATE
 from specwhisper_client import TranscriptionClient, sources
 from specwhisper_client.cli import listening
 from specwhisper_client.cli.batch import transcribe_files
 from specwhisper_client.cli.listening import ListenOptions
-from specwhisper_client.cli.main import app
 from specwhisper_client.cli.output import OutputFormat
-from specwhisper_client.live_transcription import LiveTranscription
-from specwhisper_client.streaming import StreamingClient
 from specwhisper_speakers.command_options import LiveSpeakerOptions
 from tests.rpc.services import all_free, eventually
-from tests.rpc.speaking import pieces_of, segments_of, speaking_pair, texts_of
-from tests.rpc.terminals import end_of_cli, job, run_cli, start_cli
+from tests.rpc.speaking import speaking_pair
+from tests.rpc.terminals import end_of_cli, job, start_cli
 from tests.screens import Screen
 from tests.speaker_models import save_models
 
@@ -141,107 +135,6 @@ async def test_a_recording_as_live_has_the_text_of_listen_with_its_options(talk_
     assert [" ".join(lines) for _, _, *lines in cues] == lines_of(talk())
     assert [number for number, *_ in cues] == ["1", "2", "3"]
     assert all(" --> " in times for _, times, *_ in cues)
-
-
-@pytest.mark.parametrize(
-    ("command", "options", "message"),
-    [
-        ("transcribe", "--silence-duration-ms 200", "--silence-duration-ms has no effect without --as-live"),
-        ("transcribe", "--as-live --max-piece-ms 50", "--max-piece-ms is 50: it must lie between"),
-        ("listen", "--step-ms 50", "--step-ms is 50"),
-        ("listen", "--max-speakers 2", "--max-speakers has no effect without --diarize"),
-        ("listen", "--diarize nowhere", "nowhere holds no model"),
-        ("listen", "--mode sync", "--mode is 'sync': choose from target-only, full"),
-    ],
-)
-async def test_bad_options_are_refused(talk_file, command, options, message):
-    status, out, err = await run_cli(command, *[talk_file] * (command == "transcribe"), *options.split())
-    assert (status, out) == (2, "")
-    assert err.startswith("error: ") and message in err and len(err.splitlines()) == 1
-
-
-def test_listen_names_what_a_microphone_needs(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sounddevice", None)
-    result = CliRunner().invoke(app, ["listen"])
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "pip install 'specwhisper[microphone]', or try --simulate FILE." in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-
-
-FAKE_SOUNDDEVICE = """
-class PortAudioError(Exception):
-    pass
-
-streams = []
-
-class RawInputStream:
-    def __init__(self, *, device, callback, finished_callback, **settings):
-        if device == "nowhere":
-            raise PortAudioError("no such device")
-        self.device, self.callback, self.finished_callback = device, callback, finished_callback
-        self.is_open = False
-        streams.append(self)
-
-    def __enter__(self):
-        self.is_open = True
-
-    def __exit__(self, *_):
-        self.is_open = False
-        self.finished_callback()
-"""
-
-
-@pytest.fixture
-def sounddevice(tmp_path, monkeypatch):
-    """A module in the place of sounddevice, whose text a test may choose."""
-
-    def write(text: str = FAKE_SOUNDDEVICE) -> None:
-        (tmp_path / "sounddevice.py").write_text(text)
-
-    monkeypatch.delitem(sys.modules, "sounddevice", raising=False)
-    monkeypatch.syspath_prepend(tmp_path)
-    yield write
-    sys.modules.pop("sounddevice", None)
-
-
-def test_listen_names_what_portaudio_needs(sounddevice):
-    sounddevice("raise OSError('PortAudio library not found')")
-    result = CliRunner().invoke(app, ["listen"])
-    assert result.exit_code == 1
-    assert "PortAudio library not found" in result.stderr and "libportaudio2" in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-
-
-@pytest.mark.parametrize(("device", "opened"), [(None, None), ("3", 3), ("USB", "USB")])
-async def test_a_microphone_yields_its_audio_until_it_is_closed(sounddevice, device, opened):
-    sounddevice()
-    async with sources.microphone(device) as pieces:
-        (stream,) = sys.modules["sounddevice"].streams
-        assert (stream.device, stream.is_open) == (opened, True)
-        stream.callback(memoryview(b"01"), 1, None, None)
-        assert await anext(pieces) == b"01"
-    assert not stream.is_open
-
-
-async def test_speech_before_a_microphone_was_unplugged_becomes_final(sounddevice, caplog):
-    sounddevice()
-    async with speaking_pair() as (target, draft), sources.microphone() as pieces:
-        async with StreamingClient(draft.address) as stream:
-            (device,) = sys.modules["sounddevice"].streams
-            for piece in pieces_of(talk()):
-                device.callback(memoryview(piece), len(piece) // 2, None, None)
-            device.finished_callback()
-            updates = [update async for update in LiveTranscription(stream, pieces)]
-        await all_free(target, draft)
-    assert texts_of(segments_of(updates)) == spoken_utterances(talk())
-    assert "may have been unplugged" in caplog.text
-
-
-async def test_a_microphone_that_cannot_be_opened_is_one_sentence(sounddevice):
-    sounddevice()
-    with pytest.raises(InvalidRequest, match=r"cannot be opened \(no such device\): choose another one"):
-        async with sources.microphone("nowhere"):
-            pass
 
 
 async def test_ctrl_c_ends_the_audio_and_prints_the_last_words(tmp_path):

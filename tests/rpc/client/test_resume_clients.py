@@ -119,21 +119,6 @@ async def test_a_long_recording_continues_far_from_its_beginning(tmp_path, repor
         assert cut > 20
 
 
-async def test_statistics_count_no_token_twice(tmp_path):
-    path = wav(tmp_path / "audio.wav", recording(65.0))
-    async with (
-        target_server() as target,
-        draft_server(target.address) as draft,
-        cut_clients(draft.address, [3, 4, 5]) as (network, cutting),
-        TranscriptionClient(network.address) as client,
-    ):
-        transcript = await client.transcribe_file(path, DecodingOptions.greedy(language="en"))
-    num_tokens = sum(map(len, target_alone(65.0).window_tokens))
-    # Tokens after the last resume point of a stream were decoded in vain, and count.
-    assert cutting.num_cut
-    assert num_tokens <= transcript.stats.num_committed <= num_tokens + cutting.num_cut * 40
-
-
 async def test_a_client_that_knows_several_servers_uses_the_next(tmp_path, choose_first):
     path = wav(tmp_path / "audio.wav", recording(95.0))
     async with target_server() as target, draft_server(target.address) as second:

@@ -10,9 +10,7 @@ from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.streaming import StreamingClient
-from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.services import running_pair
-from tests.rpc.terminals import run_cli
 
 FILES = Path(__file__).parents[2] / "data" / "files"
 PAUSED = FILES / "gap10s.webm"  # 11 s with a pause of 10 s
@@ -20,18 +18,6 @@ ERRORS = {  # of what it does not have
     "audio_track": (2, "has no audio track 2: it has one audio track"),
     "channel": ("3", "no channel '3': the number of channels is 2"),
 }
-
-
-async def test_the_command_line_selects():
-    server = ScriptedTranscription()
-    async with serving(server) as address:
-        command = ("transcribe", "--server", address, PAUSED)
-        for name, (value, error) in ERRORS.items():
-            status, _, errors = await run_cli(*command, f"--{name.replace('_', '-')}", value)
-            assert (status, error in " ".join(errors.split())) == (1, True)
-        status, _, _ = await run_cli(*command, "--no-container-times")
-    assert status == 0
-    assert len(server.audio) / 32_000 == pytest.approx(11, abs=0.1)
 
 
 async def test_clients_select():

@@ -1,4 +1,4 @@
-"""Clients of a silent draft server with an open connection continue at another."""
+"""Clients of a silent or full draft server with an open connection continue at another."""
 
 import pytest
 from riva.client.proto import riva_asr_pb2 as riva_pb
@@ -6,17 +6,17 @@ from riva.client.proto.riva_asr_pb2_grpc import RivaSpeechRecognitionStub
 
 from experiments.common.models.speech import spoken_utterances, talk
 from experiments.common.servers.proxy import Proxy
-from specwhisper.errors import TargetUnavailable
+from specwhisper.errors import ServerFull, TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import SAMPLE_RATE
+from specwhisper.wire import status
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client import exchange
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_draft_server import responses
-from tests.rpc.client.test_reconnecting import proxy_to
 from tests.rpc.client_scripts import ScriptedTranscription, serving
-from tests.rpc.network import CutClients
+from tests.rpc.network import CutClients, between
 from tests.rpc.outages import breaking_pair
 from tests.rpc.riva_clients import live_config
 from tests.rpc.services import (
@@ -34,9 +34,7 @@ from tests.rpc.speaking import (
     Listener,
     final_results,
     live_client,
-    speaking_draft,
     speaking_pair,
-    speaking_target,
     texts_of,
 )
 from tests.rpc.speaking import config as live_request
@@ -55,6 +53,27 @@ def short_timeouts(monkeypatch, caplog):
     monkeypatch.setattr(exchange, "SILENCE_S", SILENCE_S)
     monkeypatch.setattr(responses, "HEARTBEAT_S", HEARTBEAT_S)
     caplog.set_level("INFO")
+
+
+class Overfull(CutClients):
+    """Ends an open stream as full."""
+
+    async def StreamingRecognize(self, requests, context):
+        async for response in super().StreamingRecognize(requests, context):
+            yield response
+            if response.results:
+                raise ServerFull("No slot is free.")
+
+
+async def test_after_a_full_server_another_one_is_tried_at_once(monkeypatch, choose_first):
+    """The retry time of the full server is longer than the test waits."""
+    monkeypatch.setattr(status, "PUSHBACK_MS", 600_000)
+    async with speaking_pair() as (_, draft), between(draft.address, Overfull, []) as (proxy, _):
+        async with live_client(f"{proxy.address},{draft.address}") as client:
+            listener = Listener(client)
+            await listener.end(talk())
+    listener.check(spoken_utterances(talk()))
+    assert client.num_reconnects == 1
 
 
 class HeartbeatProxy(CutClients):
@@ -99,27 +118,6 @@ async def test_a_recording_continues_at_another_server(tmp_path, caplog, choose_
     assert [s.tokens for s in segments] == [s.tokens for s in alone(95.0).segments]
 
 
-async def test_live_audio_continues_at_another_server(caplog, choose_first):
-    async with (
-        speaking_target() as target,
-        speaking_draft(target.address) as first,
-        speaking_draft(target.address) as second,
-        Proxy.listening() as proxy,
-    ):
-        proxy.upstream = first.address
-        async with live_client(f"{proxy.address},{second.address}") as client:
-            listener = Listener(client)
-            await client.send(talk()[:BEGUN])
-            await listener.received(8)
-            proxy.freeze()
-            await listener.end(talk()[BEGUN:])
-            assert client.num_reconnects == 1
-            check_silent(caplog)
-        listener.check(spoken_utterances(talk()))
-        proxy.unfreeze()
-        await all_free(target, first)
-
-
 async def test_clients_leave_a_server_that_never_answers(tmp_path, monkeypatch, choose_first):
     monkeypatch.setattr(exchange, "WELCOME_S", 0.5)
     path = wav(tmp_path / "audio.wav", recording(5.0))
@@ -138,14 +136,14 @@ async def test_a_server_without_text_is_not_lost():
     """It sends heartbeats while its client is silent."""
     async with (
         speaking_pair() as (_, draft),
-        proxy_to(draft.address, HeartbeatProxy) as (address, between),
-        live_client(address, with_statistics=True) as client,
+        between(draft.address, HeartbeatProxy) as (proxy, network),
+        live_client(proxy.address, with_statistics=True) as client,
     ):
         listener = Listener(client)
         await client.send(talk()[:BEGUN])
         await listener.received(8)
-        before = between.num_heartbeats
-        await eventually(lambda: between.num_heartbeats >= before + LONG, within_s=30.0)
+        before = network.num_heartbeats
+        await eventually(lambda: network.num_heartbeats >= before + LONG, within_s=30.0)
         await listener.end(talk()[BEGUN:])
         assert client.num_reconnects == 0
         # Heartbeats are not passed on.

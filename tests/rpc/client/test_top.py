@@ -106,12 +106,6 @@ async def test_the_targets_of_a_locator_are_followed():
                 assert json.loads(out)["servers"][0]["address"] == locator
 
 
-async def test_an_invalid_address_is_refused():
-    for arguments in (["--metrics", "nowhere"], ["--locator", "nowhere"], []):
-        status, _ = await run(*arguments, "--once")
-        assert status == 2
-
-
 async def test_a_gateway_shows_its_open_transcriptions():
     async with (
         serving(ScriptedTranscription()) as address,

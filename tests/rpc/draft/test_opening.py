@@ -10,8 +10,8 @@ from specwhisper.rpc.tokens import Leases
 from specwhisper.types import Limits
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_target_server.service import VerificationService
-from tests.rpc.bad_network import BadNetwork
 from tests.rpc.hostile import hello, session
+from tests.rpc.network import BadNetwork
 from tests.rpc.services import (
     MAX_SESSIONS,
     Target,

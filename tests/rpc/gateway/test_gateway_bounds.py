@@ -3,7 +3,6 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import openai
@@ -17,7 +16,7 @@ from specwhisper.rpc import http_server
 from specwhisper.rpc.tokens import Tokens
 from specwhisper_gateway.audio import uploads
 from specwhisper_gateway.audio.uploads import MAX_FIELD_BYTES, MAX_SAMPLE_BYTES
-from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
+from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription
 from tests.rpc.gateways import (
     MODEL,
     RECORDING,
@@ -25,7 +24,6 @@ from tests.rpc.gateways import (
     ends,
     gateway_for,
     handshake,
-    running_gateway,
     socket_refusal,
 )
 from tests.rpc.live_scripts import TWO_UTTERANCES
@@ -36,29 +34,17 @@ TOKENS = Tokens({ANNA: "anna", BEN: "ben"})
 BIG = "/static-offline-docs/swagger-ui-bundle.js"  # more than the system buffers
 
 
-@pytest.fixture
-async def draft() -> AsyncIterator[str]:
-    async with serving(ScriptedTranscription()) as address:
-        yield address
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"",
-        b"GET /health HTTP/1.1\r\nHost: he",
-    ],
-)
-async def test_an_incomplete_head_is_cut_off(draft, sent, monkeypatch):
+@pytest.mark.parametrize("sent", [b"", b"GET /health HTTP/1.1\r\nHost: he"])
+async def test_an_incomplete_head_is_cut_off(gateway, sent, monkeypatch):
     monkeypatch.setattr(http_server, "HEAD_S", 0.05)
-    async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):
+    async with connected(gateway) as (reader, writer):
         writer.write(sent)
         assert await ends(reader) == b""
         await eventually(lambda: not gateway.server.connections)
 
 
-async def test_each_head_has_a_deadline(draft, monkeypatch):
-    async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):
+async def test_each_head_has_a_deadline(gateway, monkeypatch):
+    async with connected(gateway) as (reader, writer):
         for _ in range(2):
             writer.write(b"GET /samples HTTP/1.1\r\nHost: here\r\n\r\n")
             assert b"200 OK" in await reader.readuntil(b"}]")
@@ -84,31 +70,31 @@ async def test_open_requests_and_websockets_have_no_head_deadline():
 
 
 @pytest.mark.parametrize("rest", ["no header\r\n\r\n", "Content-Length: -1\r\n\r\n", f"X: {'x' * 20_000}"])
-async def test_what_is_not_http_and_a_large_head_are_refused(draft, rest):
-    async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):
+async def test_what_is_not_http_and_a_large_head_are_refused(gateway, rest):
+    async with connected(gateway) as (reader, writer):
         writer.write(f"GET / HTTP/1.1\r\nHost: here\r\n{rest}".encode())
         assert (await ends(reader)).startswith(b"HTTP/1.1 400 ")
 
 
-async def test_an_idle_upload_ends_its_session(draft, monkeypatch):
-    monkeypatch.setattr(uploads, "IDLE_TIMEOUT_S", 0.05)
-    async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):
+@pytest.mark.parametrize(
+    ("idle_s", "session_s", "code"), [(0.05, 86_400.0, "session_idle"), (30.0, 0.05, "session_expired")]
+)
+async def test_an_endless_upload_ends_its_session(idle_s, session_s, code, monkeypatch):
+    monkeypatch.setattr(uploads, "IDLE_TIMEOUT_S", idle_s)
+    async with gateway_for(session_timeout_s=session_s) as gateway, connected(gateway) as (reader, writer):
         writer.write(b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: here\r\nContent-Length: 99\r\n")
         writer.write(b"Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n")
-        assert b"HTTP/1.1 408 " in await reader.readuntil(b"}}")
+        answer = await reader.readuntil(b"}}")
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == code
         await eventually(lambda: gateway.num_sessions == 0)
 
 
-@pytest.mark.parametrize("path", ["/v1/audio/transcriptions", "/nowhere"])
-async def test_an_invalid_body_ends_its_request(draft, path):
-    is_answered = path == "/nowhere"  # before its body was read
-    head = f"POST {path} HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n"
-    async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):
-        writer.write(f"{head}Content-Type: multipart/form-data; boundary=x\r\n\r\n".encode())
-        if is_answered:
-            assert b" 404 " in await reader.readuntil(b"}}")
-        writer.write(b"no length\r\n")
-        assert (await ends(reader)).startswith(b"" if is_answered else b"HTTP/1.1 400 ")
+async def test_an_invalid_body_ends_its_request(gateway):
+    head = b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n"
+    async with connected(gateway) as (reader, writer):
+        writer.write(head + b"Content-Type: multipart/form-data; boundary=x\r\n\r\nno length\r\n")
+        assert (await ends(reader)).startswith(b"HTTP/1.1 400 ")
         await eventually(lambda: not gateway.server.server_state.tasks)
 
 
@@ -135,24 +121,23 @@ async def test_a_client_that_reads_nothing_is_cut_off(path, monkeypatch):
             await eventually(lambda: not gateway.server.server_state.connections)
 
 
-async def test_a_client_that_reads_slowly_is_not_cut_off(draft, monkeypatch):
+async def test_a_client_that_reads_slowly_is_not_cut_off(gateway, monkeypatch):
     path = "/samples/01_phone_call.wav"  # written at once
-    async with running_gateway(draft) as gateway:
-        whole = len((await gateway.http.get(path)).content)
-        gateway.server.servers[0].sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
-        monkeypatch.setattr(http_server, "HEAD_S", 0.05)
-        monkeypatch.setattr(http_server, "KEEP_ALIVE_S", 0.0)
-        async with connected(gateway) as (reader, writer):
-            writer.write(f"GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n".encode())
-            await reader.readuntil(b"\r\n\r\n")
-            writer.transport.pause_reading()
-            await asyncio.sleep(0.5)
-            writer.transport.resume_reading()
-            assert len(await ends(reader)) == whole
+    whole = len((await gateway.http.get(path)).content)
+    gateway.server.servers[0].sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+    monkeypatch.setattr(http_server, "HEAD_S", 0.05)
+    monkeypatch.setattr(http_server, "KEEP_ALIVE_S", 0.0)
+    async with connected(gateway) as (reader, writer):
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n".encode())
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.pause_reading()
+        await asyncio.sleep(0.5)
+        writer.transport.resume_reading()
+        assert len(await ends(reader)) == whole
 
 
-async def test_connections_are_limited(draft):
-    async with running_gateway(draft, max_connections=2) as gateway:
+async def test_connections_are_limited():
+    async with gateway_for(max_connections=2) as gateway:
         async with connected(gateway), connected(gateway):
             await eventually(lambda: len(gateway.server.connections) == 2)
             async with connected(gateway) as (reader, writer):
@@ -178,12 +163,10 @@ async def test_sessions_are_limited_in_all_and_per_caller():
             assert (error["code"], code) == ("rate_limit_exceeded", 1013)
             assert gateway.num_sessions == 1
         assert (await anna.models.list()).data  # not a session
-        async with ben.realtime.connect(extra_query={"intent": "transcription"}) as connection:
-            await connection.recv()
-            await stream.close()
-            await eventually(lambda: gateway.num_sessions == 0)
-            await connection.input_audio_buffer.append(audio="AAAAAAAA")
-            await eventually(lambda: gateway.num_sessions == 1)
+        other = await ben.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+        assert gateway.num_sessions == 2
+        for open_stream in (stream, other):
+            await open_stream.close()
         await eventually(lambda: gateway.num_sessions == 0)
 
 
@@ -217,7 +200,7 @@ async def test_idle_websockets_take_no_session(path):
 
 
 @pytest.mark.parametrize("path", ["/live", "/v1/audio/transcriptions"])
-async def test_a_connection_is_read_in_small_pieces(draft, path, monkeypatch):
+async def test_a_connection_is_read_in_small_pieces(gateway, path, monkeypatch):
     sizes: list[int] = []
     for kind in (H11Protocol, WebSocketsSansIOProtocol):
         take = kind.data_received
@@ -227,7 +210,7 @@ async def test_a_connection_is_read_in_small_pieces(draft, path, monkeypatch):
             take(self, data)
 
         monkeypatch.setattr(kind, "data_received", taken)
-    async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):
+    async with connected(gateway) as (reader, writer):
         if path == "/live":
             writer.write((handshake("/live") + "\r\n").encode())
             await reader.readuntil(b"\r\n\r\n")
@@ -240,22 +223,21 @@ async def test_a_connection_is_read_in_small_pieces(draft, path, monkeypatch):
     assert max(sizes) <= http_server.READ_BYTES
 
 
-async def test_a_field_may_be_as_large_as_its_name_says(draft):
+async def test_a_field_may_be_as_large_as_its_name_says(gateway):
     limits = {
         "prompt": MAX_FIELD_BYTES,
         "hint": MAX_HINT_BYTES,
         "known_speaker_references[]": MAX_SAMPLE_BYTES,
     }
-    async with running_gateway(draft) as gateway:
-        for name, most in limits.items():
-            at_most, above = [
-                await gateway.http.post(
-                    "/v1/audio/transcriptions",
-                    data={"model": MODEL, name: "a" * size},
-                    files={"file": RECORDING},
-                )
-                for size in (most, most + 1)
-            ]
-            assert "more than" not in at_most.text
-            assert above.status_code == 400
-            assert "more than" in above.text or "exceeded maximum size" in above.text
+    for name, most in limits.items():
+        at_most, above = [
+            await gateway.http.post(
+                "/v1/audio/transcriptions",
+                data={"model": MODEL, name: "a" * size},
+                files={"file": RECORDING},
+            )
+            for size in (most, most + 1)
+        ]
+        assert "more than" not in at_most.text
+        assert above.status_code == 400
+        assert "more than" in above.text or "exceeded maximum size" in above.text

@@ -17,10 +17,9 @@ from specwhisper_gateway.access_log import ERROR
 from specwhisper_gateway.audio import events
 from specwhisper_gateway.audio.events import EventStream
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription
-from tests.rpc.gateways import DEPRECATED, MODEL, RECORDING, connected, gateway_for
+from tests.rpc.gateways import gateway_for
 from tests.rpc.live_scripts import TWO_UTTERANCES
 from tests.rpc.realtime import base64_of
-from tests.rpc.services import eventually
 
 DAY_S = 86_400.0
 PCM = bytes(32_000)
@@ -40,26 +39,10 @@ def end_now(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return lambda: limits[-1].reschedule(0)
 
 
-async def test_an_endless_upload_reaches_the_session_timeout():
-    async with gateway_for(session_timeout_s=0.05) as gateway, connected(gateway) as (reader, writer):
-        writer.write(b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: here\r\nContent-Length: 99\r\n")
-        writer.write(b"Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n")
-        answer = await reader.readuntil(b"}}")
-        assert answer.startswith(b"HTTP/1.1 408 ")
-        error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
-        assert (error["code"], error["message"]) == (
-            "session_expired",
-            f"This request has lasted 0.05 s, {SENTENCE}",
-        )
-        await eventually(lambda: gateway.num_sessions == 0)
-
-
-@DEPRECATED
-@pytest.mark.parametrize("route", ["transcriptions", "translations"])
-async def test_a_missing_answer_reaches_the_session_timeout(route, end_now):
+async def test_a_missing_answer_reaches_the_session_timeout(end_now):
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
     async with gateway_for(server) as gateway:
-        asking = asyncio.create_task(getattr(gateway.api.audio, route).create(file=RECORDING, model=MODEL))
+        asking = asyncio.create_task(gateway.transcribe())
         await server.has_read_everything.wait()
         end_now()
         with pytest.raises(openai.APIStatusError, match=f"86400 s, {SENTENCE}") as refused:

@@ -4,7 +4,6 @@ import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 import openai
@@ -14,16 +13,13 @@ import websockets
 
 from specwhisper.errors import InvalidRequest, UnsafeBind
 from specwhisper.rpc.channels import Credentials
-from specwhisper.rpc.serving import start_server
-from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ClientTls, ServerTls
 from specwhisper.rpc.tokens import Tokens
 from specwhisper.settings.command_line import config_from
-from specwhisper.wire.v1 import transcription_pb2_grpc as rpc
 from specwhisper_gateway.config import GatewayConfig
 from tests.certificates import save
-from tests.rpc.client_scripts import SERVICE, ScriptedTranscription, serving
-from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, running_gateway
+from tests.rpc.client_scripts import ScriptedTranscription, serving
+from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, gateway_for, running_gateway
 from tests.rpc.scrapes import scrape
 
 TOKEN = "0123456789abcdef-Right"
@@ -64,14 +60,8 @@ async def client_of(gateway: RunningGateway, context: ssl.SSLContext) -> AsyncIt
         yield api
 
 
-@pytest.fixture
-async def draft() -> AsyncIterator[str]:
-    async with serving(ScriptedTranscription()) as address:
-        yield address
-
-
-async def test_every_connection_is_encrypted(draft, folder):
-    async with running_gateway(draft, tls=server_tls(folder), tokens=TOKENS, metrics_port=0) as gateway:
+async def test_every_connection_is_encrypted(folder):
+    async with gateway_for(tls=server_tls(folder), tokens=TOKENS, metrics_port=0) as gateway:
         known = {"headers": {"Authorization": f"Bearer {TOKEN}"}, "context": trusting(folder / "roots.pem")}
         assert "specwhisper_gateway_build_info" in (await scrape(gateway.server.metrics_address, **known))[0]
         async with client_of(gateway, trusting(folder / "roots.pem")) as api:
@@ -87,8 +77,8 @@ async def test_every_connection_is_encrypted(draft, folder):
             assert json.loads(await socket.recv())["type"] == "session.created"
 
 
-async def test_client_certificates_can_be_required(draft, folder):
-    async with running_gateway(draft, tls=server_tls(folder, is_mutual=True)) as gateway:
+async def test_client_certificates_can_be_required(folder):
+    async with gateway_for(tls=server_tls(folder, is_mutual=True)) as gateway:
         async with client_of(gateway, trusting(folder / "roots.pem", folder)) as api:
             assert (await api.models.list()).data
         async with client_of(gateway, trusting(folder / "roots.pem")) as api:
@@ -96,10 +86,10 @@ async def test_client_certificates_can_be_required(draft, folder):
                 await api.models.list()
 
 
-async def test_a_new_certificate_needs_no_restart(draft, folder, tmp_path, caplog):
+async def test_a_new_certificate_needs_no_restart(folder, tmp_path, caplog):
     for name in ("server.pem", "server.key"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
-    async with running_gateway(draft, tls=server_tls(tmp_path)) as gateway:
+    async with gateway_for(tls=server_tls(tmp_path)) as gateway:
         async with client_of(gateway, trusting(folder / "roots.pem")) as api:
             assert (await api.models.list()).data
         save(trustme.CA(), tmp_path, "server")
@@ -114,14 +104,7 @@ async def test_a_new_certificate_needs_no_restart(draft, folder, tmp_path, caplo
     assert [record.getMessage() for record in caplog.records].count("certificate kept") == 1
 
 
-def test_a_gateway_with_encryption_and_keys_may_listen_on_the_network(folder):
-    with pytest.raises(UnsafeBind, match="without authentication"):
-        GatewayConfig(host="0.0.0.0", tls=server_tls(folder))
-    GatewayConfig(host="0.0.0.0", tls=server_tls(folder), tokens=TOKENS)
-    GatewayConfig(host="0.0.0.0", tls=server_tls(folder, is_mutual=True))
-
-
-def test_incomplete_flags_are_refused_with_the_gateways_names(folder):
+def test_incomplete_flags_and_a_gateway_without_authentication_are_refused(folder):
     names = {"http-server-cert": "server.pem", "http-server-key": "server.key", "http-root-cert": "roots.pem"}
     paths = {flag: folder / name for flag, name in names.items()}
     certificate = {"http-server-cert": folder / "server.pem"}
@@ -137,23 +120,16 @@ def test_incomplete_flags_are_refused_with_the_gateways_names(folder):
             config_from(GatewayConfig, flags)
     config = config_from(GatewayConfig, {"http-use-ssl-mutual": True} | paths)
     assert config.tls == server_tls(folder, is_mutual=True)
-
-
-@asynccontextmanager
-async def trusted_draft_server(folder: Path) -> AsyncIterator[str]:
-    """Run a draft server that needs a certificate and a token."""
-    add = partial(rpc.add_TranscriptionServicer_to_server, ScriptedTranscription())
-    options = ServingOptions(tls=server_tls(folder, is_mutual=True), tokens=TOKENS)
-    server = await start_server({SERVICE: add}, options)
-    try:
-        yield server.address
-    finally:
-        await server.stop(drain_timeout_s=1.0)
+    GatewayConfig(host="0.0.0.0", tls=config.tls)
+    GatewayConfig(host="0.0.0.0", tls=server_tls(folder), tokens=TOKENS)
+    with pytest.raises(UnsafeBind, match="without authentication"):
+        GatewayConfig(host="0.0.0.0", tls=server_tls(folder))
 
 
 async def test_encrypted_connections_to_the_draft_server(folder):
     shown = ClientTls(folder / "roots.pem", folder / "client.pem", folder / "client.key")
-    async with trusted_draft_server(folder) as address:
+    trusted = serving(ScriptedTranscription(), tls=server_tls(folder, is_mutual=True), tokens=TOKENS)
+    async with trusted as address:
         async with running_gateway(address, server_credentials=Credentials(shown, TOKEN)) as gateway:
             assert (await gateway.transcribe()).text
             async with gateway.api.realtime.connect(extra_query={"intent": "transcription"}) as connection:

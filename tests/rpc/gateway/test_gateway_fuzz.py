@@ -4,57 +4,145 @@
 """
 
 import json
+import logging
+import os
 import socket as sockets
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from http.client import HTTPResponse
+from pathlib import Path
 from typing import Any
 
 import pytest
 import websockets
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from websockets.sync.client import ClientConnection, connect
 
+from experiments.common.models.scripted import NUM_TEXT, ScriptedModel
 from specwhisper_gateway.errors import FAILED
+from tests.fuzz.running import Running
 from tests.rpc import gateway_hostile as hostile
 from tests.rpc.gateway.test_gateway_access import SOCKETS, routes_of
-from tests.rpc.gateway_fuzzing import REPLY_S, Fuzzed, check_reply, examples, fuzzed
-from tests.rpc.gateways import MODEL, handshake
+from tests.rpc.gateways import MODEL, RunningGateway, handshake, running_gateway
+from tests.rpc.services import MAX_SESSIONS, all_free, draft_server, eventually, target_server
 
+TIMES = int(os.environ.get("SPECWHISPER_FUZZ", "1"))  # factor of the number of examples
 FILE = b'; filename="a"'
 ROUTES = ("/v1/audio/transcriptions", "/v1/audio/translations")
 PROBE = "the-last-event"
+REPLY_S = 30.0
+REFUSALS = (400, 403, 404, 405, 413)
+# An error in uvicorn's log that a client has caused.
+NOT_OURS = "Invalid UTF-8 sequence received from client."
 # Starlette closes a truncated form's file only with its last reference.
 pytestmark = pytest.mark.filterwarnings("ignore:Unclosed file <.*SpooledTemporaryFile:ResourceWarning")
 
 
-def end_of(connection: sockets.socket) -> bytes:
-    received = b""
-    try:
-        while piece := connection.recv(65_536):
-            received += piece
-    except ConnectionResetError:
-        pass
-    assert b"Traceback" not in received
-    return received
+def examples(number: int) -> settings:
+    return settings(max_examples=number * TIMES, suppress_health_check=[HealthCheck.too_slow])
+
+
+class AnyText(ScriptedModel):
+    """A model that has a token for any prompt."""
+
+    def tokenize(self, text: str, *, after_space: bool = True) -> tuple[int, ...]:
+        return tuple(ord(letter) % NUM_TEXT for letter in text)
+
+
+class Fuzzed(Running):
+    """A gateway for a scripted pair."""
+
+    gateway: RunningGateway
+
+    async def serve(self, ready: threading.Event) -> None:
+        async with (
+            target_server(AnyText(MAX_SESSIONS)) as self.target,
+            draft_server(self.target.address) as self.draft,
+            running_gateway(
+                self.draft.address, max_upload_bytes=200_000, max_sessions=MAX_SESSIONS
+            ) as self.gateway,
+        ):
+            ready.set()
+            await self._stop.wait()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = self.gateway.server.address.rpartition(":")
+        return host, int(port)
+
+    def ask(
+        self, method: str, path: str, headers: Sequence[tuple[str, str]] = (), body: bytes = b""
+    ) -> tuple[int, str, bytes]:
+        """Send a raw request; return status, media type and body of the answer."""
+        lines = [("Host", "here"), ("Content-Length", str(len(body))), *headers]
+        head = "".join(f"{name}: {value}\r\n" for name, value in lines)
+        with sockets.create_connection(self.address, timeout=REPLY_S) as connection:
+            # In one write: bytes after a refusal reset the connection, and the reset may overtake it.
+            connection.sendall(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + body)
+            with HTTPResponse(connection, method=method) as reply:
+                reply.begin()
+                return reply.status, reply.getheader("content-type", ""), reply.read()
+
+    async def at_rest(self) -> None:
+        """Check that no session is left."""
+        state = self.gateway.server.server_state
+        await eventually(lambda: not state.tasks and len(state.connections) <= 1)  # the one below
+        assert self.gateway.num_sessions == 0
+        figures = await self.gateway.figures()
+        assert (figures["active_requests"], figures["active_sessions"]) == (1, 0)
+        await all_free(self.target, self.draft)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[Fuzzed]:
-    folder, before = tmp_path_factory.mktemp("uploads"), tempfile.tempdir
-    tempfile.tempdir = str(folder)
-    try:
-        with fuzzed(folder) as running:
-            yield running
-    finally:
-        tempfile.tempdir = before
+def uploads(tmp_path_factory) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("uploads")
+        patch.setattr(tempfile, "tempdir", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def server(uploads) -> Iterator[Fuzzed]:
+    with Fuzzed().in_thread() as running:
+        yield running
+
+
+def our_errors(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the errors that the test has logged, without those of clients."""
+    return [
+        record.exc_text or record.getMessage()
+        for record in caplog.get_records("call")
+        if record.levelno >= logging.ERROR
+        and record.getMessage() != NOT_OURS
+        and record.name != "websockets.client"
+    ]
 
 
 @pytest.fixture(autouse=True)
-def checked(server) -> Iterator[None]:
+def checked(server, uploads, caplog) -> Iterator[None]:
+    """Check that the gateway answers, has no session, and logged none of our own errors."""
     yield
-    server.check_alive()
+    assert server.ask("GET", "/health")[0] == 200
+    server.run(server.at_rest())
+    assert our_errors(caplog) == []
+    assert list(uploads.iterdir()) == []
+
+
+def check_reply(status: int, media_type: str, body: bytes) -> None:
+    """Check that an answer is no server error, and refuses in OpenAI's format."""
+    assert status < 500, body
+    assert b"Traceback" not in body
+    if status >= 400:
+        assert status in REFUSALS, (status, body)
+        if media_type == "application/json" and body:  # HEAD has none
+            error = json.loads(body)["error"]
+            assert error.keys() == {"message", "type", "param", "code"}
+            assert error["message"]
+        else:
+            assert body in (b"", b"Invalid HTTP request received.")  # uvicorn's own, to what is not HTTP
 
 
 @examples(150)
@@ -62,6 +150,15 @@ def checked(server) -> Iterator[None]:
 def test_any_request_to_any_route(server, method, headers, body, data):
     paths = [route.path for route in routes_of(server.gateway.server.app)]
     check_reply(*server.ask(method, data.draw(hostile.targets(paths)), headers, body))
+
+
+def end_of(connection: sockets.socket) -> bytes:
+    received = b""
+    with suppress(ConnectionResetError):
+        while piece := connection.recv(65_536):
+            received += piece
+    assert b"Traceback" not in received
+    return received
 
 
 @examples(60)
@@ -108,17 +205,18 @@ def frame_of(socket: ClientConnection) -> dict[str, Any] | None:
     return reply
 
 
+def send_all(socket: ClientConnection, *frames: str | bytes) -> None:
+    with suppress(websockets.ConnectionClosed):  # reported to the reader
+        for frame in frames:
+            socket.send(frame)
+
+
 @examples(120)
 @given(frames=st.lists(hostile.frames(hostile.EVENTS), max_size=6))
 @example(frames=[json.dumps({"type": "no.such.event", "event_id": hostile.HALF_CHARACTER})])
 def test_realtime_events(server, frames):
     with connect(f"ws://{server.gateway.server.address}/v1/realtime?intent=transcription") as socket:
-        try:
-            for frame in frames:
-                socket.send(frame)
-            socket.send(json.dumps({"type": "no.such.event", "event_id": PROBE}))
-        except websockets.ConnectionClosed:
-            pass  # reported below
+        send_all(socket, *frames, json.dumps({"type": "no.such.event", "event_id": PROBE}))
         while (event := frame_of(socket)) is not None:
             if event["type"] == "error" and event["error"]["event_id"] == PROBE:
                 break
@@ -131,12 +229,7 @@ def test_realtime_events(server, frames):
 )
 def test_the_pages_messages(server, first, frames):
     with connect(f"ws://{server.gateway.server.address}/live") as socket:
-        try:
-            for frame in (first, *frames):
-                socket.send(frame)
-            socket.send(json.dumps({"type": "finish"}))
-        except websockets.ConnectionClosed:
-            pass  # reported below
+        send_all(socket, first, *frames, json.dumps({"type": "finish"}))
         while frame_of(socket) is not None:
             pass
 
@@ -166,14 +259,13 @@ async def broken() -> None:
     raise KeyError("an unexpected error")
 
 
-def test_the_fuzzer_notices_a_failure(server):
+def test_the_fuzzer_notices_a_failure(server, caplog):
     server.gateway.server.app.add_api_route("/broken", broken)
     status, media_type, body = server.ask("GET", "/broken")
     assert (status, "an unexpected error" in body.decode()) == (500, False)
     with pytest.raises(AssertionError):
         check_reply(status, media_type, body)
-    with pytest.raises(AssertionError):
-        server.check_alive()
-    (logged,) = server.errors.messages
+    server.run(server.at_rest())  # by then it is logged
+    (logged,) = our_errors(caplog)
     assert "KeyError: 'an unexpected error'" in logged
-    server.errors.messages.clear()
+    caplog.clear()

@@ -56,16 +56,3 @@ async def test_strict_names_refuse_others():
         assert (await gateway.api.models.retrieve(NAMES[1])).id == NAMES[1]
         with pytest.raises(openai.NotFoundError):
             await gateway.api.models.retrieve("large")
-
-
-@pytest.mark.parametrize("model", ["gpt-realtime-whisper", "large", MODEL, None])
-async def test_a_realtime_session_reports_the_served_name(gateway, model):
-    served = model if model in ("large", MODEL) else "large"
-    async with gateway.api.realtime.connect(extra_query=QUERY, model=model or "") as connection:
-        created = await connection.recv()
-        assert created.session.audio.input.transcription.model == served
-        for name in (MODEL, model):
-            await connection.session.update(session=update(name))
-            updated = await connection.recv()
-        assert updated.type == "session.updated"
-        assert updated.session.audio.input.transcription.model == served

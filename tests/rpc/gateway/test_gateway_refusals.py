@@ -11,11 +11,10 @@ import pytest
 from specwhisper.errors import (
     ServerFull,
     TargetUnavailable,
-    UnsupportedOption,
 )
 from specwhisper_gateway.audio import uploads
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription
-from tests.rpc.gateways import DEPRECATED, MODEL, RECORDING, WAV, gateway_for, running_gateway, wav
+from tests.rpc.gateways import MODEL, RECORDING, WAV, gateway_for, running_gateway, wav
 
 FULL = Path("/dev/full")
 
@@ -52,14 +51,6 @@ async def test_a_file_that_is_not_audio(gateway, content, sentence):
     assert (error.type, error.param, error.code) == ("invalid_request_error", "file", "invalid_file")
     assert stream.body == error.body
     assert figures['errors_total{kind="InvalidUpload"}'] == 2
-
-
-@DEPRECATED
-async def test_a_translation_has_no_language_and_no_stream(gateway):
-    for field in ("language", "stream"):
-        with pytest.raises(openai.BadRequestError) as refused:
-            await gateway.api.audio.translations.create(file=RECORDING, model=MODEL, extra_body={field: "1"})
-        assert (refused.value.param, refused.value.code) == (field, "unknown_parameter")
 
 
 async def test_invalid_forms(gateway):
@@ -165,21 +156,13 @@ async def test_an_unknown_path(gateway):
     }
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "kind"),
-    [
-        (UnsupportedOption("This model knows no translation."), 400, "invalid_request_error"),
-        (ServerFull("No room."), 429, "requests"),
-    ],
-)
-async def test_errors_of_the_draft_server(error, status, kind):
-    server = ScriptedTranscription([], error=error)
-    async with gateway_for(server) as gateway:
-        refused = await refusal(gateway, openai.APIStatusError)
-        stream = await refusal(gateway, openai.APIStatusError, stream=True)
-    assert (refused.status_code, refused.type, refused.body["message"]) == (status, kind, str(error))
-    assert (stream.status_code, stream.body) == (status, refused.body)
-    assert refused.response.headers.get("retry-after") == ("1" if status == 429 else None)
+async def test_a_full_draft_server_answers_when_to_try_again():
+    async with gateway_for(ScriptedTranscription([], error=ServerFull("No room."))) as gateway:
+        refused = await refusal(gateway, openai.RateLimitError)
+        stream = await refusal(gateway, openai.RateLimitError, stream=True)
+    assert (refused.type, refused.body["message"]) == ("requests", "No room.")
+    assert stream.body == refused.body
+    assert refused.response.headers["retry-after"] == "1"
 
 
 async def test_an_error_in_the_middle_of_a_stream_ends_it():

@@ -54,19 +54,6 @@ async def test_formats_of_text(gateway, response_format, text):
     assert replies == [text] * 2
 
 
-async def test_verbose_json_has_segments(gateway):
-    reply = await gateway.transcribe(response_format="verbose_json")
-    assert (reply.text, reply.language, reply.duration, reply.task) == (TEXT, "english", 2.5, "transcribe")
-    assert [(s.id, s.start, s.end, s.text) for s in reply.segments] == [
-        (0, 0.0, 1.5, " Hello there."),
-        (1, 1.5, 2.25, " Bye."),
-    ]
-    assert reply.segments[0].tokens == [50365, 440, 50440]
-    assert reply.segments[0].no_speech_prob == 0.0  # the server sent none
-    assert reply.words is None
-    assert reply.usage.seconds == 2.5
-
-
 @DEPRECATED
 async def test_a_translation_is_in_english():
     server = ScriptedTranscription()
@@ -191,16 +178,6 @@ async def test_other_requests_run_while_a_transcript_is_written(gateway, monkeyp
     monkeypatch.setattr(routes, "reply", noted)
     assert (await gateway.transcribe()).text == TEXT
     assert len(threads) == 1 and threads[0] != threading.get_ident()
-
-
-async def test_silence_is_an_empty_text():
-    silent = [pb.StreamingRecognizeResponse(model=RESPONSES[0].model)]
-    async with gateway_for(ScriptedTranscription(silent)) as gateway:
-        reply = await gateway.transcribe()
-        stream = await gateway.transcribe(stream=True)
-        events = [event async for event in stream]
-    assert reply.text == ""
-    assert [(event.type, event.text) for event in events] == [("transcript.text.done", "")]
 
 
 async def test_health_names_the_models(gateway):

@@ -8,7 +8,7 @@ from experiments.common.models.scripted import VOCABULARY
 from specwhisper.engine import verifier
 from tests.interference import KINDS, LOSSY, Interference
 from tests.nightly import mostly_nightly
-from tests.rpc.bad_network import bad_network
+from tests.rpc.network import bad_network
 from tests.rpc.services import MODES, all_free, check_text, draft_server, target_server
 
 

@@ -13,7 +13,7 @@ from specwhisper.selection import VadOptions
 from specwhisper.transcription.formats import to_verbose_json
 from specwhisper.types import Segment, Word
 from specwhisper.validated import option_of
-from specwhisper_gateway.audio.fields import TranscriptionFields
+from specwhisper_gateway.audio.fields import TranscriptionFields, TranslationFields
 from specwhisper_gateway.audio.replies import reply
 from specwhisper_gateway.errors import InvalidField, body_of
 
@@ -22,30 +22,39 @@ def read(*fields: tuple[str, str]) -> TranscriptionFields:
     return TranscriptionFields.read([("model", "whisper-1"), *fields])
 
 
+STRATEGY = VadOptions(threshold=0.7, min_silence_duration_ms=400, speech_pad_ms=300)
+
+
 @pytest.mark.parametrize(
-    "fields",
+    ("fields", "expected"),
     [
-        [("chunking_strategy", '{"type": "server_vad", "threshold": 0.7, "silence_duration_ms": 400}')],
-        [
-            ("chunking_strategy[type]", "server_vad"),
-            ("chunking_strategy[threshold]", "0.7"),
-            ("chunking_strategy[silence_duration_ms]", "400"),
-        ],
+        ({"chunking_strategy": '{"type":"server_vad","threshold":0.7,"silence_duration_ms":400}'}, STRATEGY),
+        (
+            {
+                "chunking_strategy[type]": "server_vad",
+                "chunking_strategy[threshold]": "0.7",
+                "chunking_strategy[silence_duration_ms]": "400",
+            },
+            STRATEGY,
+        ),
+        (
+            {"vad_filter": "true", "vad_parameters": '{"threshold": 0.7, "max_speech_duration_s": Infinity}'},
+            VadOptions(threshold=0.7),
+        ),
+        (
+            {
+                "vad_filter": "true",
+                "vad_parameters[threshold]": "0.7",
+                "vad_parameters[max_speech_duration_s]": "inf",
+            },
+            VadOptions(threshold=0.7),
+        ),
     ],
 )
-def test_a_chunking_strategy_is_json_or_fields(fields):
-    options = read(*fields).options()
+def test_an_object_is_json_or_fields(fields, expected):
+    options = read(*fields.items()).options()
     assert options.vad_filter
-    assert options.vad_parameters == VadOptions(threshold=0.7, min_silence_duration_ms=400, speech_pad_ms=300)
-
-
-@pytest.mark.parametrize(
-    "value", ["{", '{"type": "semantic_vad"}', '{"type": "server_vad", "threshold": NaN}', '{"a":' * 10_000]
-)
-def test_another_chunking_strategy_is_refused(value):
-    with pytest.raises(InvalidField, match=r"^chunking_strategy") as refused:
-        read(("chunking_strategy", value))
-    assert (refused.value.param, refused.value.code) == ("chunking_strategy", "unsupported_value")
+    assert options.vad_parameters == expected
 
 
 @pytest.mark.parametrize(
@@ -89,6 +98,10 @@ JSON = "response_format"
         ({f"{VAD}[type]": "server_vad", f"{VAD}[threshold]": "1.5"}, VAD, "unsupported_value"),
         ({f"{VAD}[type]": "server_vad", f"{VAD}[eagerness]": "low"}, VAD, "unsupported_value"),
         ({f"{VAD}[threshold]": "0.5"}, VAD, "unsupported_value"),
+        ({VAD: "{"}, VAD, "unsupported_value"),
+        ({VAD: '{"type": "semantic_vad"}'}, VAD, "unsupported_value"),
+        ({VAD: '{"type": "server_vad", "threshold": NaN}'}, VAD, "unsupported_value"),
+        ({VAD: '{"a":' * 10_000}, VAD, "unsupported_value"),
         ({VAD: "auto", "vad_filter": "true"}, "vad_filter", "unsupported_value"),
         ({"vad_parameters[threshold]": "high"}, "vad_parameters", None),
         ({"vad_parameters[threshold]": "0.2"}, "vad_parameters", None),
@@ -114,15 +127,11 @@ def test_a_field_that_is_not_supported(fields, param, code):
     assert answer["message"].endswith(".")
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        [("vad_parameters", '{"threshold": 0.7, "max_speech_duration_s": Infinity}')],
-        [("vad_parameters[threshold]", "0.7"), ("vad_parameters[max_speech_duration_s]", "inf")],
-    ],
-)
-def test_parameters_of_vad_are_json_or_fields(fields):
-    assert read(("vad_filter", "true"), *fields).options().vad_parameters == VadOptions(threshold=0.7)
+@pytest.mark.parametrize("name", ["language", "stream"])
+def test_a_translation_has_no_language_and_no_stream(name):
+    with pytest.raises(InvalidField) as refused:
+        TranslationFields.read([("model", "whisper-1"), (name, "1")])
+    assert (refused.value.param, refused.value.code) == (name, "unknown_parameter")
 
 
 def test_an_unknown_member_is_refused_with_the_known_ones():

@@ -87,6 +87,12 @@ def test_an_utterance_is_committed_as_soon_as_the_client_commits():
     assert kinds(later, STOPPED, COMMITTED, COMPLETED) == [COMPLETED]
 
 
+def test_a_commit_of_silence_is_completed_without_text():
+    turn = RealtimeTurn(Items(), 0.0, detects_speech=True)
+    assert list(turn.commit(2.0)) == []  # an utterance may have begun that is not reported yet
+    assert kinds(turn.end(2.0), COMMITTED, COMPLETED) == [COMMITTED, COMPLETED]
+
+
 def interim(stable, tentative):
     return Update((), stable_text=stable, tentative_text=tentative)
 
