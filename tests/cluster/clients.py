@@ -10,42 +10,26 @@ import grpc.aio
 import numpy as np
 
 from experiments.common.inline_pair import InlinePair
-from specwhisper.live import LiveOptions
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import open_channel, with_true_status
-from specwhisper.types import SAMPLE_RATE, Mode
+from specwhisper.types import Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2 as internal
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_client.codec import config_to_proto, segments_from_proto
-from specwhisper_client.streaming import StreamingClient
-from tests.cluster.conftest import MAX_SESSIONS, START_TIMEOUT_S, Targets, until
-from tests.rpc.services import Draft, audio_requests, draft_server, target_server
-from tests.rpc.speaking import Listener
+from tests.cluster.conftest import MAX_SESSIONS, START_TIMEOUT_S, Targets
+from tests.rpc.services import Draft, audio_requests, draft_server
 
 OPTIONS = DecodingOptions.greedy(language="en")
 LENGTH_S = 70
-UTTERANCES = ((1.0, 4.2), (6.0, 6.6), (8.0, 12.4))  # of a talk: begin and end in seconds
-TALK_S = 14
-FIRST_PART_S = 10  # of a talk: it ends within the last utterance
 
 
 @cache
 def recording(seed: int) -> bytes:
     """Return PCM of noise."""
     return np.random.default_rng(seed).integers(-3_000, 3_000, LENGTH_S * 16_000).astype("<i2").tobytes()
-
-
-@cache
-def talk() -> bytes:
-    """Return PCM of a talk: noise instead of speech, since random weights need no words, and silence."""
-    audio = bytearray(TALK_S * SAMPLE_RATE * 2)
-    for seed, (begin_s, end_s) in enumerate(UTTERANCES):
-        begin, end = (round(at_s * SAMPLE_RATE) * 2 for at_s in (begin_s, end_s))
-        audio[begin:end] = recording(seed)[: end - begin]
-    return bytes(audio)
 
 
 @cache
@@ -99,56 +83,6 @@ class Client:
     async def _read_results(self) -> None:
         while (response := await self._call.read()) is not grpc.aio.EOF:
             self._results += [r for r in response.results if r.is_final]
-
-
-class Speaker:
-    """Streams a talk live, in two parts; the first ends within the last utterance.
-
-    Steps are so long that utterances are decoded only where they pause and end: with random weights, which
-    write other text for every length, final text then depends on the audio alone.
-    """
-
-    def __init__(self, draft: Draft) -> None:
-        long_steps = LiveOptions(step_ms=10_000)
-        self._client = StreamingClient(
-            draft.address, OPTIONS, live=long_steps, mode=Mode.FULL, reconnect_s=0.0
-        )
-        self._listener = Listener(self._client)
-
-    async def start(self) -> None:
-        """Send the first part, and wait for the text of the complete utterances."""
-        await self._client.send(talk()[: FIRST_PART_S * SAMPLE_RATE * 2])
-        await until(lambda: self._complete_utterances() == [1, 2])
-
-    async def finish(self) -> list[tuple]:
-        """Send the rest, and return all final segments in the order of their arrival."""
-        await self._client.send(talk()[FIRST_PART_S * SAMPLE_RATE * 2 :])
-        await self._client.finish()
-        await self._listener.whole(START_TIMEOUT_S)
-        assert self._client.num_reconnects == 0
-        await self._client.__aexit__()
-        assert self._complete_utterances() == [1, 2, 3]
-        segments = self._listener.segments
-        assert {segment.utterance for segment in segments if segment.tokens} == {1, 2, 3}, "each has text"
-        assert [s.start_s for s in segments] == sorted(s.start_s for s in segments)
-        # Without times: a resumed session cuts its audio into other frames of 32 ms, so that utterances may
-        # end a frame earlier or later.
-        return [(segment.utterance, segment.tokens, segment.text) for segment in segments]
-
-    def _complete_utterances(self) -> list[int]:
-        return [segment.utterance for segment in self._listener.segments if segment.is_utterance_end]
-
-
-async def undisturbed_talk(checkpoints) -> list[tuple]:
-    """Return what a speaker gets from a target and a draft server in this process."""
-    target, draft = (load_checkpoint(str(folder)) for folder in checkpoints)
-    async with (
-        target_server(checkpoint=target, threads=1) as alone,
-        draft_server(alone.address, None, draft) as server,
-    ):
-        speaker = Speaker(server)
-        await speaker.start()
-        return await speaker.finish()
 
 
 @asynccontextmanager

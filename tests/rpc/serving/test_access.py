@@ -21,7 +21,6 @@ from specwhisper.rpc.tokens import Tokens, read_tokens
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
-from specwhisper_draft_server.link.link import TargetLink
 from tests.certificates import save
 from tests.rpc.methods import FILES, OF_ALL, methods_of, registered_methods
 from tests.rpc.services import as_target, draft_server, running, target_server
@@ -218,15 +217,6 @@ async def test_an_untrusted_connection_is_reported_in_one_sentence(folder):
         async with serving(tls=tls) as (address, _):
             with pytest.raises(TargetUnavailable, match=message):
                 await located(address, Credentials(shown))
-
-
-async def test_a_draft_server_reports_an_untrusted_connection_to_its_target(folder):
-    others = Credentials(ClientTls(folder / "others.pem"))
-    async with serving(tls=server_tls(folder)) as (address, _):
-        link = TargetLink(address, credentials=others, connect_timeout_s=0.5)
-        with pytest.raises(TargetUnavailable, match=r"certificate of the server at .* is not trusted"):
-            await link.describe()
-        await link.close()
 
 
 def test_invalid_certificates_are_refused_at_start(folder, tmp_path):
