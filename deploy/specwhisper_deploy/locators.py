@@ -236,7 +236,7 @@ class DraftLocatorService(discovery_pb2_grpc.DiscoveryServicer):
         """Ask all replicas; leave out those that have died or don't answer in time."""
         try:
             answers = await compat.call_all_replicas(self._replicas, METHOD, self._timeout_s)
-        except (RayError, RayServeException):  # no replica runs
+        except (TimeoutError, RayError, RayServeException):  # no replica runs
             answers = []
         servers = [answer for answer in answers if isinstance(answer, DraftServerRoom)]
         if not servers:
