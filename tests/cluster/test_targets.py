@@ -57,7 +57,7 @@ async def test_sessions_continue_and_open_without_the_locator(targets, checkpoin
     async with started_clients(targets, checkpoints, 1) as clients:
         process_at(targets.locator).kill()
         clients.append(Client(clients[0].draft, seed=1))
-        await clients[1].start()
+        await clients[1].begin()
         await finish_and_check(checkpoints, clients)
 
 
@@ -68,7 +68,7 @@ async def test_sessions_continue_and_open_without_the_controller(targets, checkp
         killed = controller_process()
         kill_controller()
         clients.append(Client(clients[0].draft, seed=2))
-        await clients[2].start()
+        await clients[2].begin()
         await finish_and_check(checkpoints, clients)
     await until(lambda: not killed.is_running())
     await targets.wait_until_running(2)
@@ -89,7 +89,7 @@ async def test_sessions_resume_elsewhere_and_a_hanging_target_is_replaced(target
         process.suspend()
         try:
             clients.append(Client(clients[0].draft, seed=2))
-            await clients[2].start()
+            await clients[2].begin()
             await finish_and_check(checkpoints, clients)
             await until(lambda: targets.num_running != 2)
             await targets.wait_until_running(2)  # after the drain timeout of the hanging one

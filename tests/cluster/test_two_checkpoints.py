@@ -71,7 +71,7 @@ async def test_each_locator_leads_to_its_own_targets_and_needs_a_token(
             locator, None, load_checkpoint(str(draft)), target_credentials=with_token
         ) as server:
             clients = [Client(server, seed) for seed in range(2)]
-            await asyncio.gather(*(client.start() for client in clients))
+            await asyncio.gather(*(client.begin() for client in clients))
             results = await asyncio.gather(*(client.finish() for client in clients))
             assert results == [expected((model, draft), client.seed) for client in clients]
             texts.append(results)
