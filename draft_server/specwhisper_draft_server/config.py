@@ -33,7 +33,7 @@ from specwhisper.settings.shared import (
     threads_option,
 )
 from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
-from specwhisper.testing.loading import load_failpoints
+from specwhisper.testing.failpoints import read_failpoints
 from specwhisper.transcription.speakers import SpeakerModels
 from specwhisper.types import SERVER_MODES, Mode
 from specwhisper.validated import ABOVE_0, choice, option, switch, text, whole
@@ -150,7 +150,7 @@ class DraftConfig(ServingOptions):
         False, "Let clients inject latency before the target, for experiments.", panel=SECURITY
     )
     max_audio_s: float = 4 * 3600.0  # longest recording that Recognize accepts
-    failpoints: Any = part(None, None, then=partial(load_failpoints, os.environ, "draft"))
+    failpoints: Any = part(None, None, then=partial(read_failpoints, os.environ, "draft"))
     extras: Mapping[str, Any] = offered("draft_settings")
 
     def __post_init__(self) -> None:
