@@ -21,13 +21,7 @@ SHORT_CALLS = 100  # unary calls that one connection may have open beside its se
 
 @dataclass(frozen=True, kw_only=True)
 class ListenerOptions(Settings):
-    """Settings that gRPC servers and the gateway share.
-
-    Attributes
-    ----------
-    tls : encrypts every connection; ``None`` for none.
-    tokens : admits callers; ``None`` admits every caller.
-    """
+    """Settings that gRPC servers and the gateway share; without ``tokens`` every caller is admitted."""
 
     host: str = text("127.0.0.1", "Address to listen on.", "HOST", panel=SERVING)
     port: int = port_option(0)

@@ -19,7 +19,6 @@ from specwhisper.validated import naming, option
 
 LIFETIME_S = 60.0
 
-
 logger = logging.getLogger(__name__)
 
 TOKEN = re.compile(r"[!-~]{16,512}")  # shorter ones can be guessed
@@ -36,8 +35,6 @@ class Leases:
 
     The key never leaves this process. Addresses are passed on, cached and reused: a second after a target has
     died, its port may belong to another one, where the lease is not valid.
-
-    ``lifetime_s``: how long a lease is valid.
     """
 
     def __init__(self, lifetime_s: float = LIFETIME_S, *, clock: Callable[[], float] = monotonic) -> None:
@@ -50,10 +47,7 @@ class Leases:
         return f"{until_ms}.{self._signature(until_ms, caller)}"
 
     def check(self, lease: str, caller: str) -> None:
-        """Raise :class:`LeaseRefused` unless the lease is valid for the caller.
-
-        A valid one was granted to this caller by this target.
-        """
+        """Raise :class:`LeaseRefused` unless this target has granted the caller a lease that still holds."""
         until_ms, _, signature = lease.partition(".")
         if not hmac.compare_digest(signature.encode(), self._signature(until_ms, caller).encode()):
             raise LeaseRefused("This target has granted you no such lease: ask Locate for one.")
@@ -182,10 +176,7 @@ def _read(lines: Iterable[str], where: str) -> dict[str, str]:
 
 
 def read_token(path: Path | None, variable: str) -> str | None:
-    """Read the token of a client, from a file or else the environment.
-
-    Return ``None`` without either.
-    """
+    """Read the token of a client, from a file or else the environment; ``None`` without either."""
     token = "\n".join(_lines(path)).strip() if path is not None else os.environ.get(variable)
     if token is None:
         return None
