@@ -33,17 +33,15 @@ class RecentPicks(Generic[Replica]):
     def __init__(self, for_s: float, *, clock: Callable[[], float] = monotonic) -> None:
         self._for_s = for_s
         self._clock = clock
-        self._picks: dict[str, tuple[float, Replica]] = {}  # by request: its expiry, the oldest first
+        self._picks: dict[str, tuple[float, Replica]] = {}  # by request: its expiry
 
     def add(self, request_id: str, replica: Replica) -> None:
         """Count a pick; another pick for the same request replaces it."""
-        self._picks.pop(request_id, None)
         self._picks[request_id] = (self._clock() + self._for_s, replica)
 
     def count(self) -> Counter[Replica]:
         now_s = self._clock()
-        while self._picks and (oldest := next(iter(self._picks))) and self._picks[oldest][0] <= now_s:
-            del self._picks[oldest]
+        self._picks = {each: pick for each, pick in self._picks.items() if pick[0] > now_s}
         return Counter(replica for _, replica in self._picks.values())
 
 
