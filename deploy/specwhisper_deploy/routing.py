@@ -78,11 +78,9 @@ class PendingRequests(Generic[Replica]):
 class LeastSessions(FIFOMixin, RequestRouter):  # type: ignore[misc]  # Ray's classes have no types
     """Sends a request to the replica with the fewest sessions, recent picks included."""
 
-    def initialize_state(
-        self, remember_s: float = 1.5 * STATS_PERIOD_S, clock: Callable[[], float] = monotonic
-    ) -> None:
-        """Take the arguments of the deployment's configuration, which Ray passes."""
-        self._recent = RecentPicks[ReplicaID](remember_s, clock=clock)
+    def initialize_state(self, clock: Callable[[], float] = monotonic) -> None:
+        """Begin; Ray calls it."""
+        self._recent = RecentPicks[ReplicaID](1.5 * STATS_PERIOD_S, clock=clock)
         self._pending = PendingRequests[ReplicaID](ANSWER_TIMEOUT_S, UNRESPONSIVE_S, clock=clock)
 
     async def choose_replicas(

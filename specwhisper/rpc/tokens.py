@@ -37,13 +37,12 @@ class Leases:
     died, its port may belong to another one, where the lease is not valid.
     """
 
-    def __init__(self, lifetime_s: float = LIFETIME_S, *, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._key = secrets.token_bytes(32)
-        self._lifetime_s = lifetime_s
         self._clock = clock
 
     def grant(self, caller: str) -> str:
-        until_ms = str(int((self._clock() + self._lifetime_s) * 1000))
+        until_ms = str(int((self._clock() + LIFETIME_S) * 1000))
         return f"{until_ms}.{self._signature(until_ms, caller)}"
 
     def check(self, lease: str, caller: str) -> None:
@@ -52,7 +51,7 @@ class Leases:
         if not hmac.compare_digest(signature.encode(), self._signature(until_ms, caller).encode()):
             raise LeaseRefused("This target has granted you no such lease: ask Locate for one.")
         if self._clock() * 1000 > int(until_ms):
-            raise LeaseRefused(f"This lease was valid for {self._lifetime_s:g} s: ask Locate for a new one.")
+            raise LeaseRefused(f"This lease was valid for {LIFETIME_S:g} s: ask Locate for a new one.")
 
     def _signature(self, until_ms: str, caller: str) -> str:
         return hmac.digest(self._key, f"{until_ms} {caller}".encode(), "sha256").hex()
