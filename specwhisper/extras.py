@@ -29,17 +29,13 @@ def offers(group: str) -> Mapping[str, EntryPoint]:
 
 @contextmanager
 def needs_extra(user: str, extras: str, *, otherwise: str = "") -> Iterator[None]:
-    """Import packages of an extra in the context; name it if one is missing.
+    """Import packages of an extra in the context; raise :class:`MissingExtra` if one is not installed.
 
     Parameters
     ----------
     user : what needs them: the subject of the sentence.
     extras : as pip reads them, with commas.
     otherwise : what to do without them, for example ``"or try --simulate FILE"``.
-
-    Raises
-    ------
-    MissingExtra : if a package is not installed.
     """
     try:
         yield

@@ -13,13 +13,7 @@ MIN_SILENCE_MS = 32  # a frame of the voice activity detector
 
 @dataclass(frozen=True, slots=True)
 class FinalPiece:
-    """Final text of live audio that later audio may be decoded after.
-
-    Attributes
-    ----------
-    start_sample : where its audio begins, a multiple of 320.
-    tokens : its text; timestamps are relative to that sample.
-    """
+    """Final text of live audio that later audio may be decoded after; timestamps count from its start."""
 
     start_sample: int
     tokens: tuple[int, ...] = ()

@@ -388,15 +388,9 @@ def options_from(defaults: DecodingOptions | Mapping[str, Any], given: Mapping[s
 
 
 def fallback_temperatures(temperature: float, increment: float | None) -> tuple[float, ...]:
-    """Return the temperatures that openai/whisper tries: from one up to 1 in steps.
+    """Return the temperatures that openai/whisper tries: from one up to 1 in steps; without a step only one.
 
-    Parameters
-    ----------
-    increment : a step; ``None`` for one temperature alone.
-
-    Raises
-    ------
-    InvalidRequest : for a step below the smallest temperature, too many steps, or values other than numbers.
+    Raise :class:`InvalidRequest` for a step below the smallest temperature, and for too many steps.
     """
     if increment is None:
         return (temperature,)

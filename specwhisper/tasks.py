@@ -41,10 +41,7 @@ async def running(*work: Awaitable[Any]) -> AsyncIterator[tuple[asyncio.Future[A
 
 
 def retrieve_error(task: asyncio.Task[Any]) -> None:
-    """Retrieve an error that no caller may await, so that asyncio does not log it.
-
-    Pass it to ``add_done_callback``.
-    """
+    """As a task's done callback, retrieve an error that no caller may await: asyncio does not log it."""
     if not task.cancelled():
         task.exception()
 
@@ -70,10 +67,7 @@ class NextItem(Generic[Item]):
             del self._task
 
     async def wait(self, *others: asyncio.Future[Any], timeout_s: float = inf) -> bool:
-        """Wait for the item, another task or a timeout.
-
-        Return whether the item has arrived.
-        """
+        """Wait for the item, another task or a timeout; return whether the item has arrived."""
         await asyncio.wait((self._task, *others), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         return self._task.done()
 

@@ -79,10 +79,7 @@ class AudioChunk:
 
     A chunk may repeat samples that were sent before; it may not leave a gap.
 
-    Attributes
-    ----------
-    is_last : whether the stream ends with it.
-    marks : where utterances begin, are cut and end in live audio, in this chunk or earlier ones, in order.
+    ``marks``: where utterances begin, are cut and end in live audio, in this chunk or earlier ones, in order.
     """
 
     start_sample: int
@@ -105,10 +102,7 @@ MAX_HINT_TEXT_BYTES = 4_000  # in a hint with a time: several minutes of speech
 
 
 def default_num_batched_tokens(device: object, device_map: DeviceMap | None = None) -> int:
-    """Return the most tokens of a forward pass on a device, as torch names it.
-
-    A map is for models that one GPU does not hold.
-    """
+    """Return the most tokens of a forward pass on a device, as torch names it, or on those of a map."""
     is_gpu = str(device).startswith("cuda") or device_map is not None
     return GPU_MAX_NUM_BATCHED_TOKENS if is_gpu else DEFAULT_MAX_NUM_BATCHED_TOKENS
 
@@ -151,12 +145,9 @@ class Limits:
 
     Attributes
     ----------
-    max_block_tokens : most tokens in one candidate block.
     max_ahead_tokens : most candidate tokens beyond the committed end.
-    max_message_bytes : largest message.
     max_ahead_samples : most audio beyond the open window's start; at least three windows: the open one, the
         next one with the audio after it that its features need, and room for the chunk that is on its way.
-    max_sessions : sessions the target has room for.
     """
 
     max_block_tokens: int = 64
@@ -239,13 +230,9 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class TimedHint:
-    """A text that the audio probably contains, beginning at a given time.
+    """A text that the audio probably contains; its first word begins at a sample, about.
 
     It replaces all that was sent for that audio before.
-
-    Attributes
-    ----------
-    start_sample : at which its first word begins, about.
     """
 
     start_sample: int
@@ -256,11 +243,7 @@ class TimedHint:
 class Hypothesis:
     """The text that a draft believes live audio to have, of a piece so far.
 
-    Attributes
-    ----------
-    utterance : number of its utterance, counted from 1.
-    start_sample, end_sample : its audio.
-    is_complete : whether the piece ends there.
+    ``utterance``: number of its utterance, counted from 1.
     """
 
     utterance: int
@@ -289,11 +272,9 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmEvery:
-    """How often the target writes text of live audio that grows.
+    """How much new live audio is between two texts of the target.
 
-    Attributes
-    ----------
-    interval_ms : new audio between two texts; ``None`` for none before a piece is complete.
+    ``None`` stands for no text before a piece is complete.
     """
 
     interval_ms: int | None
@@ -327,11 +308,8 @@ class Timing:
 class WordAlignment:
     """The place of a word in a window and in the stream.
 
-    It has the tokens ``base`` to ``base + num_tokens`` of the window.
-
-    Attributes
-    ----------
-    spoken : the same without its punctuation, where it has any; it does not leave the target.
+    It has the tokens ``base`` to ``base + num_tokens`` of the window. ``spoken`` is the same without its
+    punctuation, where it has any; it does not leave the target.
     """
 
     base: int
@@ -372,11 +350,7 @@ class WindowOpened:
 class CompletePiece:
     """A piece of live audio whose text, that of its window after the prefix, is final.
 
-    Attributes
-    ----------
-    utterance : number of its utterance, counted from 1.
-    start_sample : where the piece begins; it ends with the window.
-    is_utterance_end : whether the utterance ends with it.
+    It ends with the window. ``utterance``: number of its utterance, counted from 1.
     """
 
     utterance: int
@@ -401,7 +375,6 @@ class Commit:
     answered_block : number of the newest candidate block of this window that this commit answers.
     held : position up to which (exclusive) tokens are committed or candidates wait for their pass.
     credit : position up to which (exclusive) candidates may be sent.
-    is_final : whether the window is complete.
     outcome : the decision about a complete window.
     words : a complete window's, if word times were asked for.
     num_transcribed : first tokens of a complete window that are part of the transcript, where its words
@@ -544,13 +517,9 @@ Spoken = TypeVar("Spoken", Word, Segment)
 
 
 class TimeOrder:
-    """Moves segments and words, so that none begins before the last one ends.
+    """Moves segments and words, so that none begins before the last one ends, or before ``end_s``.
 
     A word that would have no time left keeps 20 ms, if it had them.
-
-    Parameters
-    ----------
-    end_s : no time is before this one.
     """
 
     def __init__(self, end_s: float = 0.0) -> None:

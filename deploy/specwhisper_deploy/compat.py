@@ -37,16 +37,17 @@ async def call_all_replicas(replicas: DeploymentHandle, method: str, timeout_s: 
     """Call a method of all replicas; return each one's result or exception.
 
     The result of a replica that doesn't answer in time is a ``CancelledError``. The public ``results_async``
-    returns nothing at all if one replica hangs.
+    returns nothing at all if one replica hangs. Raise ``TimeoutError`` if Ray doesn't name the replicas.
     """
     calls: list[asyncio.Future[Any]] = []
     try:
         async with asyncio.timeout(timeout_s):
             results = await replicas.broadcast(method)._fetch_replica_results_async()
             calls = [asyncio.ensure_future(result.get_async()) for result in results]
-            await asyncio.wait(calls)
+            await asyncio.gather(*calls, return_exceptions=True)
     except TimeoutError:
-        pass
+        if not calls:
+            raise
     finally:
         for call in calls:
             call.cancel()

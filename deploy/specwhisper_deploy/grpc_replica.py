@@ -48,9 +48,7 @@ class NotServing(Exception):
 class GrpcReplica:
     """A replica with a gRPC server; it drains when Serve ends it.
 
-    Attributes
-    ----------
-    address, metrics : where other nodes reach it and its metrics; empty if it serves none.
+    ``address``, ``metrics``: where other nodes reach it and its metrics; empty if it serves none.
     """
 
     def __init__(self) -> None:

@@ -39,7 +39,6 @@ METHOD = "room"  # each replica's
 FRESH_S = 1.0  # age at which draft servers are asked again
 STALE_S = 10.0  # age at which a client waits for new answers
 
-
 if TYPE_CHECKING:
     from specwhisper_target_server.service import VerificationService  # a locator needs no engine
 
@@ -96,12 +95,9 @@ def _parse_reply(reply: HandleReply, kind: type[Reply]) -> Reply:
 
 
 class TargetLocatorService(verification_pb2_grpc.VerificationServicer):
-    """Answers ``Locate`` and ``Describe`` for all targets; refuses sessions.
+    """Answers ``Locate`` and ``Describe`` for all targets, by one that their router picks; refuses sessions.
 
-    Parameters
-    ----------
-    targets : the deployment; its router picks the replica that answers.
-    timeout_s : limit for all attempts together.
+    ``timeout_s``: limit for all attempts together.
     """
 
     def __init__(self, targets: DeploymentHandle, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
@@ -196,10 +192,7 @@ class DraftLocatorService(discovery_pb2_grpc.DiscoveryServicer):
     When a client asks and the last answers are old, the servers are asked again. The client waits for the new
     answers only if the last ones are stale.
 
-    Parameters
-    ----------
-    replicas : the deployment.
-    timeout_s : limit for all answers together.
+    ``timeout_s``: limit for all answers together.
     """
 
     def __init__(
@@ -236,7 +229,7 @@ class DraftLocatorService(discovery_pb2_grpc.DiscoveryServicer):
         """Ask all replicas; leave out those that have died or don't answer in time."""
         try:
             answers = await compat.call_all_replicas(self._replicas, METHOD, self._timeout_s)
-        except (RayError, RayServeException):  # no replica runs
+        except (TimeoutError, RayError, RayServeException):  # no replica runs
             answers = []
         servers = [answer for answer in answers if isinstance(answer, DraftServerRoom)]
         if not servers:

@@ -22,7 +22,7 @@ from specwhisper.rpc.tokens import Leases
 from specwhisper.wire.v1.discovery_pb2_grpc import add_DiscoveryServicer_to_server
 from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
 from specwhisper_client.resolving import LOCATOR
-from specwhisper_deploy import locators
+from specwhisper_deploy import compat, locators
 from specwhisper_deploy.grpc_replica import (
     GrpcReplica,
     NotServing,
@@ -96,8 +96,9 @@ def metrics_addresses(
 
     async def ask() -> list[str]:
         try:
-            call = replicas.broadcast("metrics_address")
-            results = await call.results_async(timeout_s=timeout_s, return_exceptions=True)
+            results = await compat.call_all_replicas(replicas, "metrics_address", timeout_s)
+            if any(isinstance(result, asyncio.CancelledError) for result in results):
+                raise TimeoutError
         except (TimeoutError, RayError, RayServeException) as error:
             raise TargetUnavailable(
                 f"Not all replicas have reported within {timeout_s:g} s where their metrics are; try again."

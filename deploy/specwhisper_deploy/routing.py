@@ -33,17 +33,15 @@ class RecentPicks(Generic[Replica]):
     def __init__(self, for_s: float, *, clock: Callable[[], float] = monotonic) -> None:
         self._for_s = for_s
         self._clock = clock
-        self._picks: dict[str, tuple[float, Replica]] = {}  # by request: its expiry, the oldest first
+        self._picks: dict[str, tuple[float, Replica]] = {}  # by request: its expiry
 
     def add(self, request_id: str, replica: Replica) -> None:
         """Count a pick; another pick for the same request replaces it."""
-        self._picks.pop(request_id, None)
         self._picks[request_id] = (self._clock() + self._for_s, replica)
 
     def count(self) -> Counter[Replica]:
         now_s = self._clock()
-        while self._picks and (oldest := next(iter(self._picks))) and self._picks[oldest][0] <= now_s:
-            del self._picks[oldest]
+        self._picks = {each: pick for each, pick in self._picks.items() if pick[0] > now_s}
         return Counter(replica for _, replica in self._picks.values())
 
 
@@ -80,11 +78,9 @@ class PendingRequests(Generic[Replica]):
 class LeastSessions(FIFOMixin, RequestRouter):  # type: ignore[misc]  # Ray's classes have no types
     """Sends a request to the replica with the fewest sessions, recent picks included."""
 
-    def initialize_state(
-        self, remember_s: float = 1.5 * STATS_PERIOD_S, clock: Callable[[], float] = monotonic
-    ) -> None:
-        """Take the arguments of the deployment's configuration, which Ray passes."""
-        self._recent = RecentPicks[ReplicaID](remember_s, clock=clock)
+    def initialize_state(self, clock: Callable[[], float] = monotonic) -> None:
+        """Begin; Ray calls it."""
+        self._recent = RecentPicks[ReplicaID](1.5 * STATS_PERIOD_S, clock=clock)
         self._pending = PendingRequests[ReplicaID](ANSWER_TIMEOUT_S, UNRESPONSIVE_S, clock=clock)
 
     async def choose_replicas(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ from specwhisper.settings.setting import (
     SECURITY,
     SERVING,
     offered,
-    part,
 )
 from specwhisper.settings.shared import (
     cores_option,
@@ -33,7 +32,7 @@ from specwhisper.settings.shared import (
     threads_option,
 )
 from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
-from specwhisper.testing.loading import load_failpoints
+from specwhisper.testing.failpoints import Failpoints, read_failpoints
 from specwhisper.transcription.speakers import SpeakerModels
 from specwhisper.types import SERVER_MODES, Mode
 from specwhisper.validated import ABOVE_0, choice, option, switch, text, whole
@@ -150,7 +149,7 @@ class DraftConfig(ServingOptions):
         False, "Let clients inject latency before the target, for experiments.", panel=SECURITY
     )
     max_audio_s: float = 4 * 3600.0  # longest recording that Recognize accepts
-    failpoints: Any = part(None, None, then=partial(load_failpoints, os.environ, "draft"))
+    failpoints: Failpoints | None = field(default_factory=partial(read_failpoints, os.environ, "draft"))
     extras: Mapping[str, Any] = offered("draft_settings")
 
     def __post_init__(self) -> None:

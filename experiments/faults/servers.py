@@ -26,7 +26,7 @@ from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.rpc.serving import serve
-from specwhisper.testing.loading import VARIABLE, load_failpoints
+from specwhisper.testing.failpoints import VARIABLE, read_failpoints
 from specwhisper.types import AudioChunk, Limits
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import verification_pb2 as pb
@@ -164,7 +164,7 @@ async def serve_target(settings: Settings, probes: Probes) -> None:
     config = TargetConfig(
         limits=Limits(max_sessions=settings.max_sessions),
         port=0,
-        failpoints=load_failpoints({VARIABLE: settings.failpoints}, "target"),
+        failpoints=read_failpoints({VARIABLE: settings.failpoints}, "target"),
         **settings.config,
     )
     async with target_server.running_service(config, checkpoint, model) as service:
@@ -178,7 +178,7 @@ async def serve_draft(settings: Settings, probes: Probes) -> None:
     if settings.chooses_emptiest:
         targets.choose = choose_emptiest  # type: ignore[assignment]
     checkpoint, model = settings.open(probes)
-    failpoints = load_failpoints({VARIABLE: settings.failpoints}, "draft")
+    failpoints = read_failpoints({VARIABLE: settings.failpoints}, "draft")
     config = DraftConfig(max_sessions=settings.max_sessions, port=0, failpoints=failpoints, **settings.config)
 
     def num_taken() -> int:

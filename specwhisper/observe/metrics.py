@@ -32,13 +32,7 @@ TARGETS_PATH = "/targets"  # as Prometheus' HTTP discovery reads it
 
 
 class Registry:
-    """Makes metrics, in its own registry or in a shared one.
-
-    Parameters
-    ----------
-    prefix : prefix of every name.
-    collected : the registry; by default a new one.
-    """
+    """Makes metrics whose names have a prefix, in its own registry or in a shared one."""
 
     def __init__(self, prefix: str, collected: CollectorRegistry | None = None) -> None:
         self._prefix = prefix
@@ -58,11 +52,7 @@ class Registry:
         return Histogram(f"{self._prefix}_{name}", meaning, labels, registry=self.collected, buckets=buckets)
 
     def export_build(self, model: str, dtype: str, device: str) -> None:
-        build = Info(
-            f"{self._prefix}_build",
-            "Version and model of this server.",
-            registry=self.collected,
-        )
+        build = Info(f"{self._prefix}_build", "Version and model of this server.", registry=self.collected)
         build.info({"version": __version__, "model": model, "dtype": dtype, "device": device})
 
 
@@ -73,11 +63,6 @@ class ServerMetrics(Registry):
     """Metrics of one server: sessions and how they end, errors, draining.
 
     None has a label for a session or a caller.
-
-    Parameters
-    ----------
-    prefix : prefix of every name.
-    model, dtype, device : the model that the server runs.
     """
 
     def __init__(self, prefix: str, *, model: str, dtype: str, device: str) -> None:
@@ -214,9 +199,7 @@ class EngineMetrics:
             "forward_pass_sessions", "Sessions that shared a forward pass.", FORWARD_SESSIONS
         )
         self._queue_s = registry.histogram(
-            "queue_seconds",
-            "Time that a session's work waits for its forward pass.",
-            QUEUE_SECONDS,
+            "queue_seconds", "Time that a session's work waits for its forward pass.", QUEUE_SECONDS
         )
         self._encode_s = registry.histogram("encode_seconds", "Time to encode a window.", ENCODE_SECONDS)
 
@@ -234,10 +217,7 @@ class EngineMetrics:
             self._totals.observe(message)
 
     def observe(self, events: Sequence[tuple[str, object]]) -> None:
-        """Count the events of one step.
-
-        One forward pass, or the parts in which it was repeated.
-        """
+        """Count the events of one step: of one forward pass, or of the parts in which it was repeated."""
         forwards: set[tuple[int, int]] = set()
         for _, event in events:
             if isinstance(event, WindowOpened):

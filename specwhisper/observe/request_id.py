@@ -19,9 +19,6 @@ def current_request_id() -> str:
 
 
 def received_request_id(metadata: Iterable[tuple[str, str | bytes]]) -> str:
-    """Return the id that a caller sent.
-
-    A new one if it sent none, or none that fits into a log.
-    """
+    """Return the id that a caller sent; a new one if it sent none, or none that fits into a log."""
     received = dict(metadata).get(KEY)
     return received if isinstance(received, str) and VALID.fullmatch(received) else secrets.token_hex(8)

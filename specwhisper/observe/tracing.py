@@ -56,9 +56,7 @@ def start_tracing(provider: TracerProvider | None) -> None:
 def start_call_span(method: str, address: str, metadata: Metadata) -> Callable[[Any], None] | None:
     """Start the span of a call and add its context to the metadata.
 
-    Returns
-    -------
-    A function that is passed the call, and ends the span with it; ``None`` if tracing is off.
+    Return a function that is passed the call, and ends the span with it; ``None`` if tracing is off.
     """
     if _tracer is None:
         return None

@@ -41,12 +41,9 @@ def join_address(host: str, port: int) -> str:
 
 
 def listen_error(host: str, port: int, error: OSError | None = None) -> InvalidRequest:
-    """Return the error of a server that could not listen.
+    """Return the error of a server that could not listen: :class:`PortTaken`, or one that stays.
 
-    It is :class:`PortTaken`, or an error that waiting does not solve.
-
-    ``error``: the system's error; without it, binding is tried again. If that succeeds, the port was
-    taken a moment ago.
+    Without the system's ``error``, binding is tried again. If that succeeds, the port was taken a moment ago.
     """
     error = error or bind_error(host, port)
     where = join_address(host, port)
@@ -76,10 +73,7 @@ def is_address(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach the host.
-
-    Of names, that is ``localhost`` only.
-    """
+    """Return whether only this machine can reach the host; of names, that is ``localhost`` only."""
     return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 

@@ -69,13 +69,7 @@ def lasting(method: Method) -> Method:
 
 
 class OpenCalls:
-    """The open calls of a server, which serves new ones until it drains.
-
-    Attributes
-    ----------
-    num_open : calls of our services that have not ended.
-    is_draining : whether new calls are refused.
-    """
+    """The open calls of a server's own services; new ones are refused while it drains."""
 
     def __init__(self) -> None:
         self.num_open = 0
@@ -94,9 +88,6 @@ class OpenCalls:
             if not self.num_open:
                 self._idle.set()
 
-    def drain(self) -> None:
-        self.is_draining = True
-
     async def wait_idle(self) -> None:
         """Wait until no call is open."""
         await self._idle.wait()
@@ -105,15 +96,10 @@ class OpenCalls:
 class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no type hints
     """Wraps the handler of each call; servicers just raise the project's errors.
 
-    Health and reflection are served until the end, without limits, and are not counted.
+    Health and reflection are served until the end, without limits, and are not counted. Callers without one
+    of the tokens are refused, whatever the method, except health.
 
-    Parameters
-    ----------
-    calls : counts the calls.
-    max_call_s : time limit of a call, in seconds.
-    max_write_s : time in which the caller must read a response, in seconds.
-    metrics : counts errors.
-    tokens : names the callers; others are refused, whatever the method, except health.
+    ``max_write_s``: time in which the caller must read a response.
     """
 
     def __init__(
@@ -205,14 +191,9 @@ async def _enter_grpc_service(context: Any) -> AsyncIterator[Evictor]:
 
 
 def _handler(enter: Enter, admit: Admit, request_s: float | None, respond: Respond) -> Respond:
-    """Return the handler of a call.
+    """Return the handler of a call, which is admitted before a request is read.
 
-    Parameters
-    ----------
-    enter : what the call runs in.
-    admit : entered before a request is read.
-    request_s : time to send the one request, in seconds; ``None`` if the method takes a stream.
-    respond : the servicer's method.
+    ``request_s``: time to send the one request; ``None`` if the method takes a stream.
     """
 
     async def handle(requests: AsyncIterator[Any], context: Any) -> AsyncGenerator[Any]:

@@ -28,13 +28,7 @@ MAX_REPLY_BYTES = 8 * 1024 * 1024  # a vocabulary of 52,000 tokens takes 0.6 MB,
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Encryption and token for calls to a server.
-
-    Attributes
-    ----------
-    tls : encrypts the connection; ``None`` for none.
-    token : identifies the caller; ``None`` for none.
-    """
+    """Encryption and token for calls to a server."""
 
     tls: ClientTls | None = None
     token: str | None = field(default=None, repr=False)

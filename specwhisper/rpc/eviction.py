@@ -24,15 +24,7 @@ _sending: set[asyncio.Task[None]] = set()  # keeps a status being sent until its
 
 
 class Evictor:
-    """Ends one call, at most once. Create it in the task of the call's handler.
-
-    Parameters
-    ----------
-    context : gRPC's context of the call.
-    max_call_s : limit of :meth:`call_limit`, in seconds.
-    max_write_s : limit of :meth:`write_limit`, in seconds.
-    count_error : called with the error of an eviction.
-    """
+    """Ends one call, at most once. Create it in the task of the call's handler."""
 
     def __init__(
         self,

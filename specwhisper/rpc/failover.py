@@ -41,10 +41,7 @@ class Failover:
         self._connected_s: float | None = None
 
     def connected(self) -> None:
-        """Note that a server has taken the session.
-
-        The limit does not count time until the next loss.
-        """
+        """Note that a server has taken the session: until the next loss the limit does not count."""
         self._connected_s = self._clock()
 
     def lost(self) -> None:

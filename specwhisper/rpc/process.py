@@ -12,10 +12,9 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def exit_on_stop_signals() -> None:
-    """End the process at once on SIGTERM or SIGINT.
+    """End the process at once on SIGTERM or SIGINT, until :func:`stop_signals` handles them.
 
-    This holds until :func:`stop_signals` handles them. Nothing is served yet, so nothing is drained. Call it
-    from the main thread, before imports that take long.
+    Call it from the main thread, before imports that take long.
     """
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)

@@ -42,17 +42,7 @@ CheckHealth = Callable[[], Awaitable[None]]  # returns if all is well; else rais
 
 
 class RunningServer:
-    """A started server.
-
-    Parameters
-    ----------
-    beside : closed with the server.
-
-    Attributes
-    ----------
-    address, metrics_address : ``HOST:PORT``; ``metrics_address`` is ``None`` without metrics.
-    calls : counts the open calls.
-    """
+    """A started server; addresses are ``HOST:PORT``, and ``beside`` is closed with it."""
 
     def __init__(
         self,
@@ -76,7 +66,7 @@ class RunningServer:
         Health is "not serving" from the start.
         """
         await self._health.enter_graceful_shutdown()
-        self.calls.drain()
+        self.calls.is_draining = True
         logger.info("draining", extra={"address": self.address, "open_calls": self.calls.num_open})
         try:
             async with asyncio.timeout(drain_timeout_s):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from specwhisper.errors import UnsafeBind
 from specwhisper.rpc.addresses import check_bind, is_loopback
@@ -13,7 +12,7 @@ from specwhisper.rpc.tls import ServerTls, TlsFlags
 from specwhisper.rpc.tokens import Tokens, TokensFlag
 from specwhisper.settings.setting import OBSERVABILITY, SECURITY, SERVING, Settings, part
 from specwhisper.settings.shared import drain_timeout_option, idle_timeout_option, port_option, seconds_option
-from specwhisper.testing.loading import VARIABLE
+from specwhisper.testing.failpoints import VARIABLE, Failpoints
 from specwhisper.types import Limits
 from specwhisper.validated import ABOVE_0, naming, switch, text, whole
 
@@ -22,13 +21,7 @@ SHORT_CALLS = 100  # unary calls that one connection may have open beside its se
 
 @dataclass(frozen=True, kw_only=True)
 class ListenerOptions(Settings):
-    """Settings that gRPC servers and the gateway share.
-
-    Attributes
-    ----------
-    tls : encrypts every connection; ``None`` for none.
-    tokens : admits callers; ``None`` admits every caller.
-    """
+    """Settings that gRPC servers and the gateway share; without ``tokens`` every caller is admitted."""
 
     host: str = text("127.0.0.1", "Address to listen on.", "HOST", panel=SERVING)
     port: int = port_option(0)
@@ -87,7 +80,7 @@ class ServingOptions(ListenerOptions):
 
     Attributes
     ----------
-    failpoints : :class:`specwhisper.testing.failpoints.Failpoints`, in tests.
+    failpoints : in tests.
     local_socket : a path where the server listens as well, unencrypted: for calls of its own process, which
         has neither a certificate nor a token. Only its user may enter the folder.
     """
@@ -96,7 +89,7 @@ class ServingOptions(ListenerOptions):
     tokens: Tokens | None = part(TokensFlag, None, then=TokensFlag.tokens)
     idle_timeout_s: float = idle_timeout_option(60.0)
     max_message_bytes: int = Limits().max_message_bytes
-    failpoints: Any = None
+    failpoints: Failpoints | None = None
     local_socket: Path | None = None
 
     def __post_init__(self) -> None:

@@ -19,7 +19,6 @@ from specwhisper.validated import naming, option
 
 LIFETIME_S = 60.0
 
-
 logger = logging.getLogger(__name__)
 
 TOKEN = re.compile(r"[!-~]{16,512}")  # shorter ones can be guessed
@@ -36,29 +35,23 @@ class Leases:
 
     The key never leaves this process. Addresses are passed on, cached and reused: a second after a target has
     died, its port may belong to another one, where the lease is not valid.
-
-    ``lifetime_s``: how long a lease is valid.
     """
 
-    def __init__(self, lifetime_s: float = LIFETIME_S, *, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._key = secrets.token_bytes(32)
-        self._lifetime_s = lifetime_s
         self._clock = clock
 
     def grant(self, caller: str) -> str:
-        until_ms = str(int((self._clock() + self._lifetime_s) * 1000))
+        until_ms = str(int((self._clock() + LIFETIME_S) * 1000))
         return f"{until_ms}.{self._signature(until_ms, caller)}"
 
     def check(self, lease: str, caller: str) -> None:
-        """Raise :class:`LeaseRefused` unless the lease is valid for the caller.
-
-        A valid one was granted to this caller by this target.
-        """
+        """Raise :class:`LeaseRefused` unless this target has granted the caller a lease that still holds."""
         until_ms, _, signature = lease.partition(".")
         if not hmac.compare_digest(signature.encode(), self._signature(until_ms, caller).encode()):
             raise LeaseRefused("This target has granted you no such lease: ask Locate for one.")
         if self._clock() * 1000 > int(until_ms):
-            raise LeaseRefused(f"This lease was valid for {self._lifetime_s:g} s: ask Locate for a new one.")
+            raise LeaseRefused(f"This lease was valid for {LIFETIME_S:g} s: ask Locate for a new one.")
 
     def _signature(self, until_ms: str, caller: str) -> str:
         return hmac.digest(self._key, f"{until_ms} {caller}".encode(), "sha256").hex()
@@ -182,10 +175,7 @@ def _read(lines: Iterable[str], where: str) -> dict[str, str]:
 
 
 def read_token(path: Path | None, variable: str) -> str | None:
-    """Read the token of a client, from a file or else the environment.
-
-    Return ``None`` without either.
-    """
+    """Read the token of a client, from a file or else the environment; ``None`` without either."""
     token = "\n".join(_lines(path)).strip() if path is not None else os.environ.get(variable)
     if token is None:
         return None

@@ -30,13 +30,9 @@ def strict_model_names_option() -> Any:
 
 
 class ModelNames:
-    """Finds the target by the name in a request.
+    """Finds the target by the name in a request; names that aren't served are refused if they are strict.
 
-    Parameters
-    ----------
-    served : the names; empty for the target's own and ``whisper-1``.
-    is_strict : whether a request with another name is refused.
-    target : returns the target's own name.
+    ``served``: the names; empty for the target's own, which ``target`` returns, and ``whisper-1``.
     """
 
     def __init__(
@@ -95,7 +91,6 @@ class ModelNames:
         return name in (self._served or (WHISPER_1,))
 
     def _log(self, name: str, default: str) -> None:
-        """Log an unknown name the first time."""
         if name not in self._logged and len(self._logged) < MAX_LOGGED:
             self._logged.add(name)
             logger.warning("unknown model name", extra={"model": name, "used": default})

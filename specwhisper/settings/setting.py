@@ -59,7 +59,6 @@ class Part:
 
     Attributes
     ----------
-    kind : a dataclass; ``None`` for a value that has no flags.
     then : called with an instance, makes the value; without it, that is the instance.
     only_written : the value is a mapping of the options that were written, by name.
     only, but : the options that the program offers, or does not offer; all by default.
@@ -70,7 +69,7 @@ class Part:
     needs, not_with : those of each option, as in :class:`Option`.
     """
 
-    kind: Any = None
+    kind: Any
     then: Callable[..., Any] | None = None
     only_written: bool = False
     only: Collection[str] = ()
@@ -112,17 +111,15 @@ class Part:
                 is_one = each.metadata["offer"] is not None
                 arguments[each.name] = next(iter(found.values()), None) if is_one else found
         with spelled({name: written.get(flag.name, flag.flag) for name, flag in flags.items()}):
-            arguments = {} if self.kind is None else checked(self.kind, arguments)
+            arguments = checked(self.kind, arguments)
             for flag in flags.values():
                 _check_others(flag, {name: flag.name for name, flag in flags.items()}, values, written)
             if self.only_written:
                 return arguments
-            made = [] if self.kind is None else [self.kind(**arguments)]
-            return made[0] if self.then is None else self.then(*made)
+            made = self.kind(**arguments)
+            return made if self.then is None else self.then(made)
 
     def _fields(self) -> list[Field[Any]]:
-        if self.kind is None:
-            return []
         return [
             each
             for each in fields(self.kind)
@@ -148,7 +145,7 @@ class Part:
         return Flag(name, declared.name, _types(self.kind)[declared.name], default_of(declared), about)
 
 
-def part(kind: type[Any] | None, default: Any = MISSING, **about: Any) -> Any:
+def part(kind: type[Any], default: Any = MISSING, **about: Any) -> Any:
     """Declare a field that stands for the options of a class.
 
     ``about`` has other attributes of :class:`Part`. ``default``, or what it returns, is the field's value for

@@ -1,4 +1,7 @@
-"""Failpoints: named points at which tests make a server fail."""
+"""Failpoints: named points at which tests make a server fail.
+
+SPECWHISPER_FAILPOINTS=verify.before=kill@7,send.after=stop
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,9 @@ from enum import StrEnum
 from typing import Any
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.testing.loading import VARIABLE
 from specwhisper.types import Commit, Failed
+
+VARIABLE = "SPECWHISPER_FAILPOINTS"
 
 
 def _around(*steps: str) -> tuple[str, ...]:
@@ -160,14 +164,14 @@ class _Wrapped:
         return getattr(self._inner, name)
 
 
-def read_failpoints(environment: Mapping[str, str], known: Collection[str]) -> Failpoints | None:
-    """Return the failpoints in the variable, of those ``known``; ``None`` if it is not set."""
+def read_failpoints(environment: Mapping[str, str], server: str) -> Failpoints | None:
+    """Return the failpoints of a server, "target" or "draft"; ``None`` if the variable names none."""
     text = environment.get(VARIABLE, "").strip()
     if not text:
         return None
     points: dict[str, Failpoint] = {}
     for part in text.split(","):
-        point, failpoint = _failpoint(part.strip(), known)
+        point, failpoint = _failpoint(part.strip(), POINTS[server])
         if point in points:
             raise InvalidRequest(f"{VARIABLE} names {point} twice: name each point once.")
         points[point] = failpoint

@@ -16,14 +16,7 @@ SETTLED = 0.95  # a complete segment; its window may still be judged as failed
 
 
 def check_protocol(peer: str, version: int, software: str, *, here: str, own: int) -> None:
-    """Raise :class:`PairMismatch` if a peer speaks another protocol.
-
-    Parameters
-    ----------
-    peer, here : names of the peer and of this program, for the message.
-    version, own : their protocol versions.
-    software : the peer's version of specwhisper.
-    """
+    """Raise :class:`PairMismatch` if a peer speaks another protocol than this program (``here``)."""
     if version != own:
         raise PairMismatch(
             f"{peer} (specwhisper {software}) speaks protocol {version}, {here} (specwhisper {__version__}) "
@@ -32,10 +25,7 @@ def check_protocol(peer: str, version: int, software: str, *, here: str, own: in
 
 
 def is_stable(stability: float) -> bool:
-    """Return whether text is more than tentative.
-
-    On the wire a stability has single precision.
-    """
+    """Return whether text is more than tentative; on the wire a stability has single precision."""
     return stability > (TENTATIVE + STABLE) / 2
 
 

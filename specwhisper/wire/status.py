@@ -13,43 +13,27 @@ import grpc
 import grpc.aio
 
 from specwhisper import errors
-from specwhisper.errors import (
-    CheckpointError,
-    IdleClient,
-    InvalidRequest,
-    LeaseRefused,
-    MessageTooLarge,
-    OutOfMemory,
-    PairMismatch,
-    RecordingsFailed,
-    ServerDraining,
-    ServerFull,
-    SlowReader,
-    SpecWhisperError,
-    TargetUnavailable,
-    Unauthenticated,
-    UnsafeBind,
-)
+from specwhisper.errors import OutOfMemory, ServerFull, SpecWhisperError, TargetUnavailable
 from specwhisper.printable import escaped
 
 logger = logging.getLogger(__name__)
 
 # Errors without a row have that of their base.
 STATUS_OF_ERROR: dict[type[BaseException], grpc.StatusCode] = {
-    InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
-    IdleClient: grpc.StatusCode.DEADLINE_EXCEEDED,
-    SlowReader: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    MessageTooLarge: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    PairMismatch: grpc.StatusCode.FAILED_PRECONDITION,
-    CheckpointError: grpc.StatusCode.FAILED_PRECONDITION,
-    UnsafeBind: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.IdleClient: grpc.StatusCode.DEADLINE_EXCEEDED,
+    errors.SlowReader: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.MessageTooLarge: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.PairMismatch: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.CheckpointError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.UnsafeBind: grpc.StatusCode.FAILED_PRECONDITION,
     ServerFull: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    ServerDraining: grpc.StatusCode.UNAVAILABLE,
+    errors.ServerDraining: grpc.StatusCode.UNAVAILABLE,
     TargetUnavailable: grpc.StatusCode.UNAVAILABLE,
-    LeaseRefused: grpc.StatusCode.PERMISSION_DENIED,
+    errors.LeaseRefused: grpc.StatusCode.PERMISSION_DENIED,
     OutOfMemory: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    RecordingsFailed: grpc.StatusCode.INVALID_ARGUMENT,
-    Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
+    errors.RecordingsFailed: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
     BaseException: grpc.StatusCode.INTERNAL,
 }
 
@@ -218,20 +202,22 @@ def _restored(code: grpc.StatusCode, details: str, name: str, peer: str) -> Spec
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return TargetUnavailable(f"The server at {peer} did not answer in time; is it overloaded?")
         case grpc.StatusCode.RESOURCE_EXHAUSTED if sizes := TOO_LARGE.search(details):
-            return MessageTooLarge(
+            return errors.MessageTooLarge(
                 f"A message of {sizes[1]} bytes exceeds the {sizes[2]} bytes allowed to or from {peer}; "
                 "send smaller pieces."
             )
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
             return ServerFull(f"The server at {peer} has no room: {details}")
         case grpc.StatusCode.UNIMPLEMENTED:
-            return InvalidRequest(f"The server at {peer} does not offer this service: {DEFAULT_PORTS}.")
+            return errors.InvalidRequest(
+                f"The server at {peer} does not offer this service: {DEFAULT_PORTS}."
+            )
         case grpc.StatusCode.INVALID_ARGUMENT:
-            return InvalidRequest(f"The server at {peer} refuses the request: {details}")
+            return errors.InvalidRequest(f"The server at {peer} refuses the request: {details}")
         case grpc.StatusCode.FAILED_PRECONDITION:
-            return PairMismatch(f"The server at {peer} cannot serve this request: {details}")
+            return errors.PairMismatch(f"The server at {peer} cannot serve this request: {details}")
         case grpc.StatusCode.UNAUTHENTICATED:
-            return Unauthenticated(f"The server at {peer} refuses the token: {details}")
+            return errors.Unauthenticated(f"The server at {peer} refuses the token: {details}")
         case _:
             return SpecWhisperError(f"The call to {peer} failed with {code.name}: {details}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from specwhisper.settings.shared import (
     revision_option,
     threads_option,
 )
-from specwhisper.testing.loading import load_failpoints
+from specwhisper.testing.failpoints import Failpoints, read_failpoints
 from specwhisper.types import (
     DEFAULT_MAX_NUM_BATCHED_TOKENS,
     GPU_MAX_NUM_BATCHED_TOKENS,
@@ -133,7 +133,7 @@ class TargetConfig(ServingOptions):
         "Wait as a loaded spare that takes no session until a draft server has lost one of its targets.",
         panel=SERVING,
     )
-    failpoints: Any = part(None, None, then=partial(load_failpoints, os.environ, "target"))
+    failpoints: Failpoints | None = field(default_factory=partial(read_failpoints, os.environ, "target"))
 
     @property
     def num_batched_tokens(self) -> int:

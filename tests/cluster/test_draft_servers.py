@@ -3,18 +3,16 @@
 import asyncio
 from pathlib import Path
 
-import numpy as np
 import pytest
-import soundfile
 from ray import serve
 
 from specwhisper.rpc.channels import OPEN
-from specwhisper.types import SAMPLE_RATE
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.resolving import list_draft_servers
 from specwhisper_deploy.command import deploy
-from tests.cluster.clients import OPTIONS, as_tuples, expected, recording
+from tests.cluster.clients import LENGTH_S, OPTIONS, expected
 from tests.cluster.conftest import START_TIMEOUT_S, application, process_at, serve_config, until
+from tests.rpc.services import expected_finals, recording, wav
 
 MAX_SESSIONS = 4
 
@@ -59,13 +57,6 @@ async def wait_until_replaced(locator: str, address: str) -> None:
             await asyncio.sleep(0.2)
 
 
-def save_recordings(folder: Path, number: int) -> list[Path]:
-    paths = [folder / f"{seed}.wav" for seed in range(number)]
-    for seed, path in enumerate(paths):
-        soundfile.write(path, np.frombuffer(recording(seed), "<i2"), SAMPLE_RATE, subtype="PCM_16")
-    return paths
-
-
 async def test_sessions_spread_over_draft_servers_and_resume_where_one_is_killed(
     shared_ray, checkpoints, tmp_path, unused_tcp_port_factory
 ):
@@ -73,14 +64,14 @@ async def test_sessions_spread_over_draft_servers_and_resume_where_one_is_killed
     locator = f"127.0.0.1:{ports[1]}"
     deploy(config(*checkpoints, *ports))
     await until(are_running)
-    paths = save_recordings(tmp_path, 2 * MAX_SESSIONS)
+    paths = [wav(tmp_path / f"{seed}.wav", recording(LENGTH_S, seed)) for seed in range(2 * MAX_SESSIONS)]
     texts = [expected(checkpoints, seed) for seed in range(len(paths))]
     async with TranscriptionClient(f"locator:///{locator}") as client:
 
         async def transcribe_all() -> list[list[tuple]]:
             """Fill both draft servers: without spreading, one of them would refuse half of the sessions."""
             results = await asyncio.gather(*(client.transcribe_file(path, OPTIONS) for path in paths))
-            return [as_tuples(result.segments) for result in results]
+            return [expected_finals(result) for result in results]
 
         assert await transcribe_all() == texts
 
@@ -96,7 +87,7 @@ async def test_sessions_spread_over_draft_servers_and_resume_where_one_is_killed
         await asyncio.gather(*(begun.wait() for begun in have_begun))
         process_at(killed).kill()
         await asyncio.gather(*reading)
-        assert [as_tuples(stream.result.segments) for stream in streams] == texts[:MAX_SESSIONS]
+        assert [expected_finals(stream.result) for stream in streams] == texts[:MAX_SESSIONS]
         assert sum(stream.num_resumes for stream in streams) >= 1, "the killed one had sessions"
 
         await wait_until_replaced(locator, killed)

@@ -5,14 +5,11 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from experiments.common.models.speech import EnergyVad
 from tests.cluster.clients import (
     Client,
-    Speaker,
     finish_and_check,
     open_sessions,
     started_clients,
-    undisturbed_talk,
 )
 from tests.cluster.conftest import controller_process, kill_controller, process_at, until
 
@@ -22,12 +19,6 @@ pytestmark = [
     # Ray warns that the interval of conftest.py is not set, although it is.
     pytest.mark.filterwarnings("ignore:`look_back_period_s`:FutureWarning"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def noise_is_speech(monkeypatch):
-    """Replace silero-vad by a model that takes loud noise for speech."""
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
 
 
 async def test_sessions_spread_evenly_and_survive_a_killed_target(targets, checkpoints):
@@ -42,15 +33,12 @@ async def test_sessions_spread_evenly_and_survive_a_killed_target(targets, check
 async def test_sessions_migrate_to_targets_of_the_next_version(targets, checkpoints):
     await targets.deploy()
     async with started_clients(targets, checkpoints, 3) as clients:
-        speaker = Speaker(clients[0].draft)
-        await speaker.start()
         before = (await open_sessions(targets)).keys()
         targets.deploy_next_version()
         await until(lambda: targets.num_running is None)
         await targets.wait_until_running(2)
         assert not before & (await open_sessions(targets)).keys()
         await finish_and_check(checkpoints, clients)
-        assert await speaker.finish() == await undisturbed_talk(checkpoints)
 
 
 async def test_targets_scale_with_sessions(targets, checkpoints):
@@ -58,13 +46,10 @@ async def test_targets_scale_with_sessions(targets, checkpoints):
     async with started_clients(targets, checkpoints, 3) as first:
         await targets.wait_until_running(2)
         async with started_clients(targets, checkpoints, 1) as last:
-            speaker = Speaker(last[0].draft)
-            await speaker.start()
-            assert sorted((await open_sessions(targets)).values()) == [2, 3]
+            assert sorted((await open_sessions(targets)).values()) == [1, 3]
             await finish_and_check(checkpoints, first)
             await targets.wait_until_running(1)  # the newest one stops, and its sessions migrate
             await finish_and_check(checkpoints, last)
-            assert await speaker.finish() == await undisturbed_talk(checkpoints)
 
 
 async def test_sessions_continue_and_open_without_the_locator(targets, checkpoints):
@@ -72,7 +57,7 @@ async def test_sessions_continue_and_open_without_the_locator(targets, checkpoin
     async with started_clients(targets, checkpoints, 1) as clients:
         process_at(targets.locator).kill()
         clients.append(Client(clients[0].draft, seed=1))
-        await clients[1].start()
+        await clients[1].begin()
         await finish_and_check(checkpoints, clients)
 
 
@@ -83,7 +68,7 @@ async def test_sessions_continue_and_open_without_the_controller(targets, checkp
         killed = controller_process()
         kill_controller()
         clients.append(Client(clients[0].draft, seed=2))
-        await clients[2].start()
+        await clients[2].begin()
         await finish_and_check(checkpoints, clients)
     await until(lambda: not killed.is_running())
     await targets.wait_until_running(2)
@@ -104,7 +89,7 @@ async def test_sessions_resume_elsewhere_and_a_hanging_target_is_replaced(target
         process.suspend()
         try:
             clients.append(Client(clients[0].draft, seed=2))
-            await clients[2].start()
+            await clients[2].begin()
             await finish_and_check(checkpoints, clients)
             await until(lambda: targets.num_running != 2)
             await targets.wait_until_running(2)  # after the drain timeout of the hanging one

@@ -16,6 +16,7 @@ from specwhisper.rpc.tls import ClientTls
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_deploy.command import deploy
+from tests.certificates import save
 from tests.cluster.clients import Client, expected
 from tests.cluster.conftest import application, serve_config, until
 from tests.rpc.services import draft_server
@@ -44,24 +45,20 @@ async def test_each_locator_leads_to_its_own_targets_and_needs_a_token(
 ):
     target, draft = checkpoints
     other = save_checkpoint(Shape(d_model=32, max_target_positions=100, seed=7), tmp_path / "other")
-    authority, paths = trustme.CA(), {name: tmp_path / name for name in ("pem", "key", "roots", "tokens")}
-    certificate = authority.issue_cert("127.0.0.1")
-    certificate.private_key_pem.write_to_path(paths["key"])
-    paths["pem"].write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
-    authority.cert_pem.write_to_path(paths["roots"])
-    paths["tokens"].write_text(f"anna {TOKEN}\n")
+    certificate = save(trustme.CA(), tmp_path, "server")
+    (tmp_path / "tokens").write_text(f"anna {TOKEN}\n")
     security: dict[str, object] = {
         "grpc-use-ssl": True,
-        "grpc-server-cert": str(paths["pem"]),
-        "grpc-server-key": str(paths["key"]),
-        "tokens-file": str(paths["tokens"]),
+        "grpc-server-cert": str(certificate.certificate),
+        "grpc-server-key": str(certificate.key),
+        "tokens-file": str(tmp_path / "tokens"),
     }
     ports = [unused_tcp_port_factory() for _ in range(2)]
     deploy(
         serve_config(targets("one", target, ports[0], security), targets("other", other, ports[1], security))
     )
     await until(lambda: are_running("one", "other"))
-    tls = ClientTls(paths["roots"])
+    tls = ClientTls(tmp_path / "roots.pem")
     texts = []
     for model, port in zip((target, other), ports, strict=True):
         locator = f"127.0.0.1:{port}"
@@ -74,7 +71,7 @@ async def test_each_locator_leads_to_its_own_targets_and_needs_a_token(
             locator, None, load_checkpoint(str(draft)), target_credentials=with_token
         ) as server:
             clients = [Client(server, seed) for seed in range(2)]
-            await asyncio.gather(*(client.start() for client in clients))
+            await asyncio.gather(*(client.begin() for client in clients))
             results = await asyncio.gather(*(client.finish() for client in clients))
             assert results == [expected((model, draft), client.seed) for client in clients]
             texts.append(results)

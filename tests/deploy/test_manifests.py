@@ -237,20 +237,6 @@ def test_certificates_in_kubernetes_have_the_names_of_targets_and_services():
     assert renewed == {"target": names["target"]}
 
 
-def test_every_compose_command_names_its_file():
-    files = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *DEPLOY.glob("compose*.yaml")]
-    found = set()
-    for path in files:
-        text = path.read_text()
-        for call in re.findall(r"docker compose [^`\n]*--build[^`\n]*", text):
-            found.add(path.name)
-            assert "--file deploy/compose.yaml " in call, path
-    assert found == {
-        *("serving.md", "integrations.md", "runbook.md"),
-        *("compose.yaml", "compose.gpu.yaml", "compose.wyoming.yaml"),
-    }
-
-
 def test_each_draft_server_has_an_address_of_its_own():
     for overlay in OVERLAYS:
         draft = of_kind(overlay, "Service")["draft"]["spec"]

@@ -5,14 +5,10 @@ import warnings
 from typing import Any
 
 import kubernetes_validate
-import pytest
 import yaml
 from ray.serve.schema import ServeDeploySchema
 
-from specwhisper.errors import UnsafeBind
-from specwhisper.settings.command_line import config_from
 from specwhisper_target_server.config import DEFAULT_PORT as TARGET_PORT
-from specwhisper_target_server.config import TargetConfig
 from tests.deploy.manifests import DEPLOY, PROGRAMS, ROOT, SECRETS, Started, in_kubernetes, of_kind, ray_pods
 
 ONE_MACHINE = DEPLOY / "specwhisper_deploy" / "serve.yaml"
@@ -80,22 +76,12 @@ def test_ray_accepts_the_configuration():
         ServeDeploySchema.model_validate(serve_config())
 
 
-def test_targets_listen_on_all_interfaces_with_encryption_and_tokens(secrets):
-    flags = application()["args"]["target"] | {"device": "cpu", "dtype": "float32"}
-    here = {
-        k: v.replace(SECRETS, f"{secrets}/target/") if isinstance(v, str) else v for k, v in flags.items()
-    }
-    serving = config_from(TargetConfig, here)
-    assert (serving.host, serving.metrics_host, serving.insecure) == ("0.0.0.0", "0.0.0.0", False)
-    with pytest.raises(UnsafeBind):
-        config_from(TargetConfig, here | {"tokens-file": None})
-
-
-def test_pods_have_the_ports_and_the_number_that_the_configuration_needs():
+def test_pods_have_the_ports_secrets_and_number_that_the_configuration_needs(secrets):
     flags = application()["args"]["target"]
     words = [f"--{name}={value}" for name, value in flags.items() if not isinstance(value, bool)]
     words += [f"--{name}" for name, value in flags.items() if value is True]
     target = Started("serve", "target", PROGRAMS["target"], tuple(words))
+    assert target.secrets <= {path.name for path in (secrets / "target").iterdir()}
     cluster, _ = ray_pods()
     [workers] = cluster["workerGroupSpecs"]
     [container] = workers["template"]["spec"]["containers"]

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -279,15 +280,16 @@ class HalfSent:
         seed: int = 0,
         length_s: float = 65.0,
         begun_s: float = 35.0,
+        **config: Any,
     ) -> None:
         self.pcm, self._begun = recording(length_s, seed), round(begun_s * RATE) * 2
         self.call = with_true_status(draft.stub.StreamingRecognize())
         self.responses: list[pb.StreamingRecognizeResponse] = []
-        self._mode = mode
+        self._config = {"mode": mode} | config
 
     async def begin(self) -> None:
         """Send the first part, and wait for its first final text."""
-        for request in (streaming_config(mode=self._mode), *audio_requests(self.pcm[: self._begun])):
+        for request in (streaming_config(**self._config), *audio_requests(self.pcm[: self._begun])):
             await self.call.write(request)
         while not finals(self.responses):
             self.responses.append(await self.call.read())

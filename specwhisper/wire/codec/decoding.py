@@ -19,7 +19,6 @@ from specwhisper.wire.v1 import transcription_pb2
 
 
 def mode_to_proto(mode: Mode) -> pb.Mode:
-    """Encode a mode of the split service."""
     if mode not in SERVER_MODES:
         raise UnsupportedOption(
             f"Mode '{mode}' is not one of a server's; choose from: {', '.join(SERVER_MODES)}."
@@ -28,7 +27,6 @@ def mode_to_proto(mode: Mode) -> pb.Mode:
 
 
 def mode_from_proto(number: int) -> Mode:
-    """Decode a mode; it must be set."""
     return Mode[name_of(pb.Mode.DESCRIPTOR, number)]
 
 
@@ -52,13 +50,11 @@ def decoding_options_from_proto(message: pb.DecodingOptions) -> DecodingOptions:
 
 
 def recognition_config_to_proto(options: DecodingOptions) -> transcription_pb2.RecognitionConfig:
-    """Encode a client's options: those of decoding, and those that select the audio."""
     decoding = decoding_options_to_proto(options)
     return filled(transcription_pb2.RecognitionConfig(decoding=decoding), options)
 
 
 def recognition_config_from_proto(message: transcription_pb2.RecognitionConfig) -> DecodingOptions:
-    """Decode a client's options; the inverse of :func:`recognition_config_to_proto`."""
     options = decoding_options_from_proto(message.decoding)
     return replace(options, **values_in(message, DecodingOptions, are_set=True))
 
@@ -71,5 +67,4 @@ def endpointing_to_proto(options: EndpointingOptions | None) -> transcription_pb
 
 
 def endpointing_from_proto(message: transcription_pb2.Endpointing) -> EndpointingOptions | None:
-    """Decode the options of endpointing; ``None`` counts all audio as speech."""
     return None if message.disabled else EndpointingOptions(**values_in(message, EndpointingOptions))

@@ -1,4 +1,4 @@
-"""The locator of draft servers on a real socket, with a fake of Ray's handle."""
+"""All replicas are asked: the locator of draft servers on a real socket, with a fake of Ray's handle."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from specwhisper_deploy.locators import (
     DraftServerRoom,
     shuffle_by_room,
 )
+from specwhisper_deploy.replicas import metrics_addresses
 from tests.clock import Clock
 from tests.rpc.client.test_draft_servers import Draft
 from tests.rpc.services import as_draft_server, eventually, running
@@ -55,12 +56,14 @@ class Replica:
 class Handle:
     """Serve's handle to a deployment of draft servers."""
 
+    method = METHOD
+
     def __init__(self, *answers: Callable[[], Awaitable[Any]]) -> None:
         self.answers = list(answers)
         self.num_asked = 0
 
     def broadcast(self, method: str) -> Handle:
-        assert method == METHOD
+        assert method == self.method
         self.num_asked += 1
         return self
 
@@ -192,3 +195,27 @@ async def test_clients_begin_at_draft_servers_with_free_slots_and_follow_changes
                 handle.answers = [answers(address)]
                 await client.recognize(b"audio")
     assert (full.num_calls, free.num_calls) == (1, 11)
+
+
+class Exporters(Handle):
+    """Serve's handle to replicas that return their metrics' address."""
+
+    method = "metrics_address"
+
+
+def exports(address: str) -> Callable[[], Awaitable[str]]:
+    async def answer() -> str:
+        return address
+
+    return answer
+
+
+async def test_metrics_addresses_leave_out_a_replica_that_has_died():
+    replicas = Exporters(exports("b:2"), exports(""), dies, exports("a:1"))
+    assert await asyncio.to_thread(metrics_addresses(replicas, LONG_S)) == ["a:1", "b:2"]
+
+
+@pytest.mark.parametrize("answers", [(), (exports("a:1"), hangs)], ids=["none runs", "one hangs"])
+async def test_metrics_addresses_fail_if_a_replica_hangs(answers):
+    with pytest.raises(TargetUnavailable, match="where their metrics are"):
+        await asyncio.to_thread(metrics_addresses(Exporters(*answers), 0.1))

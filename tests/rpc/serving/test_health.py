@@ -39,19 +39,6 @@ async def test_a_server_is_healthy_until_it_stops():
     assert f"No server answers at {server.address}; is it running?" in await ask(server.address)
 
 
-async def test_health_needs_the_right_authority_but_no_token(tmp_path):
-    tls = save(trustme.CA(), tmp_path, "server")
-    trustme.CA().cert_pem.write_to_path(tmp_path / "other.pem")
-    server = await start_server({}, ServingOptions(tls=tls, tokens=TOKENS))
-    try:
-        trusting = Credentials(ClientTls(tmp_path / "roots.pem"))
-        assert await ask(server.address, trusting) is True
-        for strangers in (OPEN, Credentials(ClientTls(tmp_path / "other.pem"))):
-            assert server.address in await ask(server.address, strangers)
-    finally:
-        await server.stop(drain_timeout_s=0)
-
-
 async def test_a_gateway_is_healthy_while_its_draft_server_answers():
     async with serving(ScriptedTranscription()) as draft, running_gateway(draft) as gateway:
         assert await ask(gateway.url) is True

@@ -52,24 +52,6 @@ async def answers(call, status=grpc.StatusCode.DEADLINE_EXCEEDED) -> tuple[list,
     return responses, error_from_rpc(ended.value, "the server")
 
 
-def check_idle(error: Exception) -> None:
-    assert type(error) is IdleClient and "has sent nothing for 0.5 s" in str(error)
-    assert is_one_sentence(error)
-
-
-async def test_text_before_the_idle_timeout_becomes_final():
-    async with speaking_pair(idle_timeout_s=LIMIT_S) as (target, draft):
-        call = with_true_status(draft.stub.StreamingRecognize())
-        for request in (config(interim=True), *audio_requests(open_utterance(), 3_200)):
-            await call.write(request)
-        responses, error = await answers(call)
-        check_idle(error)
-        said = texts_of(final_results(responses))
-        assert said[1] == spoken_utterances(talk())[1]
-        assert said[2]
-        await all_free(target, draft)
-
-
 async def test_a_streaming_client_continues_when_it_has_more_to_send():
     async with speaking_pair(idle_timeout_s=LIMIT_S) as (target, draft), live_client(draft.address) as client:
         listener = Listener(client)
@@ -96,32 +78,25 @@ async def test_a_streaming_client_with_no_more_audio_ends():
         assert set(texts_of(listener.segments)) == {1, 2}
 
 
-@pytest.mark.parametrize("num_requests", [0, 1])
-async def test_a_client_that_sends_nothing(num_requests):
+@pytest.mark.parametrize(
+    ("kind", "sent"),
+    [
+        (TranscriptionStub, []),
+        (TranscriptionStub, [config()]),
+        (RivaSpeechRecognitionStub, [riva_pb.StreamingRecognizeRequest(streaming_config=live_config())]),
+    ],
+    ids=["nothing", "no audio", "Riva"],
+)
+async def test_a_client_that_sends_nothing(kind, sent):
     async with speaking_pair(idle_timeout_s=LIMIT_S) as (target, draft):
-        call = with_true_status(draft.stub.StreamingRecognize())
-        for request in [config()][:num_requests]:
+        call = with_true_status(kind(draft.channel).StreamingRecognize())
+        for request in sent:
             await call.write(request)
         responses, error = await answers(call)
-        check_idle(error)
-        assert not final_results(responses)
-        await all_free(target, draft)
-
-
-async def test_an_idle_client_of_riva():
-    requests = [riva_pb.StreamingRecognizeRequest(streaming_config=live_config(language_code="en-US"))]
-    requests += [
-        riva_pb.StreamingRecognizeRequest(audio_content=request.audio_content)
-        for request in audio_requests(open_utterance())
-    ]
-    async with speaking_pair(idle_timeout_s=LIMIT_S) as (target, draft):
-        call = with_true_status(RivaSpeechRecognitionStub(draft.channel).StreamingRecognize())
-        for request in requests:
-            await call.write(request)
-        responses, error = await answers(call)
-        check_idle(error)
-        num_finals = sum(result.is_final for response in responses for result in response.results)
-        assert num_finals == 2
+        assert type(error) is IdleClient and "has sent nothing for 0.5 s" in str(error)
+        assert is_one_sentence(error)
+        if kind is TranscriptionStub:
+            assert not final_results(responses)
         await all_free(target, draft)
 
 

@@ -22,15 +22,20 @@ IDLE_S = 0.5
 TIMEOUT_S = 20.0  # less than gRPC's keepalive pings take to find a lost peer
 
 
-async def test_a_connection_without_a_call_is_closed_and_a_session_is_not(monkeypatch):
-    monkeypatch.setattr(serving, "IDLE_CONNECTION_S", IDLE_S)
+@pytest.mark.parametrize(
+    ("limit", "sent"),
+    [("HANDSHAKE_S", b""), ("IDLE_CONNECTION_S", GREETING)],
+    ids=["silent", "without a call"],
+)
+async def test_a_connection_without_a_call_is_closed_and_a_session_is_not(limit, sent, monkeypatch):
+    monkeypatch.setattr(serving, limit, IDLE_S)
     async with target_server() as target, session(target, hello()) as talking:
         await talking.read()
         host, port = target.address.split(":")
         ends = [await asyncio.open_connection(host, int(port)) for _ in range(16)]
         async with asyncio.timeout(TIMEOUT_S):
             for reader, writer in ends:
-                writer.write(GREETING)
+                writer.write(sent)
                 while await reader.read(1024):
                     pass
                 writer.close()

@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 import urllib.error
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import pytest
 import trustme
@@ -11,10 +11,10 @@ import trustme
 from experiments.common.models.speech import LENGTH_S as LIVE_LENGTH_S
 from experiments.common.models.speech import SPANS, EnergyVad, talk
 from specwhisper import __version__
-from specwhisper.errors import InvalidRequest, PortTaken, ServerFull, SessionExpired
+from specwhisper.errors import InvalidRequest, PortTaken, ServerFull
 from specwhisper.observe.metrics import ServerMetrics
-from specwhisper.rpc import failover, metrics_server
-from specwhisper.rpc.channels import Credentials, with_true_status
+from specwhisper.rpc import failover
+from specwhisper.rpc.channels import Credentials
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ClientTls
@@ -114,21 +114,6 @@ async def test_sessions_are_counted_by_outcome():
         assert value(collected(target.service.metrics.collected), f"{TARGET}_draining") == 1
 
 
-async def test_a_call_that_the_server_ends_does_not_count_as_cancelled():
-    async with (
-        target_server() as target,
-        draft_server(target.address, session_timeout_s=0.2) as draft,
-    ):
-        call = draft.stub.StreamingRecognize()
-        await call.write(streaming_config(mode="MODE_SYNC"))
-        assert type(await error_of(with_true_status(call))) is SessionExpired
-        await eventually(lambda: draft.service.num_sessions == 0)
-        samples = collected(draft.service.metrics.collected)
-        assert value(samples, f"{DRAFT}_sessions_total", mode="sync", outcome="failed") == 1
-        assert value(samples, f"{DRAFT}_sessions_total", mode="sync", outcome="cancelled") == 0
-        assert value(samples, f"{DRAFT}_errors_total", kind="SessionExpired") == 1
-
-
 async def test_the_latency_of_live_text_and_the_loss_of_a_target_are_exported(monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
@@ -172,26 +157,6 @@ async def test_metrics_have_a_port_of_their_own_that_closes_with_the_server():
                 pass
     with pytest.raises(urllib.error.URLError):
         await scrape(server.metrics_address)
-
-
-async def closed(silent: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]) -> None:
-    """Wait until a server has closed each connection."""
-    for reader, writer in silent:
-        with suppress(ConnectionError):
-            assert await reader.read() == b""
-        writer.close()
-
-
-async def test_connections_above_the_limit_are_cut(monkeypatch):
-    monkeypatch.setattr(metrics_server, "MAX_CONNECTIONS", 4)
-    async with exposed() as server:
-        host, port = server.metrics_address.split(":")
-        silent = [await asyncio.open_connection(host, int(port)) for _ in range(4)]
-        for _ in range(2):
-            reader, writer = await asyncio.open_connection(host, int(port))
-            assert (await reader.read()).startswith(b"HTTP/1.1 503 ")
-            writer.close()
-    await closed(silent)  # a stop does not wait for them
 
 
 async def test_metrics_need_the_same_certificates_and_tokens_as_calls(tmp_path):

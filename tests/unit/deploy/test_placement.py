@@ -12,7 +12,6 @@ from specwhisper_gateway.config import GatewayConfig
 from specwhisper_target_server.config import TargetConfig
 
 OWN, OTHER = "192.0.2.1", "192.0.2.2"
-ALL = (TargetConfig, DraftConfig, GatewayConfig)
 
 
 @pytest.fixture
@@ -28,10 +27,24 @@ def test_on_one_node_flags_stay_unchanged(ips, flags):
     assert with_node_host(TargetConfig, flags, OWN, ips) == flags
 
 
-@pytest.mark.parametrize("settings", ALL)
-def test_the_default_host_is_the_nodes_own(machines, settings):
-    (config,) = configs_on_this_node(settings, {"insecure": True, "port": 0, "metrics-port": 0})
-    assert (config.host, config.metrics_host) == (OWN, OWN)
+LOCAL = {"host": "127.0.0.1", "metrics-host": "127.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "flags", "hosts"),
+    [
+        *(
+            (settings, {"insecure": True}, (OWN, OWN))
+            for settings in (TargetConfig, DraftConfig, GatewayConfig)
+        ),
+        (DraftConfig, {"host": "0.0.0.0", "insecure": True}, ("0.0.0.0", OWN)),
+        (GatewayConfig, LOCAL, ("127.0.0.1", "127.0.0.1")),
+    ],
+)
+def test_the_default_host_is_the_nodes_own(machines, settings, flags, hosts):
+    flags = flags | {"port": 0, "metrics-port": 0}
+    (config,) = configs_on_this_node(settings, flags, may_be_local=settings is GatewayConfig)
+    assert (config.host, config.metrics_host) == hosts
 
 
 def test_metrics_get_no_host_without_a_port(machines, monkeypatch):
@@ -41,17 +54,6 @@ def test_metrics_get_no_host_without_a_port(machines, monkeypatch):
     monkeypatch.setenv("SPECWHISPER_METRICS_PORT", "9464")
     (config,) = configs_on_this_node(TargetConfig, {"insecure": True})
     assert config.metrics_host == OWN
-
-
-def test_a_gateway_may_listen_on_loopback_only(machines):
-    flags = {"host": "127.0.0.1", "metrics-host": "127.0.0.1", "metrics-port": 0}
-    (config,) = configs_on_this_node(GatewayConfig, flags, may_be_local=True)
-    assert (config.host, config.metrics_host) == ("127.0.0.1", "127.0.0.1")
-
-
-def test_an_explicit_host_stays(machines):
-    (config,) = configs_on_this_node(DraftConfig, {"host": "0.0.0.0", "insecure": True})
-    assert config.host == "0.0.0.0"
 
 
 def test_a_range_has_a_configuration_for_each_port(machines):

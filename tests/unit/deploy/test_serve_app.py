@@ -11,8 +11,6 @@ from specwhisper_deploy import serve_app
     ("args", "kind", "words"),
     [
         ({"target": {"modle": "large-v3"}}, InvalidRequest, "No such option: --modle"),
-        ({"target": {"max-sessions": 0}}, InvalidRequest, "--max-sessions is 0: it must be at least 1"),
-        ({"target": {"max-sessions": "many"}}, InvalidRequest, "max-sessions"),
         ({"targets": {}}, InvalidRequest, "'targets: {}' is not an argument: .* target or locator"),
         ({"target": 3}, InvalidRequest, "'target: 3' is not an argument"),
         ({"target": {"standby": True}}, InvalidRequest, "write num_standby"),
@@ -31,10 +29,7 @@ def test_invalid_arguments_of_targets_are_refused(args, kind, words):
     ("args", "words"),
     [
         ({"locator": {}}, "The locator of draft servers needs a port"),
-        (
-            {"locator": {"port": 50050, "draft-model": "tiny"}},
-            "A locator has no flag draft-model.* draft server",
-        ),
+        ({"locator": {"port": 1, "draft-model": "tiny"}}, "A locator has no flag draft-model.* draft server"),
         ({"draft": {"port": "50051-50050"}}, "write a port, 0 for a free one, or a range"),
     ],
 )

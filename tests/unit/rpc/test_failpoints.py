@@ -1,48 +1,27 @@
 """Failpoints are set by a variable, and only on servers that stay local."""
 
 import signal
-import subprocess
-import sys
 
 import pytest
 
 from specwhisper.errors import InvalidRequest, UnsafeBind
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.testing.failpoints import (
-    TARGET_POINTS,
+    VARIABLE,
     Failpoint,
     Failpoints,
     Fault,
     read_failpoints,
 )
-from specwhisper.testing.loading import VARIABLE, load_failpoints
 
 
 def read(text: str) -> Failpoints | None:
-    return read_failpoints({VARIABLE: text}, TARGET_POINTS)
+    return read_failpoints({VARIABLE: text}, "target")
 
 
 def test_without_the_variable_there_are_no_failpoints():
-    assert read_failpoints({}, TARGET_POINTS) is None
+    assert read_failpoints({}, "target") is None
     assert read(" ") is None
-
-
-@pytest.mark.nightly
-def test_servers_load_no_code_for_tests_without_the_variable():
-    """Neither failpoints nor latency injection."""
-    script = (
-        "import os, sys\n"
-        "from specwhisper.testing.loading import load_failpoints\n"
-        "import specwhisper_draft_server.server, specwhisper_target_server.server\n"
-        "assert load_failpoints(os.environ, 'target') is None\n"
-        "assert 'specwhisper_draft_server.link.grpc_target_stream' in sys.modules\n"
-        "assert 'specwhisper_draft_server.link.latency_injection' not in sys.modules\n"
-        "print('specwhisper.testing.failpoints' in sys.modules)"
-    )
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert (run.stdout.strip(), run.returncode) == ("False", 0), run.stderr
-    loaded = load_failpoints({VARIABLE: "reply.after=raise"}, "draft")
-    assert loaded.points == {"reply.after": Failpoint(Fault.RAISE, 1)}
 
 
 def test_several_failpoints_are_read():

@@ -11,7 +11,7 @@ from tests.clock import Clock
 
 def test_a_lease_is_valid_for_a_time():
     clock = Clock()
-    leases = Leases(60, clock=clock)
+    leases = Leases(clock)
     lease = leases.grant("draft-1")
     clock.now_s += 59.9
     leases.check(lease, "draft-1")

@@ -112,10 +112,3 @@ def test_auto_is_text_on_a_terminal_only(restored_logging, stream, is_json):
     configure_logging(stream=stream)
     restored_logging.info("ready")
     assert stream.getvalue().startswith("{") is is_json
-
-
-def test_lines_below_the_level_are_hidden(restored_logging):
-    stream = io.StringIO()
-    configure_logging(LogFormat.TEXT, LogLevel.ERROR, stream)
-    restored_logging.warning("hidden")
-    assert stream.getvalue() == ""

@@ -105,18 +105,12 @@ def prose(page: str) -> Iterator[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("page", WRAPPED)
-def test_lines_of_a_page_are_wrapped(page):
-    too_long = [f"{page}:{number}: {line}" for number, line in prose(page) if len(line) > MAX_WIDTH]
-    assert not too_long, "\n" + "\n".join(too_long)
-
-
-@pytest.mark.parametrize("page", WRAPPED)
-def test_paragraphs_of_a_page_are_short(page):
+def test_lines_of_a_page_are_wrapped_and_its_paragraphs_short(page):
     too_long, lines, last = [], 0, 0
     for number, line in prose(page):
         is_first = number != last + 1 or ITEM.match(line)
         lines, last = (0 if not line.strip() else 1 if is_first else lines + 1), number
-        if lines == MAX_PARAGRAPH_LINES + 1:
+        if lines == MAX_PARAGRAPH_LINES + 1 or len(line) > MAX_WIDTH:
             too_long.append(f"{page}:{number}: {line}")
     assert not too_long, "\n" + "\n".join(too_long)
 

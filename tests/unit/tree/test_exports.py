@@ -24,10 +24,6 @@ LISTS = {
 }
 
 
-def test_public_lists_are_found():
-    assert {"specwhisper", "specwhisper_client"} <= LISTS.keys()
-
-
 @pytest.mark.parametrize("name", LISTS)
 def test_a_public_list_has_existing_names_without_duplicates(name):
     module = importlib.import_module(name)
