@@ -16,7 +16,7 @@ from specwhisper.audio.recording import Recording
 from specwhisper.audio.trimming import trimmed
 from specwhisper.engine.encodings import AudioSpan, Encodings, InlineExecutor
 from specwhisper.engine.target_session import LastCommit, TargetSession
-from specwhisper.errors import DeviceFault, InvalidRequest, OutOfMemory, ServerFull, UnsupportedOption
+from specwhisper.errors import DeviceFault, OutOfMemory, ServerFull, UnsupportedOption
 from specwhisper.live import LivePosition
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.faults import is_device_fault, is_out_of_memory
@@ -166,12 +166,10 @@ class Verifier:
         ------
         ServerFull
             see :meth:`check_room`.
-        InvalidRequest, UnsupportedOption
-            if the id is in use, or this model lacks an option.
+        UnsupportedOption
+            if this model lacks an option.
         """
         self.check_room()
-        if session_id in self._sessions:
-            raise InvalidRequest(f"Session '{session_id}' exists already: choose another name.")
         windows, recording = self._plan(options), Recording(options.log_mel_max, options.padding)
         if options.word_timestamps and not self._model.has_word_times:
             raise UnsupportedOption("This model names no alignment heads: leave word_timestamps out.")
