@@ -355,9 +355,9 @@ class Verifier:
         parts = next_batch(requests, self._max_num_batched_tokens)
         for session in runnable:
             session.num_missed += 1
-        for part in parts:
-            runnable[part.index].num_missed = 0
-        return [rows[part.index].with_candidates(part.num_candidates) for part in parts]
+        for index in parts:
+            runnable[index].num_missed = 0
+        return [rows[index].with_candidates(num_candidates) for index, num_candidates in parts.items()]
 
     def _run_forward(self, rows: Sequence[Row]) -> None:
         sessions = {session.slot: session for session in self._sessions.values()}
