@@ -27,7 +27,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakSet
 
 from specwhisper.engine.watchdog import ENDS_WITHIN_S, Busy
-from specwhisper.errors import DeviceFault, InvalidRequest, ServerDraining
+from specwhisper.errors import DeviceFault, ServerDraining
 from specwhisper.types import Failed
 
 _threads: WeakSet[EndingThread] = WeakSet()
@@ -189,9 +189,7 @@ class EngineThread(Generic[Event]):
         self._deliver_to_all(Failed(error))
 
     def subscribe(self, session_id: str, receive: Callable[[Event | Failed], None]) -> None:
-        """Call ``receive`` with a session's events, in order, in the event loop; its id must be free."""
-        if session_id in self._receivers:
-            raise InvalidRequest(f"Session '{session_id}' exists already: choose another name.")
+        """Call ``receive`` with a session's events, in order, in the event loop."""
         self._receivers[session_id] = receive
 
     def unsubscribe(self, session_id: str) -> None:
@@ -236,32 +234,9 @@ class EngineThread(Generic[Event]):
         if engine is None or call_soon is None:
             raise RuntimeError("An engine thread runs only after start().")
 
-        def has_work() -> bool:
-            try:
-                return engine.has_work
-            except Exception as error:  # a bug; sessions that end wake the thread again
-                self._fail_all(call_soon, error)
-                return bool(self._actions)  # that receivers posted just now
-
-        def may_step() -> bool:
-            return bool(self._actions) or self._is_stopping or has_work()
-
-        def wait_s() -> float | None:
-            try:
-                return engine.wake_after_s or None
-            except Exception:  # the same bug as in has_work
-                return None
-
         while True:
-            with self._condition:
-                while True:
-                    timeout_s = wait_s()  # first: if it is over by the next line, there is work
-                    if may_step():
-                        break
-                    self._condition.wait(timeout_s)
-                actions, self._actions = self._actions, deque()
-                is_stopping = self._is_stopping
             try:
+                actions, is_stopping = self._next_actions(engine)
                 for action in actions:
                     self._run_action(action)
                 if is_stopping:
@@ -278,6 +253,17 @@ class EngineThread(Generic[Event]):
                 continue
             if events:
                 call_soon(self._deliver, events)
+
+    def _next_actions(self, engine: Engine[Event]) -> tuple[Sequence[Callable[[], object]], bool]:
+        """Wait for work; return the actions to run before the next step, and whether none follows."""
+        with self._condition:
+            while not self._actions and not self._is_stopping:
+                timeout_s = engine.wake_after_s  # first: if it is over by the next line, there is work
+                if engine.has_work:
+                    break
+                self._condition.wait(timeout_s or None)
+            actions, self._actions = self._actions, deque()
+            return actions, self._is_stopping
 
     def _run_action(self, action: Callable[[], object]) -> None:
         try:

@@ -90,8 +90,6 @@ class TargetEngine:
 
         Raises
         ------
-        InvalidRequest
-            if an open session has that id.
         TargetUnavailable
             while the engine hangs.
         """

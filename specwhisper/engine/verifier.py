@@ -16,7 +16,7 @@ from specwhisper.audio.recording import Recording
 from specwhisper.audio.trimming import trimmed
 from specwhisper.engine.encodings import AudioSpan, Encodings, InlineExecutor
 from specwhisper.engine.target_session import LastCommit, TargetSession
-from specwhisper.errors import DeviceFault, InvalidRequest, OutOfMemory, ServerFull, UnsupportedOption
+from specwhisper.errors import DeviceFault, OutOfMemory, ServerFull, UnsupportedOption
 from specwhisper.live import LivePosition
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.faults import is_device_fault, is_out_of_memory
@@ -166,12 +166,10 @@ class Verifier:
         ------
         ServerFull
             see :meth:`check_room`.
-        InvalidRequest, UnsupportedOption
-            if the id is in use, or this model lacks an option.
+        UnsupportedOption
+            if this model lacks an option.
         """
         self.check_room()
-        if session_id in self._sessions:
-            raise InvalidRequest(f"Session '{session_id}' exists already: choose another name.")
         windows, recording = self._plan(options), Recording(options.log_mel_max, options.padding)
         if options.word_timestamps and not self._model.has_word_times:
             raise UnsupportedOption("This model names no alignment heads: leave word_timestamps out.")
@@ -357,9 +355,9 @@ class Verifier:
         parts = next_batch(requests, self._max_num_batched_tokens)
         for session in runnable:
             session.num_missed += 1
-        for part in parts:
-            runnable[part.index].num_missed = 0
-        return [rows[part.index].with_candidates(part.num_candidates) for part in parts]
+        for index in parts:
+            runnable[index].num_missed = 0
+        return [rows[index].with_candidates(num_candidates) for index, num_candidates in parts.items()]
 
     def _run_forward(self, rows: Sequence[Row]) -> None:
         sessions = {session.slot: session for session in self._sessions.values()}

@@ -35,21 +35,15 @@ class Request:
     num_missed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A request that takes part, by its index, and how many of its candidates do."""
+def next_batch(requests: Sequence[Request], max_tokens: int) -> dict[int, int]:
+    """Choose the sessions of the next forward pass.
 
-    index: int
-    num_candidates: int
-
-
-def next_batch(requests: Sequence[Request], max_tokens: int) -> list[Part]:
-    """Choose the sessions of the next forward pass, in the order of the requests.
+    Return the indices of the requests that take part, in order, and how many of their candidates do.
 
     Requests that missed most forward passes have priority. Candidates beyond ``max_tokens`` are left out, but
     never the tokens that a slot lacks: more than ``max_tokens`` only fit if the first request needs them.
     """
-    parts: list[Part] = []
+    parts: dict[int, int] = {}
     room = max_tokens
     for index in sorted(range(len(requests)), key=lambda index: -requests[index].num_missed):
         request = requests[index]
@@ -58,8 +52,8 @@ def next_batch(requests: Sequence[Request], max_tokens: int) -> list[Part]:
         room -= request.num_needed
         num_candidates = max(0, min(request.num_candidates, room))
         room -= num_candidates
-        parts.append(Part(index, num_candidates))
-    return sorted(parts, key=lambda part: part.index)
+        parts[index] = num_candidates
+    return dict(sorted(parts.items()))
 
 
 SMOOTHING = 0.05  # weight of the latest response

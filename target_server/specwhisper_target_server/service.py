@@ -23,7 +23,6 @@ from specwhisper.errors import (
     PairMismatch,
     ServerFull,
     SessionExpired,
-    SlowReader,
 )
 from specwhisper.live import LivePosition
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
@@ -53,7 +52,7 @@ logger = logging.getLogger(__name__)
 # Most that may wait for the engine's next step, for each session:
 MAX_POSTED_MESSAGES = 32
 MAX_POSTED_BYTES = 1024 * 1024  # a compressed message may hold many samples
-MAX_UNREAD = 64  # responses in a session's own call; above this, its requests aren't read either
+MAX_UNREAD = 64  # responses in a session's own call; with more, heartbeats aren't echoed
 
 
 class VerificationService(verification_pb2_grpc.VerificationServicer):
@@ -188,9 +187,8 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             note_event("session opened", **log, mode=mode.value)
             opened = {"mode": mode.value, "draft": hello.draft_model[:64]}
             logger.info("session opened", extra={**log, **opened})
-            evictor = Evictor(context, count_error=self.metrics.count_error)
             tasks = [
-                asyncio.create_task(self._read(session_id, received, own, evictor)),
+                asyncio.create_task(self._read(session_id, received, own)),
                 asyncio.create_task(self._send_going_away(own)),
                 asyncio.create_task(_send_heartbeats(own)),
             ]
@@ -205,7 +203,6 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                     if isinstance(answer, Failed):
                         raise answer.error
                     yield answer
-                    own.task_done()
             finally:
                 for task in tasks:
                     task.cancel()
@@ -268,22 +265,17 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             )
 
     async def _read(
-        self,
-        session_id: str,
-        requests: AsyncIterator[pb.VerifyRequest],
-        own: OwnResponses,
-        evictor: Evictor,
+        self, session_id: str, requests: AsyncIterator[pb.VerifyRequest], own: OwnResponses
     ) -> None:
         """Pass the draft's messages to the engine; an invalid one ends the session."""
         has_all_audio = False
         num_posted = num_posted_bytes = 0
         try:
             while (request := await self._next(requests)) is not None:
-                if own.qsize() > MAX_UNREAD:
-                    await self._until_read(own, evictor)
                 if request.WhichOneof("message") == "heartbeat":
                     echo = pb.Heartbeat(echo_ns=request.heartbeat.sent_ns)
-                    own.put_nowait(pb.VerifyResponse(heartbeat=echo))
+                    if own.qsize() < MAX_UNREAD:  # a caller that reads nothing is evicted by its call's limit
+                        own.put_nowait(pb.VerifyResponse(heartbeat=echo))
                     continue
                 if request.audio.encoding == decoding_pb2.AUDIO_ENCODING_FLAC:
                     message = await asyncio.to_thread(self._message, request)  # decoding takes CPU time
@@ -308,13 +300,6 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         limit_s = self._serving.idle_timeout_s
         silent = SessionExpired(f"The draft server has sent nothing for {limit_s:g} s.")
         return await next_in_time(requests, limit_s, silent)
-
-    async def _until_read(self, own: OwnResponses, evictor: Evictor) -> None:
-        try:
-            async with asyncio.timeout(self._serving.idle_timeout_s):
-                await own.join()
-        except TimeoutError:
-            evictor.evict(SlowReader(f"{own.qsize()} responses are unread: the call has ended."))
 
     async def _hello(self, requests: AsyncIterator[pb.VerifyRequest]) -> pb.Hello:
         first = await self._next(requests)

@@ -17,6 +17,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import CONTEXT_SAMPLES, Mode
 from tests.interference import Interference
+from tests.nightly import mostly_nightly
 
 HUMAN = Path(specwhisper.__file__).parent / "demo" / "human"
 RATE = 16_000
@@ -85,7 +86,7 @@ def test_no_window_holds_two_languages(parts, pause_s):
     assert text.language_probs[text.language] == 1
 
 
-@pytest.mark.parametrize(("mode", "kind"), [(Mode.FULL, "normal"), (Mode.SYNC, "garbage")])
+@pytest.mark.parametrize(("mode", "kind"), mostly_nightly([(Mode.SYNC, "garbage"), (Mode.FULL, "normal")]))
 def test_no_draft_changes_languages_or_text(mode, kind):
     pcm, _ = joined(("en", 7.0), ("de", 12.0), ("en", 16.0))
     alone, _ = transcribed(pcm)
@@ -112,7 +113,7 @@ def test_without_vad_windows_are_the_unit():
     assert {segment.language for segment in text.segments} == {"en", "de"}
 
 
-@pytest.mark.parametrize("noise_s", [31.0, 65.0])
+@pytest.mark.parametrize("noise_s", mostly_nightly([31.0, 65.0]))
 def test_windows_without_speech_do_not_decide_the_language(noise_s):
     noise = np.random.default_rng(0).integers(-150, 150, round(noise_s * RATE)) * 2 + 1
     pcm = noise.astype("<i2").tobytes() + joined(("en", 20.0))[0]

@@ -201,10 +201,9 @@ def test_a_prompt_that_fails_later_leaves_the_others(folders, target, monkeypatc
 
 def test_invalid_requests_are_refused(folders, target, tmp_path):
     pair = SpeculativeLM(None, folders["target"], "cpu")
-    with pytest.raises(InvalidRequest, match="takes between 1 and 95"):
-        pair.generate("")
-    with pytest.raises(InvalidRequest, match="takes between 1 and 95"):
-        pair.generate("fox " * 200)
+    for prompt in ("", "fox " * 200):
+        with pytest.raises(InvalidRequest, match="takes between 1 and 95"):
+            pair.generate(prompt)
     with pytest.raises(CheckpointError, match="'nowhere' cannot be loaded"):
         SpeculativeLM(None, "nowhere", "cpu")
     target.save_pretrained(tmp_path / "other")
@@ -215,10 +214,10 @@ def test_invalid_requests_are_refused(folders, target, tmp_path):
 
 def test_a_prompt_may_be_token_ids(pair, target):
     wanted = [expected(target, prompt) for prompt in PROMPTS]
-    for form in (list, tuple, np.array, torch.tensor):
-        ids = form(ids_of(PROMPTS[0]))
-        assert pair.generate(ids, max_new_tokens=COUNT).tokens == wanted[0]
-    mixed = [PROMPTS[0], ids_of(PROMPTS[1]), torch.tensor(ids_of(PROMPTS[2]))]
+    ids, tokenized = ids_of(PROMPTS[0]), llama_tokenizer()(PROMPTS[0])
+    for prompt in (ids, tuple(ids), np.array(ids), list(np.array(ids)), torch.tensor(ids), tokenized):
+        assert pair.generate(prompt, max_new_tokens=4).tokens == wanted[0][:4]
+    mixed = [tokenized, ids_of(PROMPTS[1]), torch.tensor(ids_of(PROMPTS[2]))]
     assert [each.tokens for each in pair.generate(mixed, max_new_tokens=COUNT)] == wanted
     assert [each.tokens for each in pair.generate(torch.tensor([ids_of("fox")]), max_new_tokens=COUNT)] == [
         wanted[2]
@@ -281,12 +280,14 @@ def test_other_rules_are_refused_and_a_drafts_do_not_count(folders, target, tmp_
 
 @pytest.mark.parametrize(
     "device_map",
-    [
-        "auto",
-        {"": "cpu"},
-        {"model.embed_tokens": "cpu", "model.layers": "disk", "model.norm": "cpu"}
-        | {"model.rotary_emb": "cpu", "lm_head": "cpu"},
-    ],
+    mostly_nightly(
+        [
+            {"model.embed_tokens": "cpu", "model.layers": "disk", "model.norm": "cpu"}
+            | {"model.rotary_emb": "cpu", "lm_head": "cpu"},
+            "auto",
+            {"": "cpu"},
+        ]
+    ),
 )
 def test_a_final_model_by_device_map_writes_the_same_text(device_map, folders, target, tmp_path):
     pair = SpeculativeLM(
@@ -294,15 +295,6 @@ def test_a_final_model_by_device_map_writes_the_same_text(device_map, folders, t
     )
     written = pair.generate(PROMPTS, max_new_tokens=COUNT)
     assert [each.tokens for each in written] == [expected(target, prompt) for prompt in PROMPTS]
-
-
-def test_what_a_tokenizer_returns_is_a_prompt(pair, target):
-    tokenizer = llama_tokenizer()
-    written = expected(target, PROMPTS[0])
-    assert pair.generate(tokenizer(PROMPTS[0]), max_new_tokens=COUNT).tokens == written
-    assert pair.generate(list(np.array(ids_of(PROMPTS[0]))), max_new_tokens=COUNT).tokens == written
-    both = pair.generate([tokenizer(PROMPTS[0]), PROMPTS[0]], max_new_tokens=COUNT)
-    assert [each.tokens for each in both] == [written, written]
 
 
 def test_weights_that_are_not_finite_are_an_error(target, tmp_path):

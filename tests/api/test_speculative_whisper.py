@@ -148,35 +148,15 @@ def test_a_window_is_encoded_once_for_draft_and_target_and_never_remembered(fold
         assert len(encoded) == result.stats.num_windows > 0
 
 
-def test_the_config_applies_to_every_call(folder, samples):
-    config = SpeculativeConfig(gamma=3, use_adaptive_gamma=True, temperature=[0.0, 0.5], top_k=5)
-    lossy = SpeculativeConfig(acceptance_threshold=0.3)
-    pair = SpeculativeWhisper(str(folder), str(folder), device="cpu", config=config, batch_size=1)
-    asked = {"language": "en", "max_new_tokens": 12}
-    assert pair.transcribe(samples, **asked).text
-    pair.config = lossy
-    assert pair.transcribe(samples, **asked).is_lossy
-
-
 @pytest.mark.parametrize(
-    ("asked", "error", "message"),
+    ("asked", "message"),
     [
-        ({"langauge": "en"}, InvalidRequest, "There is no option 'langauge'"),
-        ({"language": "xx"}, UnsupportedOption, "Language 'xx' is unknown"),
-        ({"initial_prompt": "<|en|>"}, UnsupportedOption, "special tokens such as"),
-        ({"batch_size": 0}, InvalidRequest, "batch_size is 0"),
-        ({"batch_size": -1}, InvalidRequest, "batch_size is -1"),
-        ({"max_length": 3}, InvalidRequest, "no option 'max_length'; there are .*max_new_tokens"),
-        ({"mode": "full"}, UnsupportedOption, "mode is 'full': one process has one-process and target-only"),
-        ({"gamma": 0}, InvalidRequest, "gamma is 0"),
-        ({"chunk_length_s": "15"}, InvalidRequest, "chunk_length_s is '15'"),
-        ({"beam_size": 5}, UnsupportedOption, "Beam search is not offered"),
-        ({"stride_length_s": 2.0}, InvalidRequest, "set chunk_length_s too"),
-        ({"chunk_length_s": 5.0, "word_timestamps": True}, UnsupportedOption, "leave chunk_length_s or word"),
+        ({"language": "xx"}, "Language 'xx' is unknown"),
+        ({"initial_prompt": "<|en|>"}, "special tokens such as"),
     ],
 )
-def test_invalid_requests_are_refused(pair, samples, asked, error, message):
-    with pytest.raises(error, match=message):
+def test_what_the_model_lacks_is_refused(pair, samples, asked, message):
+    with pytest.raises(UnsupportedOption, match=message):
         pair.transcribe(samples, **asked)
 
 
@@ -212,6 +192,8 @@ def test_a_recording_that_lacks_something_has_warnings(pair, samples):
         (None, "of type NoneType cannot be read: pass a file name"),
         ({"audio": "a.wav"}, "with audio cannot be read: pass a file name"),
         ({"array": np.zeros(9), "sampling_rate": None}, "sampling_rate is None"),
+        ({"array": np.zeros(9), "sampling_rate": np.nan}, "sampling_rate is nan: .* a whole number"),
+        ({"array": np.zeros(9), "sampling_rate": 16_000.5}, "sampling_rate is 16000.5: .* a whole number"),
         (StringIO("text"), "open it with mode 'rb'"),
         (b"no audio at all", "neither libsndfile nor FFmpeg"),
     ],
@@ -246,9 +228,8 @@ def test_a_segment_ends_no_later_than_its_recording(pair, samples):
     ("config", "message"),
     [
         ({"gamma": 0}, "gamma is 0"),
-        ({"gamma": "5"}, "gamma is '5': it must be a whole number"),
-        ({"acceptance_threshold": 7}, "acceptance_threshold is 7"),
         ({"temperature": "hot"}, "temperatures is 'hot'"),
+        ({"use_adaptive_gamma": "no"}, "use_adaptive_gamma is 'no': it must be True or False"),
     ],
 )
 def test_invalid_configs_are_refused(config, message):

@@ -64,17 +64,6 @@ async def test_events_of_a_session_come_in_the_shared_call_and_its_end_in_its_ow
         await all_free(target)
 
 
-async def test_candidates_are_taken_from_the_shared_call():
-    expected = target_alone(8.0).window_tokens[0]
-    async with target_server() as target, share(target) as shared:
-        async with session(target, hello(mode="MODE_SYNC"), *whole(SHORT), shared=shared):
-            await shared.read_until(1, "window_opened")
-            await shared.send(1, candidates(expected[:5], block_number=1))
-            await shared.read_until(1, "commit")
-            commit = shared.events[1][-1].commit
-            assert (commit.num_accepted, tuple(commit.tokens)) == (5, expected[:6])
-
-
 @pytest.mark.parametrize("is_late", [True, False])
 async def test_a_session_waits_for_its_shared_call_and_not_for_long(is_late, monkeypatch):
     """Something between may send the two calls to different targets."""
@@ -173,32 +162,23 @@ async def test_too_many_blocks_end_the_call_and_its_sessions(monkeypatch):
             assert type(await session_error(joined)) is TargetUnavailable, "it may continue elsewhere"
 
 
-async def test_there_are_twice_as_many_shared_calls_as_sessions():
-    async with target_server(limits=Limits(max_sessions=1)) as target:
-        calls = []
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ({"limits": Limits(max_sessions=1)}, "holds its 2 `Share` calls"),
+        ({"max_sessions_per_token": 1}, "2 `Share` calls"),
+    ],
+)
+async def test_there_are_twice_as_many_shared_calls_as_sessions(limit, words):
+    async with target_server(tokens=TOKENS, **limit) as target, two_callers(target) as (caller, _):
         for _ in range(2):
-            calls.append(Shared(target.stub))
-            await calls[-1].open()
-            await calls[-1].read()
-        third = Shared(target.stub)
-        await third.open()
-        error = await third.error()
-        assert type(error) is ServerFull and "holds its 2 `Share` calls" in str(error)
-
-
-async def test_a_caller_has_twice_as_many_shared_calls_as_sessions():
-    async with target_server(tokens=TOKENS, max_sessions_per_token=1) as target:
-        async with two_callers(target) as (own, other):
-            calls = []
-            for place, stub in enumerate((own, own, own, other)):
-                calls.append(Shared(stub))
-                await calls[-1].open()
-                if place == 2:
-                    assert type(await calls[-1].error()) is ServerFull
-                else:
-                    await calls[-1].read()
-            for call in calls:
-                call.call.cancel()
+            held = Shared(caller)
+            await held.open()
+            await held.read()
+        refused = Shared(caller)
+        await refused.open()
+        error = await refused.error()
+        assert type(error) is ServerFull and words in str(error)
 
 
 async def test_a_call_without_sessions_ends_after_a_while():

@@ -1,6 +1,5 @@
 """Sessions of a target without memory continue with the same text."""
 
-import grpc
 import pytest
 import torch
 
@@ -10,7 +9,6 @@ from specwhisper.engine import verifier
 from specwhisper.errors import OutOfMemory
 from specwhisper.types import Limits
 from specwhisper.wire import codec
-from specwhisper.wire.status import error_from_rpc
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_target_server.config import TargetConfig
 from specwhisper_target_server.server import running_service
@@ -61,14 +59,6 @@ async def test_a_session_without_memory_continues_soon(mode, fails):
         await all_free(target, draft)
 
 
-async def test_a_session_without_memory_continues_on_another_target():
-    async with target_server(NowAndThen(forwards=1)) as short, target_server() as roomy:
-        async with draft_server(f"{short.address},{roomy.address}") as draft:
-            for _ in range(2):  # either may be tried first
-                await check_text(draft, 33.0)
-            await all_free(short, draft)
-
-
 async def test_a_session_without_memory_on_any_target_fails():
     async with (
         target_server(NowAndThen(forwards=1)) as target,
@@ -106,16 +96,6 @@ async def test_sessions_leave_a_target_without_memory_for_their_messages(mode, m
             await all_free(one, draft)
             await all_free(other)
     assert short._left < 0
-
-
-async def test_a_target_reports_that_its_host_has_no_memory(monkeypatch):
-    monkeypatch.setattr(codec, "audio_chunk_from_proto", ShortOfMemory(None, fails_at=1))
-    async with target_server() as target:
-        async with session(target, hello(), *whole(recording(1.0))) as one:
-            ended = await one.error()
-        assert ended.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert type(error_from_rpc(ended, "it")) is OutOfMemory
-        await all_free(target)
 
 
 async def test_clients_leave_a_draft_server_without_memory_for_their_messages(monkeypatch, tmp_path):

@@ -44,17 +44,12 @@ async def endless() -> AsyncIterator[pb.VerifyRequest]:
         yield AUDIO
 
 
-async def test_an_end_without_an_error_is_no_error():
-    async with early_end(None) as stub:
+async def test_an_end_is_the_servers_with_its_error_if_it_has_one():
+    async with early_end(None) as ends, early_end(ServerFull("Every slot is taken.")) as refuses:
         for _ in range(NUM_CALLS):
-            call = with_true_status(stub.Verify(endless()))
+            call = with_true_status(ends.Verify(endless()))
             assert [response.going_away.reason async for response in call] == ["test"]
-
-
-async def test_a_refusal_is_the_servers_error():
-    async with early_end(ServerFull("Every slot is taken.")) as stub:
-        for _ in range(NUM_CALLS):
-            call = with_true_status(stub.Verify(endless()))
+            call = with_true_status(refuses.Verify(endless()))
             with pytest.raises(grpc.aio.AioRpcError) as ended:
                 async for _ in call:
                     pass

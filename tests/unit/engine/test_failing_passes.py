@@ -31,8 +31,23 @@ NO_MEMORY = "CUDA out of memory. Tried to allocate 20.00 MiB."
 ASSERT = "CUDA error: device-side assert triggered"
 
 
+class Allocated:
+    """Counts its living instances."""
+
+    num_alive = 0
+
+    def __init__(self) -> None:
+        Allocated.num_alive += 1
+
+    def __del__(self) -> None:
+        Allocated.num_alive -= 1
+
+
 class ShortOfMemory(ScriptedModel):
-    """Fails for lack of memory in some passes with more than ``fits`` sessions."""
+    """Fails for lack of memory in some passes with more than ``fits`` sessions.
+
+    The memory of a failed forward pass must be free when it is repeated.
+    """
 
     def __init__(self, num_slots: int, fits: int, every: int, **kwargs) -> None:
         super().__init__(num_slots, **kwargs)
@@ -40,6 +55,8 @@ class ShortOfMemory(ScriptedModel):
         self._every = every
 
     def score(self, rows):
+        allocated = Allocated()
+        assert allocated.num_alive == 1
         scores = super().score(rows)
         if len(rows) > self._fits and self.num_forwards % self._every == 0:
             raise torch.OutOfMemoryError(NO_MEMORY)
@@ -61,7 +78,7 @@ def test_forward_passes_that_are_too_large_change_no_text(mode, fits, every, lan
         for pcm in PCMS
     ]
     target = ShortOfMemory(len(PCMS), fits, every, vocabulary=MULTILINGUAL)
-    draft = ScriptedModel(len(PCMS), error_rate=0.3, vocabulary=MULTILINGUAL)
+    draft = ShortOfMemory(len(PCMS), fits, every, error_rate=0.3, vocabulary=MULTILINGUAL)
     split = InlinePair(target, None if mode is Mode.TARGET_ONLY else draft, mode=mode, gamma=gamma)
     assert [t.window_tokens for t in split.transcribe(PCMS, options)] == expected
 
@@ -111,21 +128,6 @@ def test_only_the_session_without_memory_fails_after_few_forward_passes():
     assert len(ends) == 15 and all(isinstance(end, Finished) for end in ends.values())
 
 
-async def test_no_step_follows_a_fault():
-    model, faults = FailingSlot(2, 1, torch.AcceleratorError(ASSERT)), []
-    thread = EngineThread("faulty", on_fault=faults.append)
-    events: asyncio.Queue = asyncio.Queue()
-    thread.subscribe("0", events.put_nowait)
-    thread.start(new_verifier(model))
-    while not isinstance(event := await events.get(), Failed):
-        assert isinstance(event, WindowOpened)
-    assert isinstance(event.error, DeviceFault)
-    thread.post(lambda: None)
-    await thread.stop()
-    assert [type(fault) for fault in faults] == [DeviceFault]
-    assert model.num_forwards == 1
-
-
 @pytest.mark.parametrize("broken", ["score", "encode"])
 def test_a_device_fault_ends_an_engine(broken, monkeypatch):
     def fail(*_: object) -> None:
@@ -146,21 +148,25 @@ def test_a_device_fault_ends_an_engine(broken, monkeypatch):
             drafter.step()
 
 
-async def test_a_device_fault_in_an_action_ends_the_engine():
+@pytest.mark.parametrize("is_action", [False, True])
+async def test_no_step_follows_a_fault_in_a_step_or_an_action(is_action):
     def fail() -> None:
         raise DeviceFault(ASSERT)
 
-    faults = []
+    model, faults = FailingSlot(2, 1, torch.AcceleratorError(ASSERT)), []
     thread = EngineThread("faulty", on_fault=faults.append)
     events: asyncio.Queue = asyncio.Queue()
     thread.subscribe("0", events.put_nowait)
-    thread.start(new_verifier(ScriptedModel(1)))
-    thread.post(fail)
+    if is_action:
+        thread.post(fail)
+    thread.start(new_verifier(model))
     while not isinstance(event := await events.get(), Failed):
-        pass
+        assert isinstance(event, WindowOpened)
     assert isinstance(event.error, DeviceFault)
+    thread.post(lambda: None)
     await thread.stop()
-    assert [str(fault) for fault in faults] == [ASSERT]
+    assert [type(fault) for fault in faults] == [DeviceFault]
+    assert model.num_forwards == int(not is_action)
 
 
 async def test_an_engine_that_does_not_stop_is_a_fault(monkeypatch):
@@ -172,33 +178,6 @@ async def test_an_engine_that_does_not_stop_is_a_fault(monkeypatch):
     await thread.stop()
     may_end.set()
     assert [type(fault) for fault in faults] == [DeviceFault]
-
-
-class Allocated:
-    """Counts its living instances."""
-
-    num_alive = 0
-
-    def __init__(self) -> None:
-        Allocated.num_alive += 1
-
-    def __del__(self) -> None:
-        Allocated.num_alive -= 1
-
-
-class Allocating(ShortOfMemory):
-    """Checks that the memory of a failed forward pass is free when it is repeated."""
-
-    def score(self, rows):
-        allocated = Allocated()
-        assert allocated.num_alive == 1
-        return super().score(rows)
-
-
-def test_a_repeated_forward_pass_has_the_memory_of_the_first():
-    assert InlinePair(Allocating(len(PCMS), 1, 1)).transcribe(PCMS)
-    draft = Allocating(len(PCMS), 1, 1)
-    assert InlinePair(ScriptedModel(len(PCMS)), draft, mode=Mode.PIPELINED).transcribe(PCMS)
 
 
 def test_a_repeated_encoding_has_the_memory_of_the_first():

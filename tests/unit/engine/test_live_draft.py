@@ -190,18 +190,6 @@ def test_a_draft_that_lacks_the_language_writes_nothing():
     assert draft.model.num_forwards == 0
 
 
-def test_an_error_ends_the_draft():
-    class FailingModel(SpeechModel):
-        def score(self, rows):
-            raise ValueError("It cannot.")
-
-    draft = Draft(FailingModel())
-    draft.append(2, mark(BEGIN, 0))
-    (failed,) = draft.run()
-    assert isinstance(failed, Failed)
-    assert draft.drafter.num_free_slots == 1
-
-
 @pytest.mark.parametrize("phrase", [(3,), (3, 4), (3, 4, 5)])
 def test_a_text_that_repeats_itself_is_cut(phrase):
     class LostModel(SpeechModel):

@@ -35,13 +35,6 @@ def test_a_predicted_commit_keeps_the_belief():
     assert (belief.blocks_in_flight, belief.credit) == (0, 7)
 
 
-def test_no_token_is_sent_again_while_a_block_is_in_flight():
-    belief = new_belief([1, 2, 3], sent=2)
-    belief.cut_block(1)
-    belief.apply_commit(0, [1], held=2, blocks_answered=1, credit=100)
-    assert (belief.num_sent, belief.blocks_in_flight) == (3, 1)
-
-
 def test_lost_tokens_are_sent_again_after_a_gap():
     belief = new_belief([1, 2, 3, 4, 5, 6], sent=0)
     for _ in range(3):
@@ -90,12 +83,6 @@ def test_answers_may_overtake_each_other():
     belief.apply_commit(0, [1], held=2, blocks_answered=2, credit=100)
     belief.apply_commit(0, [1], held=1, blocks_answered=1, credit=100)
     assert belief.blocks_in_flight == 0
-
-
-def test_an_empty_commit_only_grants_credit():
-    belief = new_belief([1, 2], sent=2)
-    assert belief.apply_commit(0, [], held=2, blocks_answered=1, credit=33).agreed == 2
-    assert (belief.num_committed, belief.num_sent, belief.credit) == (0, 2, 33)
 
 
 def test_a_target_that_takes_back_what_it_committed_is_refused():

@@ -17,20 +17,19 @@ MS = 1_000_000
 LOCK_STEP, OVERLAPPING = (Mode.SYNC, Mode.ONE_PROCESS), (Mode.PIPELINED, Mode.FULL)
 
 
-@pytest.mark.parametrize("gamma", [0, -1, MAX_GAMMA + 1])
-def test_gamma_outside_its_limits_is_refused(gamma):
-    with pytest.raises(InvalidRequest, match=f"gamma is {gamma}: it must be between 1 and {MAX_GAMMA}"):
+@pytest.mark.parametrize(
+    ("gamma", "message"),
+    [
+        (0, f"gamma is 0: it must be between 1 and {MAX_GAMMA}"),
+        (MAX_GAMMA + 1, f"it must be between 1 and {MAX_GAMMA}"),
+        (2.5, "gamma is 2.5: it must be a whole number"),
+        ("3", "gamma is '3': it must be a whole number"),
+    ],
+)
+def test_gamma_is_a_whole_number_within_limits(gamma, message):
+    with pytest.raises(InvalidRequest, match=message):
         DraftLength(Mode.FULL, gamma)
-
-
-@pytest.mark.parametrize("gamma", [2.5, "3"])
-def test_gamma_must_be_a_whole_number(gamma):
-    with pytest.raises(InvalidRequest, match=f"gamma is {gamma!r}: it must be a whole number"):
-        DraftLength(Mode.FULL, gamma)
-
-
-def test_the_limits_themselves_are_allowed():
-    assert [DraftLength(Mode.FULL, gamma).gamma for gamma in (1, MAX_GAMMA)] == [1, MAX_GAMMA]
+    assert [DraftLength(Mode.FULL, limit).gamma for limit in (1, MAX_GAMMA)] == [1, MAX_GAMMA]
 
 
 @pytest.mark.parametrize("mode", [mode for mode in Mode if mode.drafts])

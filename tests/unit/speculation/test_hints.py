@@ -74,13 +74,6 @@ def test_a_hint_goes_on_after_what_was_committed(hint, committed, continuation):
     assert rest(following(hint, committed)) == continuation
 
 
-def test_a_hint_that_has_nothing_in_common_is_lost():
-    hint = Hint(range(1000), str)
-    for token in range(5000, 5000 + MAX_REALIGNING):
-        hint.follow(token)
-    assert hint.position is None and hint.continuation() == ()
-
-
 @pytest.mark.parametrize("skipped", [MAX_SKIPPED + 1, 500])
 def test_a_lost_hint_is_found_again(skipped):
     hint = Hint(range(1000), str)

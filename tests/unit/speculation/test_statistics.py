@@ -25,12 +25,6 @@ def observed(*messages) -> SpeculationStatistics:
     return statistics
 
 
-def test_statistics_without_messages():
-    statistics = SpeculationStatistics()
-    assert (statistics.acceptance_rate, statistics.tokens_per_forward) == (0.0, 0.0)
-    assert (statistics.alpha, statistics.mean_run) == (0.0, 0.0)
-
-
 def test_a_run_begins_with_a_window_and_after_each_correction():
     opened = WindowOpened(Window(0, 0, 3000, (1,), 10))
     reports = DraftReport(num_judged=7, num_corrections=1) + DraftReport(
@@ -47,7 +41,11 @@ def test_ratios_are_ratios_of_sums():
         commit(1, verified=4, accepted=0),
         commit(1),
         commit(3, verified=2, accepted=2),
+        commit(0),  # an empty one is no forward pass
+        Candidates(0, 0, 0, (1, 2, 3)),
+        Candidates(0, 3, 0, ()),
     )
+    assert (statistics.num_blocks, statistics.num_drafted) == (2, 3)
     assert statistics.acceptance_rate == 6 / 10
     assert statistics.tokens_per_forward == 10 / 4
     assert (statistics.num_forwards, statistics.num_self_decoded) == (4, 1)
@@ -60,17 +58,6 @@ def test_a_forward_pass_that_detects_the_language_counts():
     detected = replace(commit(2), timing=Timing(queue_ns=1, forward_ns=10, detect_ns=7))
     statistics = observed(opened, detected, commit(1))
     assert (statistics.num_forwards, statistics.forward_ns) == (3, 27)
-
-
-def test_an_empty_commit_is_no_forward_pass():
-    assert observed(commit(0)) == SpeculationStatistics()
-
-
-def test_windows_and_blocks_are_counted():
-    statistics = observed(
-        WindowOpened(Window(0, 0, 3000, (1,), 10)), Candidates(0, 0, 0, (1, 2, 3)), Candidates(0, 3, 0, ())
-    )
-    assert (statistics.num_windows, statistics.num_blocks, statistics.num_drafted) == (1, 2, 3)
 
 
 def test_sessions_are_summed():
@@ -112,7 +99,7 @@ def test_a_forward_pass_may_verify_reused_and_drafted_candidates():
     assert statistics.num_forwards == 3
 
 
-def test_it_prints_as_five_lines():
+def test_it_prints_as_five_lines_without_rates_of_nothing():
     counts = SpeculationStatistics(
         num_drafted=20,
         num_verified=16,
@@ -131,14 +118,11 @@ def test_it_prints_as_five_lines():
         "wasted: 8 of 20 drafted tokens",
     ]
     assert repr(counts).startswith("SpeculationStatistics(num_drafted=20, ")
-
-
-def test_without_a_draft_it_prints_no_rates_of_nothing():
-    alone = str(SpeculationStatistics(num_self_decoded=4, num_committed=4, num_forwards=4))
-    assert alone.splitlines() == [
-        "tokens: 4 in 4 forward passes, 1.00 tokens per pass",
+    assert str(SpeculationStatistics()).splitlines() == [
+        "tokens: 0 in 0 forward passes, 0.00 tokens per pass",
         "acceptance: no verified candidates",
         "hints: none",
-        "self-decoded: 4 of 4 tokens",
+        "self-decoded: 0 of 0 tokens",
         "wasted: no drafted tokens",
     ]
+    assert (SpeculationStatistics().alpha, SpeculationStatistics().mean_run) == (0.0, 0.0)
