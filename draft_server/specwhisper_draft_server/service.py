@@ -34,7 +34,7 @@ from specwhisper.wire.status import was_there
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.draft_source import DraftSource
+from specwhisper_draft_server.draft_source import DraftNotPlaced, DraftSource
 from specwhisper_draft_server.metrics import DraftMetrics, SessionMetrics
 from specwhisper_draft_server.parity_check import ParityChecker
 from specwhisper_draft_server.requests import (
@@ -108,7 +108,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                 await placement.done_for(target)
         except (PairMismatch, InvalidRequest) as error:
             logger.warning("not paired yet", extra={"error": str(error)})
-        except (SpecWhisperError, TimeoutError) as error:
+        except (SpecWhisperError, TimeoutError, DraftNotPlaced) as error:
             logger.info("not paired yet", extra={"error": str(error) or "no target has answered in time"})
 
     async def check_health(self) -> None:
