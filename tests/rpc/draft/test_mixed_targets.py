@@ -124,23 +124,6 @@ async def test_a_recording_whose_draft_server_is_lost_continues_with_its_weights
     assert [(s.tokens, s.text) for s in segments] == written
 
 
-async def test_a_draft_uses_targets_of_its_vocabulary():
-    strange = scripted_checkpoint("strange", vocabulary=MULTILINGUAL)
-    async with target_server() as target, draft_server(target.address) as first:
-        async with target_server(ScriptedModel(64, vocabulary=MULTILINGUAL), strange) as other:
-            async with draft_server(f"{other.address},{target.address}") as draft:
-                # Placed for the vocabulary of the target that answers first.
-                drafting, mine = draft.service._drafting, first.service._drafting
-                await stream(first, recording(0.5))
-                draft.service._drafting = mine
-                try:
-                    for _ in range(6):
-                        text = finals(await stream(draft, recording(1.0)))
-                        assert text == expected_finals(target_alone(1.0))
-                finally:
-                    draft.service._drafting = drafting
-
-
 @pytest.mark.parametrize("mode", ["MODE_SYNC", "MODE_TARGET_ONLY"])
 async def test_sessions_before_the_draft_is_placed_use_targets_of_one_vocabulary(mode, monkeypatch):
     """Target-only sessions use any target."""

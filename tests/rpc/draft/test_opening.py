@@ -1,6 +1,7 @@
 """Opening a session on a described target takes one round trip."""
 
 from collections import Counter
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -51,29 +52,22 @@ def asked(monkeypatch) -> Counter[str]:
     return counted
 
 
-async def test_a_described_target_is_not_described_again(asked):
-    async with target_server() as target, draft_server(target.address) as draft:
-        for _ in range(3):
+@pytest.mark.parametrize(
+    ("num_targets", "leases", "num_located"),
+    [(1, None, 1), (2, None, 6), (1, Leases(), 3)],
+    ids=["one target", "several", "one with leases"],
+)
+async def test_a_described_target_is_not_described_again(asked, num_targets, leases, num_located):
+    """Each session looks for room among several targets, and for a lease."""
+    async with AsyncExitStack() as stack:
+        opening = (target_server(leases=leases) for _ in range(num_targets))
+        targets = [await stack.enter_async_context(each) for each in opening]
+        draft = await stack.enter_async_context(draft_server(",".join(each.address for each in targets)))
+        await check_text(draft)
+        described = asked["Describe"]
+        for _ in range(2):
             await check_text(draft)
-        assert asked == {"Describe": 1, "Locate": 1}
-        await all_free(target, draft)
-
-
-async def test_with_several_targets_each_session_looks_for_room(asked):
-    async with target_server() as one, target_server() as other:
-        async with draft_server(f"{one.address},{other.address}") as draft:
-            await check_text(draft)
-            described = asked["Describe"]
-            for _ in range(2):
-                await check_text(draft)
-            assert asked == {"Describe": described, "Locate": 6}
-
-
-async def test_each_session_requests_a_lease(asked):
-    async with target_server(leases=Leases()) as target, draft_server(target.address) as draft:
-        for _ in range(3):
-            await check_text(draft)
-        assert asked == {"Describe": 1, "Locate": 3}
+        assert asked == {"Describe": described, "Locate": num_located}
 
 
 async def test_get_model_is_answered_by_the_target(asked):
