@@ -36,19 +36,16 @@ def answered(tracker: ResumeTracker, opened: WindowOpened) -> list[tuple[int, in
     return [(answer.window_id, answer.answered_block, answer.held) for answer in answers]
 
 
-def test_candidates_in_flight_are_lost():
+@pytest.mark.parametrize("is_sent", [True, False], ids=["in flight", "before the window is reopened"])
+def test_candidates_are_lost(is_sent):
     tracker = tracker_with_commit()
-    tracker.propose(Candidates(1, 2, 2, (7,), block_number=2))
-    tracker.migrate()
-    assert answered(tracker, OPENED) == [(1, 2, 2)]
-
-
-def test_candidates_before_the_window_is_reopened_are_lost():
-    """It drops candidates for a window that it has not opened yet."""
-    tracker = tracker_with_commit()
+    block = Candidates(1, 2, 2, (7,), block_number=2)
+    if is_sent:
+        tracker.propose(block)
     tracker.migrate()
     assert not tracker.is_reopened
-    tracker.propose(Candidates(1, 2, 2, (7,), block_number=2))
+    if not is_sent:
+        tracker.propose(block)
     assert answered(tracker, OPENED) == [(1, 2, 2)]
     assert tracker.is_reopened
 
