@@ -41,9 +41,9 @@ from specwhisper_draft_server.requests import (
     WithIdleTimeout,
     canonical_stream,
     decode_recording,
+    first_of,
     read_audio,
     read_request,
-    read_streaming_config,
     read_streaming_request,
     with_observers,
     without_first,
@@ -194,7 +194,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         with timed.error_at_end():
             pings = Pings()
             messages = pings.noted(aiter(timed))
-            config = await read_streaming_config(messages)
+            config = (await first_of(messages)).streaming_config
             responses = self.transcribe(config, messages)
             if config.with_heartbeats:
                 responses = with_heartbeats(responses, pings)

@@ -172,7 +172,6 @@ class LocalTargetStream:
             yield event
 
     def leave(self) -> None:
-        """End the stream as if the target were lost."""
         self._events.put_nowait(Failed(ServerDraining("The session has left its target.")))
 
 

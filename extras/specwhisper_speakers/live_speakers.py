@@ -35,7 +35,6 @@ class LiveSpeakers:
         self._start_sample = start_sample  # where the kept audio begins
 
     def append(self, pcm: bytes) -> None:
-        """Append canonical PCM."""
         self._pcm += pcm
         self._forget_before(self._end_sample - round(MAX_KEPT_S * SAMPLE_RATE))
 

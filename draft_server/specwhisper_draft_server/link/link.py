@@ -125,7 +125,6 @@ class TargetLink:
         return next((each for each in targets if each and requirements.are_met_by(each)), None)
 
     async def describe(self, requirements: Requirements = ANY) -> TargetDescription:
-        """Return the description of a target."""
         try:
             return await self._targets.first(partial(self._describe, requirements=requirements))
         except (PairMismatch, TargetUnavailable):

@@ -181,7 +181,6 @@ async def _one_succeeds(tasks: Iterable[asyncio.Future[Any]], within_s: float | 
 
 
 def _has_only_standbys(answers: Mapping[str, object]) -> bool:
-    """Return whether there are offers, and all are those of standbys."""
     offers = [answer for answer in answers.values() if isinstance(answer, TargetOffer)]
     return bool(offers) and all(offer.is_standby for offer in offers)
 
