@@ -205,13 +205,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     async def transcribe(
         self, config: pb.StreamingRecognitionConfig, requests: AsyncIterator[pb.StreamingRecognizeRequest]
     ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
-        """Run a stream's session, and yield its responses.
-
-        Parameters
-        ----------
-        config : the stream's first message.
-        requests : its further messages.
-        """
+        """Run the session of a stream, whose first message is ``config``; yield its responses."""
         request = read_streaming_request(config, self._config, self._drafting)
         audio = canonical_stream(config.config)
         with self.metrics.session(request.length.mode), self._limiter.admit(counted_as()):
@@ -261,14 +255,9 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     async def _target_for(
         self, request: SessionRequest, weights_digest: str = "", *, in_outages: bool = False
     ) -> TargetDescription:
-        """Return a target for a session.
+        """Return a target for a session; ``weights_digest`` is of the session that it continues.
 
         A second round follows if the first one's target has shown which vocabulary the draft can use.
-
-        Parameters
-        ----------
-        weights_digest : the weights that the session began on, if it continues another one.
-        in_outages : whether the last known description is enough if no target can be reached.
         """
         placement = self._drafting.placement if self._drafting and request.length.mode.drafts else None
         ask = partial(

@@ -43,7 +43,6 @@ class Connection:
     Parameters
     ----------
     idle_timeout_s : seconds that the client may send nothing, or read nothing.
-    defaults : options that a request need not name.
     refusal : the only answer, if there is one.
     """
 
@@ -64,7 +63,7 @@ class Connection:
         self._defaults = defaults
         self._options = defaults  # for the next utterance
         self._utterance: WyomingUtterance | None = None  # the last one
-        self._answering: asyncio.Task[None] | None = None
+        self._answering: asyncio.Task[None] | None = None  # its answer
         self._reading: asyncio.Timeout | None = None
         self._has_failed = False  # audio is dropped until the next request
         self._has_ended = False

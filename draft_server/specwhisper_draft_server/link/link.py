@@ -90,7 +90,6 @@ class TargetLink:
     Parameters
     ----------
     addresses : targets, or locators that answer ``Locate`` for many.
-    credentials : encryption and token for targets.
     connect_timeout_s : time in seconds in which a target may refuse connections.
     """
 
