@@ -161,8 +161,14 @@ class Targets:
         finally:
             for task in asked.values():
                 task.cancel()
-            await asyncio.gather(*asked.values(), return_exceptions=True)
-        return _answers_of(asked)
+            results = await asyncio.gather(*asked.values(), return_exceptions=True)
+        answers: dict[str, Answer | SpecWhisperError] = {}
+        for address, result in zip(asked, results, strict=True):
+            if isinstance(result, SpecWhisperError) or not isinstance(result, BaseException):
+                answers[address] = result
+            elif not isinstance(result, asyncio.CancelledError):
+                raise result
+        return answers
 
     def _remember(self, address: str) -> None:
         self._discovered.pop(address, None)
@@ -183,22 +189,6 @@ async def _one_succeeds(tasks: Iterable[asyncio.Future[Any]], within_s: float | 
 def _has_only_standbys(answers: Mapping[str, object]) -> bool:
     offers = [answer for answer in answers.values() if isinstance(answer, TargetOffer)]
     return bool(offers) and all(offer.is_standby for offer in offers)
-
-
-def _answers_of(asked: Mapping[str, asyncio.Future[Answer]]) -> dict[str, Answer | SpecWhisperError]:
-    """Return results and expected errors of finished tasks; raise any other error."""
-    answers: dict[str, Answer | SpecWhisperError] = {}
-    for address, task in asked.items():
-        if task.cancelled():
-            continue
-        error = task.exception()
-        if error is None:
-            answers[address] = task.result()
-        elif isinstance(error, SpecWhisperError):
-            answers[address] = error
-        else:
-            raise error
-    return answers
 
 
 def _most_promising(answers: Iterable[object]) -> SpecWhisperError:

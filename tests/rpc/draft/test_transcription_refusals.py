@@ -1,6 +1,7 @@
 """A draft server refuses invalid requests in one sentence, and serves the next."""
 
 import math
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -11,6 +12,7 @@ from specwhisper.errors import (
     InvalidRequest,
     MessageTooLarge,
     PairMismatch,
+    ServerFull,
     UnsafeBind,
     UnsupportedOption,
 )
@@ -31,6 +33,7 @@ from tests.rpc.services import (
     audio_requests,
     draft_server,
     error_of,
+    eventually,
     expected_finals,
     finals,
     is_one_sentence,
@@ -246,3 +249,41 @@ async def test_another_service_at_the_targets_address_is_a_warning(caplog):
     assert record.error == (
         f"The server at target {other.address} does not offer this service: {DEFAULT_PORTS}."
     )
+
+
+METHODS = ("/specwhisper.wire.v1.Transcription/Recognize", "/nvidia.riva.asr.RivaSpeechRecognition/Recognize")
+
+
+@asynccontextmanager
+async def full_server():
+    """A draft server whose only session is open until the end."""
+    async with running_pair(max_sessions=1) as (target, draft):
+        holder = draft.stub.StreamingRecognize()
+        await holder.write(streaming_config())
+        await eventually(lambda: draft.service.num_sessions == 1)
+        yield draft
+        holder.cancel()
+        await all_free(target, draft)
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_a_full_server_does_not_read_a_recording(method):
+    async with full_server() as draft:
+        for call in (
+            draft.channel.stream_unary(method)(),  # sends nothing
+            with_true_status(draft.stub.StreamingRecognize(iter([streaming_config()]))),
+        ):
+            error = await error_of(call)
+            assert type(error) is ServerFull
+            assert "draft server holds its 1 sessions" in str(error)
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_a_recording_being_sent_counts_as_a_session(method):
+    async with running_pair(max_sessions=1) as (target, draft):
+        sending = draft.channel.stream_unary(method)()
+        await eventually(lambda: draft.service.num_sessions == 1)
+        error = await error_of(draft.stub.Recognize(pb.RecognizeRequest(audio=SECOND)))
+        assert type(error) is ServerFull
+        sending.cancel()
+        await all_free(target, draft)
