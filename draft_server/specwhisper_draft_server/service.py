@@ -94,7 +94,6 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     @property
     def idle_timeout_s(self) -> float:
-        """Longest time between two messages of a streaming client."""
         return self._config.idle_timeout_s
 
     async def prepare(self) -> None:
