@@ -86,15 +86,6 @@ class Targets:
         ----------
         locate : asks the server at an address for a target, which may be another server.
         avoid : addresses to return last.
-
-        Raises
-        ------
-        ServerFull
-            if some targets match, and none has a free slot.
-        TargetUnavailable
-            if no server answers.
-        PairMismatch
-            if all servers answer, and no target matches the session.
         """
         answers = await self._ask(locate, GRACE_S)
         if _has_only_standbys(answers) and self._silent(answers) - {*avoid}:
