@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from specwhisper_draft_server.drafting import Placement  # loads a runtime, which other drafts don't need
 
 
+class DraftNotPlaced(Exception):
+    """The draft model could not be placed; the server tries again."""
+
+
 class SessionDraft(Protocol):
     """The draft of one session, which may fail without ending the session."""
 

@@ -20,8 +20,8 @@ from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport
-from specwhisper.tasks import retrieve_error
 from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Mode, WindowOpened
+from specwhisper_draft_server.draft_source import DraftNotPlaced
 from specwhisper_draft_server.transcriber import Requirements, TargetDescription
 
 logger = logging.getLogger(__name__)
@@ -127,7 +127,6 @@ class Drafting:
     ----------
     name, num_mel_bins : the draft model's.
     watchdog : notices if the engine exceeds ``timeout_s``.
-    drafter : the engine, once the model is placed.
     """
 
     def __init__(
@@ -144,18 +143,14 @@ class Drafting:
         self._timeout_s = timeout_s
         self._thread = EngineThread[Drafted | Failed]("drafter", leave_process)
         self._encoder = EndingPool("draft-encoder")
-        self.placement = Placement(
-            self.name,
-            place,
-            self._encoder,
-            on_failed=self._fail_sessions,
-            on_placed=self._start_engine,
-        )
-        self.drafter: Drafter | None = None
+        self.placement = Placement(self.name, place, self._encoder, self._start_engine)
         self.watchdog = Watchdog(
-            self._busy_s, timeout_s, self._timeout, on_hang=self._note_hanging, on_return=self._note_return
+            self._busy_s,
+            timeout_s,
+            self._timeout,
+            on_hang=self._fail_sessions,
+            on_return=lambda: logger.info("draft engine answers again"),
         )
-        self._opening: set[asyncio.Timeout] = set()  # sessions that wait for the engine
 
     def check_mode(self, mode: Mode) -> None:
         """Accept it: a Whisper model drafts in all modes."""
@@ -178,10 +173,10 @@ class Drafting:
         session = DraftStream(session_id, self._thread, length.mode, receive, self._on_failure)
         self._thread.subscribe(session_id, session.receive)
         try:
-            if (error := self._why_no_drafts()) is not None:
-                session.receive(Failed(error))
-            else:
+            try:
                 await self._open_in_time(session, session_id, target, length, options)
+            except (TimeoutError, DraftNotPlaced) as error:
+                session.receive(Failed(error))
             yield session
         finally:  # even if the client cancels while the session opens
             self._thread.unsubscribe(session_id)
@@ -195,21 +190,17 @@ class Drafting:
         length: DraftLength,
         options: DecodingOptions,
     ) -> None:
-        """Open a session, or let its draft fail if the engine cannot draft."""
+        self.watchdog.check()
         try:
-            async with asyncio.timeout(self._timeout_s) as opening:
-                self._opening.add(opening)
-                try:
-                    self.watchdog.start()
-                    session.drafter = drafter = await self.placement.done_for(target)
-                    most = target.limits.max_ahead_tokens
-                    await self._thread.call(
-                        lambda: drafter.open(session_id, length, options, max_ahead_tokens=most)
-                    )
-                finally:
-                    self._opening.discard(opening)
+            async with asyncio.timeout(self._timeout_s):
+                self.watchdog.start()
+                session.drafter = drafter = await self.placement.done_for(target)
+                most = target.limits.max_ahead_tokens
+                await self._thread.call(
+                    lambda: drafter.open(session_id, length, options, max_ahead_tokens=most)
+                )
         except TimeoutError:
-            session.receive(Failed(self._timeout()))
+            raise self._timeout() from None
 
     async def stop(self) -> None:
         self.placement.cancel()
@@ -228,59 +219,32 @@ class Drafting:
 
     def _start_engine(self, model: Model, target: TargetDescription) -> Drafter:
         logger.info("paired", extra={"draft": self.name, "target": target.model})
-        self.drafter = Drafter(model, executor=self._encoder, wake=self._thread.wake)
-        self._thread.start(self.drafter)
-        return self.drafter
-
-    def _why_no_drafts(self) -> Exception | None:
-        """Return why a session that opens now would have no drafts; ``None`` if it would."""
-        if self.watchdog.hangs:
-            return self._timeout()
-        if self.placement.failure:
-            return RuntimeError(f"The draft model could not be placed: {self.placement.failure}")
-        return None
-
-    def _fail_sessions(self) -> None:
-        if (error := self._why_no_drafts()) is None:
-            return
-        self._thread.fail_sessions(error)
-        now_s = asyncio.get_running_loop().time()
-        for opening in self._opening:
-            if not opening.expired():
-                opening.reschedule(now_s)
+        drafter = Drafter(model, executor=self._encoder, wake=self._thread.wake)
+        self._thread.start(drafter)
+        return drafter
 
     def _busy_s(self) -> float:
         return max(self._thread.busy.seconds, self._encoder.busy.seconds)
 
-    def _note_hanging(self) -> None:
-        logger.error("draft engine hangs", extra={"error": str(self._timeout())})
-        self._fail_sessions()
-
-    def _note_return(self) -> None:
-        logger.info("draft engine answers again")
+    def _fail_sessions(self) -> None:
+        error = self._timeout()
+        logger.error("draft engine hangs", extra={"error": str(error)})
+        self._thread.fail_sessions(error)
 
 
 class Placement:
     """Places a draft model for the vocabulary of the first target.
 
-    ========  ================================================  =================================
-    State     It holds                                          A session that opens
-    ========  ================================================  =================================
-    unplaced  no task, no vocabulary                            chooses the vocabulary
-    placing   a task that retries; after a failure its reason   waits for the first attempt
-    placed    the engine that runs the model                    drafts
-    ========  ================================================  =================================
-
     Parameters
     ----------
     name : the draft model's, for messages.
-    place : places the model; it runs in ``executor``.
-    on_failed : called after a failed attempt; another one follows after :data:`RETRY_PLACE_S`.
-    on_placed : called once with the model; returns the engine that runs it.
+    place : places the model; it runs in ``executor``. After a failure it is tried again every
+        :data:`RETRY_PLACE_S`.
+    start : called once with the model; returns the engine that runs it.
 
     Attributes
     ----------
-    failure : why the last attempt failed; empty otherwise.
+    drafter : the engine, once the model is placed.
     """
 
     def __init__(
@@ -288,18 +252,17 @@ class Placement:
         name: str,
         place: PlaceDraft,
         executor: Executor,
-        *,
-        on_failed: Callable[[], None],
-        on_placed: Callable[[Model, TargetDescription], Drafter],
+        start: Callable[[Model, TargetDescription], Drafter],
     ) -> None:
-        self.failure = ""
         self._name = name
         self._place = place
         self._executor = executor
-        self._on_failed = on_failed
-        self._on_placed = on_placed
-        self._vocabulary_digest = ""  # empty while it is unplaced
-        self._task: asyncio.Task[Drafter] | None = None
+        self._start = start
+        self._vocabulary_digest = ""  # the first target's, once there is one
+        self._task: asyncio.Task[None] | None = None
+        self._was_tried = asyncio.Event()
+        self._failure = ""  # of the last attempt
+        self.drafter: Drafter | None = None
 
     def choose(self, target: TargetDescription) -> bool:
         """Return whether the draft uses a target's vocabulary.
@@ -310,14 +273,22 @@ class Placement:
         if not self._vocabulary_digest:
             self._vocabulary_digest = target.vocabulary.digest
             self._task = asyncio.create_task(self._place_for(target))
-            self._task.add_done_callback(retrieve_error)
         return target.vocabulary.digest == self._vocabulary_digest
 
     async def done_for(self, target: TargetDescription) -> Drafter:
-        """Return the engine once the model is placed; raise :class:`PairMismatch` if it drafts for others."""
-        if not self.choose(target) or self._task is None:
+        """Return the engine after the first attempt.
+
+        Raises
+        ------
+        PairMismatch : if the model drafts for another vocabulary.
+        DraftNotPlaced : if no attempt has succeeded.
+        """
+        if not self.choose(target):
             raise PairMismatch(self.why_not(target))
-        return await asyncio.shield(self._task)
+        await self._was_tried.wait()
+        if self.drafter is None:
+            raise DraftNotPlaced(f"The draft model could not be placed: {self._failure}")
+        return self.drafter
 
     def requirements(self, weights_digest: str = "") -> Requirements:
         """Return what a session with drafts requires of a target, as far as is known."""
@@ -333,20 +304,21 @@ class Placement:
         if self._task is not None:
             self._task.cancel()
 
-    async def _place_for(self, target: TargetDescription) -> Drafter:
-        while (model := await self._attempt(target)) is None:
-            self._on_failed()
+    async def _place_for(self, target: TargetDescription) -> None:
+        while (drafter := await self._attempt(target)) is None:
+            self._was_tried.set()
             await asyncio.sleep(RETRY_PLACE_S)
-        self.failure = ""
-        return self._on_placed(model, target)
+        self.drafter = drafter
+        self._was_tried.set()
 
-    async def _attempt(self, target: TargetDescription) -> Model | None:
-        """Place the model in the watched executor; return ``None`` if that fails."""
+    async def _attempt(self, target: TargetDescription) -> Drafter | None:
+        """Place the model in the watched executor, and start its engine; return ``None`` if that fails."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, self._place, target)
+            model = await asyncio.get_running_loop().run_in_executor(self._executor, self._place, target)
+            return self._start(model, target)
         except Exception as error:
             if is_device_fault(error):
                 leave_process(DeviceFault(f"The draft's device has failed: {error}"))
             logger.exception("draft model not placed")
-            self.failure = repr(error)  # the error itself would keep parts of the model in memory
+            self._failure = repr(error)  # the error itself would keep parts of the model in memory
             return None

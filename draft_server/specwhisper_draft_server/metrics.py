@@ -135,7 +135,6 @@ class SessionMetrics:
         self._tally.count(self._session.builder.statistics)
 
     def _measure_final_text(self, update: SessionUpdate) -> None:
-        """Measure the time from the arrival of its newest audio to final live text."""
         if any(mark.event is VoiceEvent.BEGIN for mark in update.speech_events):
             self._awaits_text_since_ns = perf_counter_ns()
         if self._kind == RECORDING or not update.segments:

@@ -64,7 +64,6 @@ class ParityChecker:
     Parameters
     ----------
     every : check one recording in every N; ``None`` checks none.
-    resume_timeout_s : see :class:`Session`.
     """
 
     def __init__(

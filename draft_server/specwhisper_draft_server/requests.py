@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from io import BytesIO
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream
 from specwhisper.audio.channels import Mixer
@@ -28,7 +28,7 @@ from specwhisper_draft_server.session import SessionRequest
 DEFAULTS = DecodingOptions()
 MAX_ADDED_LATENCY_MS = 2_000
 MAX_PIECE_BYTES = 64 * 1024  # streamed audio is resampled in the event loop, which must stay responsive
-Request = TypeVar("Request")
+Request = TypeVar("Request", bound=Any)
 
 
 def read_request(
@@ -85,12 +85,11 @@ def read_streaming_request(
     return replace(request, endpointing=endpointing, added_latency_ms=config.added_latency_ms)
 
 
-async def read_streaming_config(
-    requests: AsyncIterator[pb.StreamingRecognizeRequest],
-) -> pb.StreamingRecognitionConfig:
+async def first_of(requests: AsyncIterator[Request]) -> Request:
+    """Return a stream's first message, which has its ``streaming_config``, in our API and in Riva's."""
     async for first in requests:
         if first.WhichOneof("streaming_request") == "streaming_config":
-            return first.streaming_config
+            return first
         break
     raise InvalidRequest("A stream begins with streaming_config; this one began with something else.")
 
@@ -100,14 +99,18 @@ def decode_recording(
 ) -> Iterator[bytes]:
     if config.encoding == decoding_pb2.AUDIO_ENCODING_LINEAR16:
         stream = canonical_stream(config)
-        for start in range(0, len(audio), MAX_PIECE_BYTES):
-            yield stream.push(audio[start : start + MAX_PIECE_BYTES])
+        yield from map(stream.push, cut(audio))
         yield stream.finish()
     elif config.encoding not in decoding_pb2.AudioEncoding.values():
         raise InvalidRequest(f"Audio encoding {config.encoding} is unknown: leave it out for a file.")
     else:
         options = codec.recognition_config_from_proto(config)
         yield from decode_file(BytesIO(audio), max_audio_s, warn, options)
+
+
+def cut(audio: bytes) -> Iterator[bytes]:
+    for start in range(0, len(audio), MAX_PIECE_BYTES):
+        yield audio[start : start + MAX_PIECE_BYTES]
 
 
 def canonical_stream(config: pb.RecognitionConfig) -> CanonicalStream:

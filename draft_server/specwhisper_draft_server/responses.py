@@ -42,7 +42,8 @@ class StreamingResponses:
         self._session = session
         self._config = config
         self._describe_model = describe_model
-        self._resume_points = ResumePoints(session) if config.with_resume_points else None
+        # At the last resume point: a recording's committed tokens, or where live audio was silent or final.
+        self._resumes_from: int | None = None
         # As the client has received them:
         self._model: pb.ModelInfo | None = None
         self._interim: list[pb.SpeechRecognitionResult] = []
@@ -58,8 +59,10 @@ class StreamingResponses:
         interim = interim_results(session.builder) if self._config.interim_results else []
         response = self._response([*finals, *interim])
         self._add_model(response)
-        self._add_resume_point(response, has_finals=bool(finals))
-        if self._config.with_statistics:
+        point = self._resume_point(has_finals=bool(finals)) if self._config.with_resume_points else None
+        if point is not None:
+            response.resume_point.CopyFrom(point)
+        if point is not None or self._config.with_statistics:
             self._add_statistics(response)
         is_news = (
             finals
@@ -83,12 +86,22 @@ class StreamingResponses:
         received_s = self._session.builder.num_samples / SAMPLE_RATE
         return pb.StreamingRecognizeResponse(results=results, audio_received=duration(received_s))
 
-    def _add_resume_point(self, response: pb.StreamingRecognizeResponse, *, has_finals: bool) -> None:
-        if self._resume_points is not None:
-            point = self._resume_points.take(has_finals=has_finals)
-            if point is not None:
-                response.resume_point.CopyFrom(point)
-                self._add_statistics(response)
+    def _resume_point(self, *, has_finals: bool) -> pb.ResumePoint | None:
+        """Return where the stream continues, with all final text and at intervals.
+
+        Both are in one response, so that no text is sent twice.
+        """
+        point = self._session.resume_point()
+        if isinstance(point, LivePosition):
+            now, before = point.next_sample, self._resumes_from
+            is_due = before is None or now // INTERVAL_SAMPLES > before // INTERVAL_SAMPLES
+        else:
+            now = self._session.builder.statistics.num_committed
+            is_due = now - (self._resumes_from or 0) >= INTERVAL_TOKENS
+        if point is None or not (has_finals or is_due):
+            return None
+        self._resumes_from = now
+        return codec.resume_point_to_proto(point, self._session.target.weights_digest)
 
     def _add_model(self, response: pb.StreamingRecognizeResponse) -> None:
         before, self._model = self._model, self._describe_model()
@@ -97,31 +110,6 @@ class StreamingResponses:
 
     def _add_statistics(self, response: pb.StreamingRecognizeResponse) -> None:
         response.statistics.CopyFrom(statistics_to_proto(self._session.builder.statistics))
-
-
-class ResumePoints:
-    """The resume points of a stream.
-
-    All final text comes with one, in the same response, so that no text is sent twice.
-    """
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        # At the last resume point: a recording's committed tokens, or where live audio was silent or final.
-        self._last: int | None = None
-
-    def take(self, *, has_finals: bool) -> pb.ResumePoint | None:
-        point = self._session.resume_point()
-        if isinstance(point, LivePosition):
-            now = point.next_sample
-            is_due = self._last is None or now // INTERVAL_SAMPLES > self._last // INTERVAL_SAMPLES
-        else:
-            now = self._session.builder.statistics.num_committed
-            is_due = now - (self._last or 0) >= INTERVAL_TOKENS
-        if point is None or not (has_finals or is_due):
-            return None
-        self._last = now
-        return codec.resume_point_to_proto(point, self._session.target.weights_digest)
 
 
 def read_resume_point(

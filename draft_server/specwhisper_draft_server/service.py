@@ -34,16 +34,16 @@ from specwhisper.wire.status import was_there
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.draft_source import DraftSource
+from specwhisper_draft_server.draft_source import DraftNotPlaced, DraftSource
 from specwhisper_draft_server.metrics import DraftMetrics, SessionMetrics
 from specwhisper_draft_server.parity_check import ParityChecker
 from specwhisper_draft_server.requests import (
     WithIdleTimeout,
     canonical_stream,
     decode_recording,
+    first_of,
     read_audio,
     read_request,
-    read_streaming_config,
     read_streaming_request,
     with_observers,
     without_first,
@@ -94,7 +94,6 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     @property
     def idle_timeout_s(self) -> float:
-        """Longest time between two messages of a streaming client."""
         return self._config.idle_timeout_s
 
     async def prepare(self) -> None:
@@ -108,7 +107,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                 await placement.done_for(target)
         except (PairMismatch, InvalidRequest) as error:
             logger.warning("not paired yet", extra={"error": str(error)})
-        except (SpecWhisperError, TimeoutError) as error:
+        except (SpecWhisperError, TimeoutError, DraftNotPlaced) as error:
             logger.info("not paired yet", extra={"error": str(error) or "no target has answered in time"})
 
     async def check_health(self) -> None:
@@ -194,7 +193,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         with timed.error_at_end():
             pings = Pings()
             messages = pings.noted(aiter(timed))
-            config = await read_streaming_config(messages)
+            config = (await first_of(messages)).streaming_config
             responses = self.transcribe(config, messages)
             if config.with_heartbeats:
                 responses = with_heartbeats(responses, pings)
@@ -205,13 +204,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     async def transcribe(
         self, config: pb.StreamingRecognitionConfig, requests: AsyncIterator[pb.StreamingRecognizeRequest]
     ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
-        """Run a stream's session, and yield its responses.
-
-        Parameters
-        ----------
-        config : the stream's first message.
-        requests : its further messages.
-        """
+        """Run the session of a stream, whose first message is ``config``; yield its responses."""
         request = read_streaming_request(config, self._config, self._drafting)
         audio = canonical_stream(config.config)
         with self.metrics.session(request.length.mode), self._limiter.admit(counted_as()):
@@ -261,14 +254,9 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     async def _target_for(
         self, request: SessionRequest, weights_digest: str = "", *, in_outages: bool = False
     ) -> TargetDescription:
-        """Return a target for a session.
+        """Return a target for a session; ``weights_digest`` is of the session that it continues.
 
         A second round follows if the first one's target has shown which vocabulary the draft can use.
-
-        Parameters
-        ----------
-        weights_digest : the weights that the session began on, if it continues another one.
-        in_outages : whether the last known description is enough if no target can be reached.
         """
         placement = self._drafting.placement if self._drafting and request.length.mode.drafts else None
         ask = partial(

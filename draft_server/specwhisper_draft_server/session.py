@@ -214,11 +214,11 @@ class Session:
         self._news = SessionUpdate()  # not yielded yet
         self._draft_shows = self._drafting is not None  # whether the draft shows text of growing pieces
         self._is_complete = False  # whether all audio has been sent
-        self._replayed_window_id: int | None = None  # a window that another session began
         self.builder: TranscriptBuilder | LiveTranscript
         self._live: LiveTranscript | None = None  # the builder of live audio
         self.is_live = isinstance(self._windows, LiveWindows)
-        self._begun_by_other: ResumePoint | None = None
+        self._begun_by_other = resume_point if isinstance(resume_point, ResumePoint) else None
+        self._is_replayed = False  # whether the text of that session's open window has come
         if isinstance(self._windows, LiveWindows):
             position = resume_point if isinstance(resume_point, LivePosition) else LivePosition()
             self._windows.begin_at(position)
@@ -233,15 +233,12 @@ class Session:
             self._progress: Progress = LiveProgress(self._windows)
         else:
             self.builder = TranscriptBuilder(target.vocabulary)
-            self._begun_by_other = resume_point if isinstance(resume_point, ResumePoint) else None
             self._progress = ResumeTracker(target.limits.max_ahead_tokens, self._begun_by_other)
             if self._begun_by_other is not None:
                 window = self._begun_by_other.resume.window
                 self._windows.on_window_opened(window)
                 self.builder.num_samples = audio_needed_from(window.start_sample)
                 self.builder.language_probs = self._begun_by_other.language_probs
-                self._replayed_window_id = window.id
-        self._was_reported = self._begun_by_other is not None and self._begun_by_other.is_sent
 
     @property
     def has_lost_draft(self) -> bool:
@@ -446,10 +443,11 @@ class Session:
         else:
             self._windows.on_commit(event)
         segments = self.builder.observe(event)
-        if isinstance(event, Commit) and event.window_id == self._replayed_window_id:
-            if self._begun_by_other is not None:  # the earlier session has counted the replayed text
-                self._begun_by_other, self.builder.statistics = None, SpeculationStatistics()
-            if self._was_reported:
+        begun = self._begun_by_other
+        if begun is not None and isinstance(event, Commit) and event.window_id == begun.resume.window.id:
+            if not self._is_replayed:  # the earlier session has counted this text
+                self._is_replayed, self.builder.statistics = True, SpeculationStatistics()
+            if begun.is_sent:
                 return
         self._news.segments += segments
         self._answer_ends()

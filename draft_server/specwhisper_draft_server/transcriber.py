@@ -60,7 +60,6 @@ class Requirements:
         return cls(target.vocabulary.digest, target.weights_digest if same_weights else "")
 
     def are_met_by(self, target: TargetDescription) -> bool:
-        """Return whether a target meets them."""
         return self.vocabulary_digest in ("", target.vocabulary.digest) and self.weights_digest in (
             "",
             target.weights_digest,

@@ -80,13 +80,7 @@ def drafting_of(
     place: PlaceDraft | None,
     on_failure: Callable[[], None],
 ) -> Drafting:
-    """Return the draft model's engine; the model is placed once a target is known.
-
-    Parameters
-    ----------
-    encoder : the checkpoint's.
-    place : places the draft for a target's vocabulary; by default the checkpoint.
-    """
+    """Return the draft model's engine, which ``place`` places once a target is known."""
     place = place or partial(place_and_warm_up, config, checkpoint, encoder)
     failpoints = config.failpoints
     return Drafting(
@@ -172,15 +166,11 @@ class LocalTargetStream:
             yield event
 
     def leave(self) -> None:
-        """End the stream as if the target were lost."""
         self._events.put_nowait(Failed(ServerDraining("The session has left its target.")))
 
 
 class LocalTranscriber:
-    """A target in this process; see :class:`Transcriber`.
-
-    ``note``: called with each message to the target.
-    """
+    """A target in this process; see :class:`Transcriber`. ``note`` is called with each message to it."""
 
     address = ADDRESS
 

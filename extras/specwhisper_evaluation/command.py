@@ -22,8 +22,6 @@ from specwhisper_client.cli.arguments import Temperatures, decoding_part, server
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where the recordings and their texts are."""
-
     folder: Path | None = option(None, "Folder of recordings, each with its text beside it.", "FOLDER")
     dataset: str | None = text(None, "Dataset of the Hugging Face hub, in place of a folder.", "NAME")
     config: str | None = text(
@@ -35,8 +33,6 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Models:
-    """Models in this process."""
-
     final_model: str = text("large-v3", "Target model: a name, a hub id, a folder or a file.", "MODEL")
     draft_model: str = text("tiny", "Draft model: a name, a hub id, a folder or a file.", "MODEL")
     device: str | None = device_option(
@@ -51,8 +47,6 @@ class Models:
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """What is written beside the table of totals."""
-
     recordings: bool = switch(True, "Print a table of every recording.")
     json: Path | None = option(None, "File for all texts and figures, as JSON.", "FILE")
     plot: Path | None = option(
@@ -62,8 +56,6 @@ class Output:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions:
-    """All options of the command."""
-
     source: Source = part(Source)
     server: str | None = server_option(
         None, ": compares a mode with target-only through them. Default: both models in this process"

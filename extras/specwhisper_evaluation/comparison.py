@@ -91,8 +91,6 @@ class ComparedRecording:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The results of both methods over the same recordings."""
-
     names: list[str]
     references: list[str]
     standard: MethodResults
@@ -122,7 +120,6 @@ class Comparison:
 
     @property
     def speed_up(self) -> float:
-        """Time of the target alone over time of the pair."""
         return self.standard.elapsed_s / self.speculative.elapsed_s
 
     @property

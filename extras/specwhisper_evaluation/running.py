@@ -63,7 +63,6 @@ def run(options: EvaluateOptions, credentials: Credentials) -> bool:
 
 
 def _check(output: Output) -> None:
-    """Refuse output that could not be written."""
     for option, file in (("--json", output.json), ("--plot", output.plot)):
         if file is not None and not file.absolute().parent.is_dir():
             raise InvalidRequest(

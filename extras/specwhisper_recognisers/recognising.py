@@ -43,11 +43,7 @@ MAX_WAITING_SAMPLES = 4 * WINDOW_SAMPLES  # a target has no more audio ahead of 
 class RecogniserDrafting:
     """A recogniser that drafts for all sessions; see :class:`Drafting`.
 
-    Parameters
-    ----------
-    timeout_s : how long a call of the recogniser may take. After that it hangs: open sessions continue
-        without drafts, and so do new ones until it answers.
-    on_failure : called when a session's draft fails.
+    A call of the recogniser may take ``timeout_s``.
     """
 
     check_mode = staticmethod(check_mode)
@@ -120,16 +116,6 @@ class RecognisedStream:
     Audio goes to the recogniser as it arrives. What the target has done, or may have, is skipped: text of it
     would come too late. That is the audio before its window, and live audio whose text is final. So a slow
     recogniser does less, and the target's own balance for hints ends what worthless text costs.
-
-    Parameters
-    ----------
-    executor : runs the recogniser, for all sessions.
-    on_drafted : called with each hint, in the event loop.
-    on_failure : called when the recogniser fails.
-
-    Attributes
-    ----------
-    has_failed : whether it returns nothing any more.
     """
 
     def __init__(

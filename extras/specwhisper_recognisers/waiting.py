@@ -69,7 +69,6 @@ class WaitingAudio:
                 self._pauses.append(max(pause, *self._pauses, 0))
 
     def skip_to(self, sample: int) -> None:
-        """Drop audio before a sample."""
         num_skipped = min(sample - self.start_sample, self.num_samples)
         if num_skipped > 0:
             self._drop(num_skipped)

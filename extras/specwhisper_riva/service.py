@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from functools import partial
 from typing import Any
@@ -21,11 +21,11 @@ from specwhisper.transcription.speakers import SpeakerModels, Turns, UtteranceSp
 from specwhisper.types import EndUtterance
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.requests import (
-    MAX_PIECE_BYTES,
     WithIdleTimeout,
     canonical_stream,
+    cut,
     decode_recording,
-    read_streaming_config,
+    first_of,
 )
 from specwhisper_draft_server.service import TranscriptionService
 from specwhisper_riva.audio import StreamedAudio
@@ -124,7 +124,7 @@ class RivaService:
     async def _transcribe(
         self, requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest]
     ) -> AsyncGenerator[riva_asr_pb2.StreamingRecognizeResponse]:
-        first = await _first(requests)
+        first = await first_of(requests)
         config = first.streaming_config
         await self._check_model(config.config.model)
         replies = LiveReplies(interim_results=config.interim_results)
@@ -133,8 +133,8 @@ class RivaService:
             max_speakers = config.config.diarization_config.max_speaker_count or None
             speakers = models.live(max_speakers=max_speakers)
         async with aclosing(_our_requests(config, requests, replies, speakers)) as ours:
-            our_config = await read_streaming_config(ours)
-            async with aclosing(self._service.transcribe(our_config, ours)) as responses:
+            settings = (await first_of(ours)).streaming_config
+            async with aclosing(self._service.transcribe(settings, ours)) as responses:
                 async for response in responses:
                     for reply in replies.take(response):
                         if speakers is not None:
@@ -150,16 +150,6 @@ class RivaService:
         """See :meth:`ModelNames.tolerate`; no name is the target's."""
         if name:
             await self._names.tolerate(name)
-
-
-async def _first(
-    requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest],
-) -> riva_asr_pb2.StreamingRecognizeRequest:
-    async for request in requests:
-        if request.WhichOneof("streaming_request") == "streaming_config":
-            return request
-        break
-    raise InvalidRequest("A stream begins with streaming_config; this one began with something else.")
 
 
 async def _our_requests(
@@ -192,7 +182,7 @@ async def _our_requests(
                 set_samples(ours.config, audio.samples)
                 canonical = canonical_stream(ours.config)
                 yield pb.StreamingRecognizeRequest(streaming_config=ours)
-            for piece in _cut(pcm):
+            for piece in cut(pcm):
                 if speakers is not None and canonical is not None:
                     speakers.append(canonical.push(piece))
                 yield pb.StreamingRecognizeRequest(audio_content=piece)
@@ -205,15 +195,10 @@ async def _decoded(
     async for request in requests:
         match request.WhichOneof("streaming_request"):
             case "audio_content":
-                for piece in _cut(request.audio_content):  # short pieces: they are decoded in the event loop
+                for piece in cut(request.audio_content):  # short pieces: they are decoded in the event loop
                     yield audio.push(piece)
             case "streaming_config":
                 raise InvalidRequest("A stream takes one streaming_config, its first message.")
         if request.runtime_config.get("force_eou") == "true":
             yield EndUtterance()
     yield audio.finish()
-
-
-def _cut(data: bytes) -> Iterator[bytes]:
-    for start in range(0, len(data), MAX_PIECE_BYTES):
-        yield data[start : start + MAX_PIECE_BYTES]

@@ -35,9 +35,9 @@ class LiveSpeakers:
         self._start_sample = start_sample  # where the kept audio begins
 
     def append(self, pcm: bytes) -> None:
-        """Append canonical PCM."""
         self._pcm += pcm
-        self._forget_before(self._end_sample - round(MAX_KEPT_S * SAMPLE_RATE))
+        end_sample = self._start_sample + len(self._pcm) // BYTES_PER_SAMPLE
+        self._forget_before(end_sample - round(MAX_KEPT_S * SAMPLE_RATE))
 
     async def named(self, utterance: Segment) -> Segment:
         """Return an utterance with speakers; they are empty if the process fails.
@@ -71,11 +71,7 @@ class LiveSpeakers:
             if number in names
         )
 
-    @property
-    def _end_sample(self) -> int:
-        return self._start_sample + len(self._pcm) // BYTES_PER_SAMPLE
-
     def _forget_before(self, sample: int) -> None:
-        num_samples = max(0, min(sample, self._end_sample) - self._start_sample)
+        num_samples = min(max(0, sample - self._start_sample), len(self._pcm) // BYTES_PER_SAMPLE)
         del self._pcm[: num_samples * BYTES_PER_SAMPLE]
         self._start_sample += num_samples

@@ -83,7 +83,6 @@ class TextModel:
         )
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Empty a slot."""
         self.rollback(slot, 0)
 
     @torch.inference_mode()

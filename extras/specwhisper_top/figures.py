@@ -93,14 +93,9 @@ class _Counts:
 
     def quantile(self, name: str, share: float) -> float | None:
         """Return a histogram's quantile, as PromQL estimates it."""
-        bounds = {
-            float(dict(labels)["le"])
-            for (each, labels) in self._now
-            if each == f"{self._prefix}{name}_bucket"
-        }
-        counts = [
-            (bound, self.grown(f"{name}_bucket", le=_written(bound)) or 0.0) for bound in sorted(bounds)
-        ]
+        name = f"{name}_bucket"
+        bounds = {dict(labels)["le"] for (each, labels) in self._now if each == self._prefix + name}
+        counts = [(float(bound), self.grown(name, le=bound) or 0.0) for bound in sorted(bounds, key=float)]
         return quantile(counts, share)
 
 
@@ -219,7 +214,3 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 def _ratio(part: float | None, whole: float | None) -> float | None:
     return None if part is None or not whole else part / whole
-
-
-def _written(bound: float) -> str:
-    return "+Inf" if bound == inf else repr(bound)

@@ -113,10 +113,12 @@ def _alarming(read: Callable[[Figures], int | None]) -> Callable[[Figures], Text
 
 SERVER = Column("server", _server)
 MODEL = Column("model", lambda row: Text(blanked(row.model)), is_optional=True)
-AUDIO = Column("audio", _number(lambda row: row.streams, ".1f"), is_optional=True)
-TOKENS = Column("tok/s", _number(lambda row: row.tokens_per_s, ".0f"))
-ACCEPTED = Column("accept", _number(lambda row: row.acceptance, ".0%"))
-PER_FORWARD = Column("tok/pass", _number(lambda row: row.tokens_per_forward, ".2f"), is_optional=True)
+TOKENS = (
+    Column("audio", _number(lambda row: row.streams, ".1f"), is_optional=True),
+    Column("tok/s", _number(lambda row: row.tokens_per_s, ".0f")),
+    Column("tok/pass", _number(lambda row: row.tokens_per_forward, ".2f"), is_optional=True),
+    Column("accept", _number(lambda row: row.acceptance, ".0%")),
+)
 FAILED = Column("fail", _alarming(lambda row: row.failed))
 ERRORS = Column("err/s", _number(lambda row: row.errors_per_s or 0, ".2f"), is_optional=True)
 
@@ -125,10 +127,7 @@ COLUMNS = {
         SERVER,
         MODEL,
         Column("slots", _capacity),
-        AUDIO,
-        TOKENS,
-        PER_FORWARD,
-        ACCEPTED,
+        *TOKENS,
         Column("batch", _number(lambda row: row.sessions_per_forward, ".1f"), is_optional=True),
         Column("pass ms", _number(lambda row: row.forward_s, ".1f", 1e3)),
         Column("queue ms", _number(lambda row: row.queue_s, ".1f", 1e3)),
@@ -139,10 +138,7 @@ COLUMNS = {
         SERVER,
         MODEL,
         Column("sessions", _capacity),
-        AUDIO,
-        TOKENS,
-        PER_FORWARD,
-        ACCEPTED,
+        *TOKENS,
         Column("RTT ms", _number(lambda row: row.round_trip_s, ".1f", 1e3)),
         Column("text s", _number(lambda row: row.latency_s, ".2f")),
         Column("resumed", _number(lambda row: row.resumed or 0, "d"), is_optional=True),
@@ -154,10 +150,7 @@ COLUMNS = {
         SERVER,
         Column("open", _capacity),
         Column("req/s", _number(lambda row: row.requests_per_s, ".2f")),
-        AUDIO,
-        TOKENS,
-        PER_FORWARD,
-        ACCEPTED,
+        *TOKENS,
         ERRORS,
     ),
 }

@@ -95,10 +95,8 @@ class WyomingConfig(Settings):
 
     @property
     def options(self) -> DecodingOptions:
-        """The decoding options that a request need not name."""
         return options_from({}, self.decoding)
 
     @property
     def address(self) -> SplitResult:
-        """Where to listen."""
         return read_uri(self.uri)

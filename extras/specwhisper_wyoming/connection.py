@@ -43,7 +43,6 @@ class Connection:
     Parameters
     ----------
     idle_timeout_s : seconds that the client may send nothing, or read nothing.
-    defaults : options that a request need not name.
     refusal : the only answer, if there is one.
     """
 
@@ -64,7 +63,6 @@ class Connection:
         self._defaults = defaults
         self._options = defaults  # for the next utterance
         self._utterance: WyomingUtterance | None = None  # the last one
-        self._answering: asyncio.Task[None] | None = None
         self._reading: asyncio.Timeout | None = None
         self._has_failed = False  # audio is dropped until the next request
         self._has_ended = False
@@ -93,7 +91,7 @@ class Connection:
 
     @property
     def is_transcribing(self) -> bool:
-        return self._answering is not None and not self._answering.done()
+        return self._utterance is not None and not self._utterance.answering.done()
 
     @property
     def _is_over(self) -> bool:
@@ -164,8 +162,8 @@ class Connection:
         if self._utterance is None:
             request_id.set(received_request_id(()))
             self._utterance = WyomingUtterance(self._client.servers, self._options, pcm_format)
-            self._answering = asyncio.create_task(self._transcribe(self._utterance))
-            self._answering.add_done_callback(lambda _: self._set_deadline())
+            self._utterance.answering = asyncio.create_task(self._transcribe(self._utterance))
+            self._utterance.answering.add_done_callback(lambda _: self._set_deadline())
         if pcm_format != self._utterance.pcm_format:
             raise InvalidAudio(
                 f"The format of the audio changes from {self._utterance.pcm_format} to {pcm_format}: end the "
@@ -201,16 +199,15 @@ class Connection:
     async def _answered(self) -> None:
         """Wait for the answer to an utterance whose audio has ended."""
         if self._utterance is not None and self._utterance.is_finished:
-            if self._answering is not None:
-                await self._answering
-            self._utterance = self._answering = None
+            await self._utterance.answering
+            self._utterance = None
 
     async def _cancel(self) -> None:
         """Cancel the open utterance, which frees its session."""
-        if self._answering is not None:
-            self._answering.cancel()
-            await asyncio.gather(self._answering, return_exceptions=True)
-        self._utterance = self._answering = None
+        if self._utterance is not None:
+            self._utterance.answering.cancel()
+            await asyncio.gather(self._utterance.answering, return_exceptions=True)
+        self._utterance = None
 
     async def _fail(self, error: Exception) -> None:
         """Report the error of an utterance, whose remaining audio is dropped."""

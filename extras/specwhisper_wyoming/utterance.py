@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, NamedTuple
@@ -65,6 +66,8 @@ class To16Bit:
 
 class WyomingUtterance:
     """A session at a draft server, from the first audio to the transcript."""
+
+    answering: asyncio.Task[None]  # runs :meth:`transcribe`
 
     def __init__(self, servers: Servers, options: DecodingOptions, pcm_format: PcmFormat) -> None:
         self.pcm_format = pcm_format

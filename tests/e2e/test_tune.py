@@ -1,7 +1,6 @@
 """``specwhisper tune`` measures a link and advises a mode."""
 
 import json
-import re
 import subprocess
 from math import prod
 
@@ -31,13 +30,10 @@ def test_the_advice_follows_the_measurements(start_server, tmp_path):
     measured = {each["mode"]: each for each in figures_read["measured"]}
     for mode, mean_s in means_s.items():
         assert measured[mode]["time_per_token_s"] == pytest.approx(mean_s)
-        assert re.search(rf"│ {mode} +│ +{1e3 * mean_s:.1f} ", out)
-
     advised = figures_read["mode"]  # tests/unit/client/test_advice.py shows why
     assert f"Run --mode {advised}: " in out
     assert f"Speed, as measured: {1e3 * means_s[advised]:.1f} ms per token" in out
     assert f"Draft length: {figures_read['gamma']}." in out
-    assert ("blocks of " in figures_read["gamma"]) is (advised != "target-only")
 
 
 @pytest.mark.nightly

@@ -77,12 +77,8 @@ class Outbox:
 class GrpcTargetStream:
     """One session on a target over gRPC; see :class:`TargetStream`.
 
-    Creating it sends the hello; :meth:`welcome` returns the target's answer.
-
-    Parameters
-    ----------
-    target : the expected target; once it has accepted the session, the one that runs it.
-    window : limits the audio in flight over the connection; heartbeats mark what has arrived.
+    Creating it sends the hello; :meth:`welcome` returns the target's answer. Heartbeats mark what has arrived
+    of the audio in flight.
     """
 
     def __init__(

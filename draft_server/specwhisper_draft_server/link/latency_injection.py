@@ -8,19 +8,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from specwhisper.tasks import running
 from specwhisper.types import AudioChunk, Commit, WindowOpened
 from specwhisper_draft_server.link.resuming import OpenOnce
 from specwhisper_draft_server.transcriber import Message, TargetDescription, TargetStream
 
+Item = TypeVar("Item")
+
 
 @asynccontextmanager
 async def delayed(
     open_once: OpenOnce, added_latency_ms: int, target: TargetDescription, **wanted: Any
 ) -> AsyncIterator[DelayedTargetStream]:
-    """Open a stream whose messages arrive later."""
     async with open_once(target, **wanted) as stream:
         yield DelayedTargetStream(stream, added_latency_ms)
 
@@ -58,8 +59,7 @@ class DelayedTargetStream:
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
         async with running(self._carry_up(), self._carry_down()) as tasks:
             while True:
-                due_s, event = await self._down.get()
-                await self._until(due_s)
+                event = await _due(self._down)
                 if event is None:
                     break
                 yield event
@@ -70,8 +70,7 @@ class DelayedTargetStream:
     async def _carry_up(self) -> None:
         try:
             while True:
-                due_s, message = await self._up.get()
-                await self._until(due_s)
+                message = await _due(self._up)
                 if isinstance(message, AudioChunk):
                     await self._stream.send_audio(message)
                 else:
@@ -89,6 +88,9 @@ class DelayedTargetStream:
     def _due_s(self) -> float:
         return asyncio.get_running_loop().time() + self._one_way_s
 
-    @staticmethod
-    async def _until(due_s: float) -> None:
-        await asyncio.sleep(max(0.0, due_s - asyncio.get_running_loop().time()))
+
+async def _due(queue: asyncio.Queue[tuple[float, Item]]) -> Item:
+    """Return the next item of a queue, once the time with it has come."""
+    due_s, item = await queue.get()
+    await asyncio.sleep(max(0.0, due_s - asyncio.get_running_loop().time()))
+    return item

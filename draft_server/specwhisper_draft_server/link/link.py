@@ -90,7 +90,6 @@ class TargetLink:
     Parameters
     ----------
     addresses : targets, or locators that answer ``Locate`` for many.
-    credentials : encryption and token for targets.
     connect_timeout_s : time in seconds in which a target may refuse connections.
     """
 
@@ -125,7 +124,6 @@ class TargetLink:
         return next((each for each in targets if each and requirements.are_met_by(each)), None)
 
     async def describe(self, requirements: Requirements = ANY) -> TargetDescription:
-        """Return the description of a target."""
         try:
             return await self._targets.first(partial(self._describe, requirements=requirements))
         except (PairMismatch, TargetUnavailable):

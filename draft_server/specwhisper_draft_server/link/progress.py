@@ -158,7 +158,6 @@ class ResumeTracker:
         )
 
     def migrate(self) -> None:
-        """Note that another target has taken the session."""
         self.is_reopened = self._opened is None
 
     def pop_pending_block(self) -> Candidates | None:

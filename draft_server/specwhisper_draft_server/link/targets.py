@@ -86,15 +86,6 @@ class Targets:
         ----------
         locate : asks the server at an address for a target, which may be another server.
         avoid : addresses to return last.
-
-        Raises
-        ------
-        ServerFull
-            if some targets match, and none has a free slot.
-        TargetUnavailable
-            if no server answers.
-        PairMismatch
-            if all servers answer, and no target matches the session.
         """
         answers = await self._ask(locate, GRACE_S)
         if _has_only_standbys(answers) and self._silent(answers) - {*avoid}:
@@ -161,8 +152,14 @@ class Targets:
         finally:
             for task in asked.values():
                 task.cancel()
-            await asyncio.gather(*asked.values(), return_exceptions=True)
-        return _answers_of(asked)
+            results = await asyncio.gather(*asked.values(), return_exceptions=True)
+        answers: dict[str, Answer | SpecWhisperError] = {}
+        for address, result in zip(asked, results, strict=True):
+            if isinstance(result, SpecWhisperError) or not isinstance(result, BaseException):
+                answers[address] = result
+            elif not isinstance(result, asyncio.CancelledError):
+                raise result
+        return answers
 
     def _remember(self, address: str) -> None:
         self._discovered.pop(address, None)
@@ -181,25 +178,8 @@ async def _one_succeeds(tasks: Iterable[asyncio.Future[Any]], within_s: float | 
 
 
 def _has_only_standbys(answers: Mapping[str, object]) -> bool:
-    """Return whether there are offers, and all are those of standbys."""
     offers = [answer for answer in answers.values() if isinstance(answer, TargetOffer)]
     return bool(offers) and all(offer.is_standby for offer in offers)
-
-
-def _answers_of(asked: Mapping[str, asyncio.Future[Answer]]) -> dict[str, Answer | SpecWhisperError]:
-    """Return results and expected errors of finished tasks; raise any other error."""
-    answers: dict[str, Answer | SpecWhisperError] = {}
-    for address, task in asked.items():
-        if task.cancelled():
-            continue
-        error = task.exception()
-        if error is None:
-            answers[address] = task.result()
-        elif isinstance(error, SpecWhisperError):
-            answers[address] = error
-        else:
-            raise error
-    return answers
 
 
 def _most_promising(answers: Iterable[object]) -> SpecWhisperError:

@@ -1,6 +1,5 @@
 """While a draft engine hangs, sessions continue and begin without drafts."""
 
-import asyncio
 import threading
 from collections.abc import Iterator
 
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 
 from experiments.common.models.scripted import ScriptedModel, scripted_checkpoint, weights_in_memory
-from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
 from specwhisper.engine import target_engine
 from specwhisper.testing.failpoints import Failpoint, Failpoints, Fault
 from specwhisper.types import Limits
@@ -37,7 +35,6 @@ from tests.rpc.services import (
     target_alone,
     target_server,
 )
-from tests.rpc.speaking import final_results, listen, speaking_draft, speaking_target, texts_of
 
 MODES = ("MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 STEP_TIMEOUT_S = 0.2  # the engine's time limit
@@ -76,20 +73,6 @@ async def test_a_session_whose_draft_hangs_continues_without_it(mode, hit, gate,
             assert any(map(runs_target_only, responses))
             assert responses[-1].statistics.draft_note == "the draft has failed"
             assert {"draft engine hangs", "draft failed"} <= set(caplog.messages)
-        gate.set()
-        await all_free(target, draft)
-
-
-async def test_live_audio_whose_draft_hangs_continues_without_it(gate, monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    pcm = talk()
-    async with (
-        speaking_target() as target,
-        speaking_draft(target.address, draft_timeout_s=STEP_TIMEOUT_S, failpoints=hanging(gate, 9)) as draft,
-    ):
-        responses = await listen(draft, pcm)
-        assert texts_of(final_results(responses)) == spoken_utterances(pcm)
-        assert draft.service.num_sessions == 0
         gate.set()
         await all_free(target, draft)
 
@@ -142,19 +125,18 @@ async def test_sessions_during_a_hang_begin_without_a_draft_and_later_ones_with_
 
 
 class Placing:
-    """Places a scripted draft, after a gate or some errors."""
+    """Places a scripted draft, after some errors and a gate."""
 
-    def __init__(self, gate: threading.Event | None = None, *errors: Exception) -> None:
+    def __init__(self, gate: threading.Event, *errors: Exception) -> None:
         self._gate = gate
         self._errors = list(errors)
         self.num_begun = 0
 
     def __call__(self, _: object) -> ScriptedModel:
         self.num_begun += 1
-        if self._gate is not None:
-            self._gate.wait()
         if self._errors:
             raise self._errors.pop(0)
+        self._gate.wait()
         return ScriptedModel(MAX_SESSIONS)
 
 
@@ -174,45 +156,22 @@ async def test_a_slowly_placed_draft_model_is_used_once_it_is_ready(gate, caplog
         await all_free(target, draft)
 
 
-async def test_no_session_waits_for_an_engine_that_is_known_to_hang(gate):
-    """Waiting sessions open once the hang is known; later ones do not wait."""
-    async with (
-        target_server() as target,
-        draft_server(target.address, place=Placing(gate), draft_timeout_s=60.0) as draft,
-    ):
-        drafting = draft.service._drafting
-        waiting = asyncio.create_task(stream(draft, recording(1.0), mode="MODE_SYNC"))
-        await eventually(lambda: bool(drafting._opening))
-        drafting.watchdog.note(hangs=True)
-        for responses in (await waiting, await stream(draft, recording(1.0), mode="MODE_SYNC")):
-            assert finals(responses) == expected_finals(target_alone(1.0))
-            assert any(map(runs_target_only, responses))
-        gate.set()
-        await all_free(target, draft)
-
-
-async def test_a_draft_model_that_cannot_be_placed_costs_no_session(caplog):
-    place = Placing(None, RuntimeError("no memory"))
+async def test_a_draft_model_that_could_not_be_placed_is_used_once_it_can(gate, monkeypatch, caplog):
+    """No session waits for another attempt."""
+    monkeypatch.setattr("specwhisper_draft_server.drafting.RETRY_PLACE_S", 0.0)
+    place = Placing(gate, RuntimeError("no memory"))
     async with target_server() as target, draft_server(target.address, place=place) as draft:
         for _ in range(2):
             responses = await check_text(draft, 1.0, mode="MODE_SYNC")
             assert any(map(runs_target_only, responses))
-        assert place.num_begun == 1, "no session waits for another attempt"
         (record,) = [record for record in caplog.records if record.message == "draft model not placed"]
         assert record.exc_info is not None and str(record.exc_info[1]) == "no memory"
         assert value(collected(draft.service.metrics.collected), "specwhisper_draft_failed_drafts_total") == 2
-        await all_free(target, draft)
-
-
-async def test_a_draft_model_that_could_not_be_placed_is_used_once_it_can(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.drafting.RETRY_PLACE_S", 0.0)
-    place = Placing(None, RuntimeError("no memory"), RuntimeError("still none"))
-    async with target_server() as target, draft_server(target.address, place=place) as draft:
-        assert any(map(runs_target_only, await stream(draft, recording(1.0), mode="MODE_SYNC")))
-        await eventually(lambda: draft.service._drafting.drafter is not None)
+        gate.set()
+        await eventually(lambda: draft.service._drafting.placement.drafter is not None)
         responses = await check_text(draft, 1.0, mode="MODE_SYNC")
         assert not any(map(runs_target_only, responses))
-        assert place.num_begun == 3
+        assert place.num_begun == 2
         await all_free(target, draft)
 
 

@@ -17,7 +17,6 @@ from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import Limits
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import decoding_pb2, resume_point_pb2
-from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_draft_server.transcriber import ANY, Requirements, TargetDescription
 from tests.rpc.network import cut_clients
@@ -73,21 +72,6 @@ async def opened_session(draft: Draft):
     return call
 
 
-async def test_sessions_begin_on_any_weights():
-    async with weighted("old") as old, weighted("new", 9) as new:
-        async with draft_server(f"{old.address},{new.address}") as draft:
-            found = [check_one_targets_text(await stream(draft, recording(1.0)), 1.0) for _ in range(16)]
-            assert set(found) == {"old", "new"}
-            whole = await draft.stub.Recognize(
-                pb.RecognizeRequest(
-                    config=pb.RecognitionConfig(encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=16_000),
-                    audio=recording(1.0),
-                )
-            )
-            weights = whole.model.target_weights_digest
-            assert finals([whole]) == expected_finals(target_alone(1.0, 0, SEEDS[weights]))
-
-
 async def test_a_recording_continues_with_the_weights_it_began_with(unused_tcp_port_factory):
     ports = [unused_tcp_port_factory() for _ in range(2)]
     async with weighted("old") as victim:
@@ -122,23 +106,6 @@ async def test_a_recording_whose_draft_server_is_lost_continues_with_its_weights
     expected = target_alone(LENGTH_S, 0, seed)
     written = [(s.tokens, s.text) for s in expected.segments]
     assert [(s.tokens, s.text) for s in segments] == written
-
-
-async def test_a_draft_uses_targets_of_its_vocabulary():
-    strange = scripted_checkpoint("strange", vocabulary=MULTILINGUAL)
-    async with target_server() as target, draft_server(target.address) as first:
-        async with target_server(ScriptedModel(64, vocabulary=MULTILINGUAL), strange) as other:
-            async with draft_server(f"{other.address},{target.address}") as draft:
-                # Placed for the vocabulary of the target that answers first.
-                drafting, mine = draft.service._drafting, first.service._drafting
-                await stream(first, recording(0.5))
-                draft.service._drafting = mine
-                try:
-                    for _ in range(6):
-                        text = finals(await stream(draft, recording(1.0)))
-                        assert text == expected_finals(target_alone(1.0))
-                finally:
-                    draft.service._drafting = drafting
 
 
 @pytest.mark.parametrize("mode", ["MODE_SYNC", "MODE_TARGET_ONLY"])

@@ -1,19 +1,26 @@
-"""Opening a session on a described target takes one round trip."""
+"""A session opens in one round trip on a described target, and on none of another protocol."""
 
 from collections import Counter
+from contextlib import AsyncExitStack
 
 import pytest
 
+import specwhisper_draft_server.link.link
+import specwhisper_target_server.service
 from experiments.common.models.scripted import ScriptedModel
-from specwhisper.errors import ServerFull, TargetUnavailable
+from specwhisper import __version__
+from specwhisper.errors import PairMismatch, ServerFull, TargetUnavailable
 from specwhisper.rpc.tokens import Leases
 from specwhisper.types import Limits
+from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_target_server.service import VerificationService
 from tests.rpc.hostile import hello, session
 from tests.rpc.network import BadNetwork
+from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
     MAX_SESSIONS,
+    RATE,
     Target,
     all_free,
     as_target,
@@ -24,8 +31,10 @@ from tests.rpc.services import (
     eventually,
     expected_finals,
     finals,
+    is_one_sentence,
     recording,
     refusal,
+    running_pair,
     scripted_checkpoint,
     stream,
     streaming_config,
@@ -51,29 +60,22 @@ def asked(monkeypatch) -> Counter[str]:
     return counted
 
 
-async def test_a_described_target_is_not_described_again(asked):
-    async with target_server() as target, draft_server(target.address) as draft:
-        for _ in range(3):
+@pytest.mark.parametrize(
+    ("num_targets", "leases", "num_located"),
+    [(1, None, 1), (2, None, 6), (1, Leases(), 3)],
+    ids=["one target", "several", "one with leases"],
+)
+async def test_a_described_target_is_not_described_again(asked, num_targets, leases, num_located):
+    """Each session looks for room among several targets, and for a lease."""
+    async with AsyncExitStack() as stack:
+        opening = (target_server(leases=leases) for _ in range(num_targets))
+        targets = [await stack.enter_async_context(each) for each in opening]
+        draft = await stack.enter_async_context(draft_server(",".join(each.address for each in targets)))
+        await check_text(draft)
+        described = asked["Describe"]
+        for _ in range(2):
             await check_text(draft)
-        assert asked == {"Describe": 1, "Locate": 1}
-        await all_free(target, draft)
-
-
-async def test_with_several_targets_each_session_looks_for_room(asked):
-    async with target_server() as one, target_server() as other:
-        async with draft_server(f"{one.address},{other.address}") as draft:
-            await check_text(draft)
-            described = asked["Describe"]
-            for _ in range(2):
-                await check_text(draft)
-            assert asked == {"Describe": described, "Locate": 6}
-
-
-async def test_each_session_requests_a_lease(asked):
-    async with target_server(leases=Leases()) as target, draft_server(target.address) as draft:
-        for _ in range(3):
-            await check_text(draft)
-        assert asked == {"Describe": 1, "Locate": 3}
+        assert asked == {"Describe": described, "Locate": num_located}
 
 
 async def test_get_model_is_answered_by_the_target(asked):
@@ -138,3 +140,31 @@ async def test_an_outdated_description_is_corrected_by_the_first_welcome(asked):
             assert asked["Describe"] == 2
             await check_text(draft)
             assert asked["Describe"] == 2
+
+
+OTHERS = [PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1]
+
+
+def audio_received_s(target: Target) -> float:
+    return value(collected(target.service.metrics.collected), "specwhisper_target_audio_seconds_total")
+
+
+@pytest.mark.parametrize("version", OTHERS)
+@pytest.mark.parametrize("other", ["target", "draft server"])
+async def test_a_draft_server_refuses_targets_of_another_protocol(other, version, monkeypatch):
+    changed = specwhisper_target_server.service if other == "target" else specwhisper_draft_server.link.link
+    monkeypatch.setattr(changed, "PROTOCOL_VERSION", version)
+    versions = (version, PROTOCOL_VERSION)
+    of_target, of_draft = versions if other == "target" else versions[::-1]
+    config = pb.RecognitionConfig(encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=RATE)
+    whole = pb.RecognizeRequest(config=config, audio=recording(1.0))
+    async with running_pair() as (target, draft):
+        for error in (await error_of(draft.stub.Recognize(whole)), await refusal(draft, *ONE_SECOND)):
+            assert type(error) is PairMismatch
+            assert is_one_sentence(error)
+            assert (
+                f"Target {target.address} (specwhisper {__version__}) speaks protocol {of_target}, this "
+                f"draft server (specwhisper {__version__}) speaks {of_draft}"
+            ) in str(error)
+        assert audio_received_s(target) == 0
+        await all_free(target, draft)

@@ -18,7 +18,6 @@ from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
-from specwhisper.wire import flac as flac_stream
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.encoding import note_encoded
@@ -172,15 +171,6 @@ async def test_gamma_zero_uses_the_servers_setting():
     async with running_pair(gamma=3, mode=Mode.SYNC) as (_, draft):
         model = (await stream(draft, recording(1.0), gamma=0))[0].model
     assert (model.gamma, model.mode) == (3, 2)  # MODE_SYNC
-
-
-async def test_audio_as_flac_gives_the_same_text():
-    pcm = recording(33.0)
-    pieces = [flac_stream.encode(pcm[start : start + 65_536]) for start in range(0, len(pcm), 65_536)]
-    requests = [streaming_config(), *(pb.StreamingRecognizeRequest(flac_content=piece) for piece in pieces)]
-    async with running_pair() as (_, draft):
-        responses = [response async for response in draft.stub.StreamingRecognize(iter(requests))]
-    assert finals(responses) == expected_finals(target_alone(33.0))
 
 
 async def test_raw_8_khz_stereo_is_resampled_and_mixed():

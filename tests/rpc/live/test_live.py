@@ -145,7 +145,7 @@ async def test_silence_has_no_text_no_forward_pass_and_is_not_kept():
         await eventually(lambda: len(sessions) == 1, within_s=30)
         (session,) = sessions.values()
         await eventually(lambda: session.recording.received_samples == received, within_s=30)
-        drafting = draft.service._drafting.drafter._sessions
+        drafting = draft.service._drafting.placement.drafter._sessions
         await eventually(lambda: all(s.recording.received_samples == received for s in drafting.values()))
         for recording in (session.recording, *(s.recording for s in drafting.values())):
             assert recording.received_samples - recording.first_sample <= 7 * SAMPLE_RATE

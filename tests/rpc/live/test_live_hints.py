@@ -61,6 +61,8 @@ async def test_a_script_with_times_saves_forward_passes():
         hinted = await transcribed(draft.address, script())
         assert hinted.num_forwards < 0.7 * without.num_forwards
         assert hinted.num_hinted_accepted > without.num_hinted_accepted
+        undrafted = await transcribed(draft.address, script(), Mode.TARGET_ONLY)
+        assert undrafted.num_hinted_accepted > 0
         misled = {start_s: text[::-1] for start_s, text in script().items()}
         await transcribed(draft.address, misled)
 
@@ -102,12 +104,6 @@ async def test_a_session_that_loses_its_target_sends_its_hints_to_the_next_one()
                 await listener.end(SPEECH[SPEECH_SAMPLES:])
                 listener.check({1: words(SPEECH)})
     assert [hint for hint in hints if isinstance(hint, TimedHint)] == [TimedHint(0, said(SPEECH_SAMPLES))] * 2
-
-
-async def test_hints_need_no_draft():
-    async with speaking_pair() as (_, draft):
-        statistics = await transcribed(draft.address, script(), Mode.TARGET_ONLY)
-        assert statistics.num_hinted_accepted > 0
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """A live session in one process: any audio, any pieces, any losses, and one text."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from itertools import chain, repeat
 from random import Random
 from typing import Any
 
@@ -38,9 +40,8 @@ class Unsteady:
 
     Parameters
     ----------
-    losses : after how many events each stream is lost; later ones stay.
-    refusals : errors of the attempts to open a stream after the first one; with ``keeps_refusing`` of all
-        attempts, the same each time.
+    losses : after how many events each stream is lost, -1 after the first final text; later ones stay.
+    attempts : errors of the attempts to open a stream, ``None`` of those that succeed as all later ones do.
     """
 
     address = "unsteady"
@@ -48,36 +49,28 @@ class Unsteady:
     def __init__(
         self,
         local: LocalTranscriber,
-        losses: tuple[int, ...] = (),
-        refusals: tuple[SpecWhisperError, ...] = (),
-        *,
-        keeps_refusing: bool = False,
+        losses: Iterable[int] = (),
+        attempts: Iterable[SpecWhisperError | None] = (),
     ) -> None:
-        self._local, self._losses, self._refusals = local, list(losses), list(refusals)
-        self._keeps_refusing = keeps_refusing
-        self._has_opened = False
+        self._local, self._losses, self._attempts = local, iter(losses), iter(attempts)
         self.describe = local.describe
 
     @asynccontextmanager
     async def open(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        if self._refusals and (self._has_opened or self._keeps_refusing):
-            raise self._refusals[0] if self._keeps_refusing else self._refusals.pop(0)
+        if (error := next(self._attempts, None)) is not None:
+            raise error
         async with self._local.open(*args, **kwargs) as stream:
-            self._has_opened = True
-            if self._losses:
-                stream.events = self._until_lost(stream.events, self._losses.pop(0))
+            stream.events = partial(self._until_lost, stream.events, next(self._losses, 0))
             yield stream
 
-    def _until_lost(self, events: Any, num_events: int) -> Any:
-        async def some() -> AsyncIterator[Any]:
-            left = num_events
-            async for event in events():
-                yield event
-                left -= 1
-                if left <= 0:
-                    raise LOST
-
-        return some
+    async def _until_lost(self, events: Any, num_events: int) -> AsyncIterator[Any]:
+        num = 0
+        async for event in events():
+            yield event
+            num += 1
+            is_final = isinstance(event, Commit) and event.piece is not None
+            if num == num_events or (num_events == -1 and is_final):
+                raise LOST
 
 
 @asynccontextmanager
@@ -176,7 +169,7 @@ async def test_the_text_is_that_of_a_target_alone(
     ended_at = tuple(sorted({2 * round(end * len(pcm) / 2) for end in ends} - {0, len(pcm)}))
     live = LiveOptions(step_ms=300, confirm_every_ms=confirm_every_ms)
     async with AsyncExitStack() as stack:
-        target = Unsteady(await stack.enter_async_context(local_target()), tuple(losses), (FULL, MISMATCH))
+        target = Unsteady(await stack.enter_async_context(local_target()), losses, (None, FULL, MISMATCH))
         draft = None if error_rate is None else await stack.enter_async_context(drafting(error_rate))
         session = await session_on(target, draft, endpointing, live)
         segments = await transcribed(session, pieces(pcm, seed, ended_at))
@@ -205,29 +198,7 @@ async def test_text_that_became_final_as_the_target_was_lost_is_reported():
         yield talk()[: 6 * SAMPLE_RATE * 2]
 
     async with local_target() as local:
-        events = 0
-        stream_of = local.open
-
-        @asynccontextmanager
-        async def until_final(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-            nonlocal events
-            if events:
-                raise MISMATCH
-            events += 1
-            async with stream_of(*args, **kwargs) as stream:
-                of_target = stream.events
-
-                async def lost() -> AsyncIterator[Any]:
-                    async for event in of_target():
-                        yield event
-                        if isinstance(event, Commit) and event.piece is not None:
-                            raise LOST
-
-                stream.events = lost
-                yield stream
-
-        target = Unsteady(local)
-        target.open = until_final
+        target = Unsteady(local, (-1,), chain((None,), repeat(MISMATCH)))
         session, final = await session_on(target, timeout_s=0.05), []
         with pytest.raises(PairMismatch):
             async for update in session.run(audio()):
@@ -238,7 +209,7 @@ async def test_text_that_became_final_as_the_target_was_lost_is_reported():
 @pytest.mark.parametrize("error", [LOST, FULL, MISMATCH])
 async def test_a_target_that_never_takes_the_session_is_reported(error):
     async with local_target() as local:
-        target = Unsteady(local, refusals=(error,), keeps_refusing=True)
+        target = Unsteady(local, attempts=repeat(error))
         session = await session_on(target, timeout_s=0.05)
         with pytest.raises(type(error), match=str(error)):
             async with asyncio.timeout(PROMPTLY_S):

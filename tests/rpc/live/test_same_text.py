@@ -103,34 +103,26 @@ async def undisturbed(audio: str) -> list[Segment]:
 
 
 @pytest.mark.parametrize("audio", KINDS)
-async def test_at_any_pace_also_with_verified_text_of_growing_pieces(audio):
-    async with speaking_pair() as (target, draft):
+async def test_at_any_pace_with_a_draft_and_without(audio):
+    """Also with verified text of growing pieces."""
+    ways = (
+        ("as it is spoken", {}),
+        ("with stalls", {}),
+        ("as it is spoken", {"confirm_every_ms": 300}),
+        ("at once", {"confirm_every_ms": 2_000}),
+        ("with stalls", {"mode": Mode.TARGET_ONLY}),
+    )
+    async with (
+        speaking_pair() as (target, draft),
+        draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as without,
+    ):
         texts = [
-            await transcribed(draft, target, audio, pace, seed, confirm_every_ms=confirm_every_ms)
+            await transcribed(draft, target, audio, pace, seed, **how)
             for seed in range(3 if NIGHTLY else 1)
-            for confirm_every_ms, pace in (
-                (None, "as it is spoken"),
-                (None, "with stalls"),
-                (300, "as it is spoken"),
-                (2_000, "at once"),
-            )
+            for pace, how in ways
         ]
-        await all_free(target, draft)
-    assert texts == [await undisturbed(audio)] * len(texts)
-
-
-@pytest.mark.parametrize("audio", KINDS)
-async def test_with_any_draft_and_none(audio):
-    async with speaking_target() as target, AsyncExitStack() as stack:
-        texts = []
-        for error_rate in (0.0, 0.5, 1.0) if NIGHTLY else (0.5, 1.0):
-            draft = await stack.enter_async_context(speaking_draft(target.address, error_rate=error_rate))
-            texts.append(await transcribed(draft, target, audio))
-        texts.append(await transcribed(draft, target, audio, "with stalls", mode=Mode.TARGET_ONLY))
-        without = await stack.enter_async_context(
-            draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY)
-        )
         texts.append(await transcribed(without, target, audio, "as it is spoken"))
+        await all_free(target, draft)
     assert texts == [await undisturbed(audio)] * len(texts)
 
 

@@ -55,15 +55,10 @@ async def test_after_a_refusal_or_a_lost_target_the_next_is_tried(error):
     assert targets.tried == ["a", "b", "c"]
 
 
-async def test_a_known_offer_is_tried_first():
+@pytest.mark.parametrize("how", [{"offer": TargetOffer("b")}, {"avoid": "a"}], ids=["known", "avoided"])
+async def test_a_known_offer_is_tried_first_and_an_avoided_target_last(how):
     targets = Targets(a=None, b=FULL)
-    assert await targets.open(offer=TargetOffer("b")) == "a"
-    assert targets.tried == ["b", "a"]
-
-
-async def test_an_avoided_target_is_tried_last():
-    targets = Targets(a=None, b=FULL)
-    assert await targets.open(avoid="a") == "a"
+    assert await targets.open(**how) == "a"
     assert targets.tried == ["b", "a"]
 
 

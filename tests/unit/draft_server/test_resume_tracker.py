@@ -14,7 +14,7 @@ from specwhisper.wire.codec.resume_points import resume_point_from_proto
 from specwhisper.wire.v1.resume_point_pb2 import ResumePointState
 from specwhisper.wire.v1.transcription_pb2 import ResumePoint
 from specwhisper_draft_server.link.progress import ResumeTracker
-from specwhisper_draft_server.responses import ResumePoints
+from specwhisper_draft_server.responses import StreamingResponses
 
 OPENED = WindowOpened(Window(1, 0, 3_000, prompt=(1, 2), max_new_tokens=50))
 NEXT = WindowOpened(Window(2, 2_800, 3_000, prompt=(1, 2), max_new_tokens=50))
@@ -36,19 +36,16 @@ def answered(tracker: ResumeTracker, opened: WindowOpened) -> list[tuple[int, in
     return [(answer.window_id, answer.answered_block, answer.held) for answer in answers]
 
 
-def test_candidates_in_flight_are_lost():
+@pytest.mark.parametrize("is_sent", [True, False], ids=["in flight", "before the window is reopened"])
+def test_candidates_are_lost(is_sent):
     tracker = tracker_with_commit()
-    tracker.propose(Candidates(1, 2, 2, (7,), block_number=2))
-    tracker.migrate()
-    assert answered(tracker, OPENED) == [(1, 2, 2)]
-
-
-def test_candidates_before_the_window_is_reopened_are_lost():
-    """It drops candidates for a window that it has not opened yet."""
-    tracker = tracker_with_commit()
+    block = Candidates(1, 2, 2, (7,), block_number=2)
+    if is_sent:
+        tracker.propose(block)
     tracker.migrate()
     assert not tracker.is_reopened
-    tracker.propose(Candidates(1, 2, 2, (7,), block_number=2))
+    if not is_sent:
+        tracker.propose(block)
     assert answered(tracker, OPENED) == [(1, 2, 2)]
     assert tracker.is_reopened
 
@@ -106,13 +103,13 @@ def test_a_session_without_a_window_begins_anew():
 def test_silence_has_one_as_often_as_its_session_reports():
     """At each multiple of five seconds: a session reports no other ones."""
     session = SimpleNamespace(target=SimpleNamespace(weights_digest="weights"))
-    points, sent = ResumePoints(session), []
+    responses, sent = StreamingResponses(session, None, None), []
     for second in (0, 3, 6, 8, 10, 14, 15):
         session.resume_point = partial(LivePosition, second * SAMPLE_RATE)
-        if (point := points.take(has_finals=False)) is not None:
+        if (point := responses._resume_point(has_finals=False)) is not None:
             sent.append(point.start_sample // SAMPLE_RATE)
     assert sent == [0, 6, 10, 15]
-    assert points.take(has_finals=True) is not None
+    assert responses._resume_point(has_finals=True) is not None
 
 
 def test_a_start_that_no_session_has_is_named():

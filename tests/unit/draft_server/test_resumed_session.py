@@ -81,11 +81,15 @@ class Flapping:
         raise TargetUnavailable("It is gone.")
 
 
+def live_progress() -> LiveProgress:
+    return LiveProgress(LiveWindows(SPOKEN, DecodingOptions.greedy(live=LiveOptions()), follows=True))
+
+
 async def num_taken(target: Flapping, clock: Clock, *, is_live: bool = False) -> int:
     """Return how often a session is opened on a target until it fails."""
     metrics, progress = DraftMetrics(DraftConfig()), ResumeTracker(target.limits.max_ahead_tokens)
     if is_live:
-        progress = LiveProgress(LiveWindows(SPOKEN, DecodingOptions.greedy(live=LiveOptions()), follows=True))
+        progress = live_progress()
     session = ResumingTargetStream(
         "id", target.open, target.target, progress, SessionHints(), TIMEOUT_S, metrics, clock=clock
     )
@@ -161,7 +165,7 @@ async def test_a_session_that_waits_long_begins_without_a_target():
         "id",
         open_late,
         target.target,
-        LiveProgress(LiveWindows(SPOKEN, DecodingOptions.greedy(live=LiveOptions()), follows=True)),
+        live_progress(),
         SessionHints(),
         TIMEOUT_S,
         DraftMetrics(DraftConfig()),

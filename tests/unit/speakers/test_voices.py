@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.transcription.speakers import Turn
@@ -36,19 +34,6 @@ def test_the_mean_of_a_speakers_voice_is_compared():
     nearer.name_of(ANNA + 0.6 * BEN, 9.0)
     assert nearer.name_of(ANNA + 1.5 * BEN, 1.0) == "A"  # 0.45 from the first voice
     assert spoken_by(Voices(threshold=0.3), ANNA, ANNA + 1.5 * BEN) == "AB"
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 3), st.floats(0.1, 30)), max_size=30),
-    st.one_of(st.none(), st.integers(1, 5)),
-)
-def test_distinct_voices_keep_their_names(spoken, max_speakers):
-    voices, names = Voices(max_speakers=max_speakers), {}
-    for speaker, speech_s in spoken:
-        name = voices.name_of(np.eye(4)[speaker], speech_s)
-        if speech_s >= 1.0 and max_speakers is None:
-            assert names.setdefault(speaker, name) == name or name in names.values()
-        assert ord(name) - ord("A") < (max_speakers or 4)
 
 
 def test_no_speakers_at_all_are_refused():

@@ -8,11 +8,8 @@ import pytest
 from experiments.common.replay.trace import Decoding
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session
-from specwhisper.engine.draft_session import DraftSession
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.speculation.ledger import Ledger
-from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode
 from tests.nightly import mostly_nightly
@@ -85,15 +82,6 @@ def time_per_step(
     return session.time_per_token_s / STEP_S
 
 
-@pytest.mark.parametrize("round_trip", mostly_nightly([5.0, 0.0, 1.25, 10.0], by_day=2))
-def test_realignment_makes_full_faster_at_every_round_trip(round_trip, monkeypatch):
-    decodings = windows(0.85, 0.8)
-    kept = time_per_step(decodings, round_trip)
-    monkeypatch.setattr(Ledger, "_keep_sent", lambda self, tokens, position: None)
-    monkeypatch.setattr(DraftSession, "stale_tokens", lambda self, belief: ())
-    assert kept < 0.85 * time_per_step(decodings, round_trip)
-
-
 @pytest.mark.parametrize(
     ("acceptance", "realigns", "round_trip", "expected"),
     [(0.85, 0.8, 5.0, 0.437), (0.92, 0.8, 1.25, 0.282), (0.7, 0.5, 10.0, 0.927), (0.85, 0.0, 0.0, 0.410)],
@@ -101,23 +89,6 @@ def test_realignment_makes_full_faster_at_every_round_trip(round_trip, monkeypat
 def test_full_with_realignment_is_as_fast_as_it_was(acceptance, realigns, round_trip, expected):
     found = time_per_step(windows(acceptance, realigns), round_trip)
     assert found == pytest.approx(expected, rel=0.05)
-
-
-def measured(acceptance: float, realigns: float, round_trip: float) -> SpeculationStatistics:
-    session = simulate_session(
-        windows(acceptance, realigns),
-        VOCABULARY,
-        COSTS,
-        DraftLength(Mode.FULL),
-        round_trip_s=round_trip * STEP_S,
-    )
-    return session.statistics
-
-
-def test_a_correction_right_after_another_counts_as_not_realigned():
-    statistics = measured(0.7, 0.5, 5.0)
-    assert statistics.num_realigned / statistics.num_corrections == pytest.approx(0.7 * 0.5, abs=0.08)
-    assert statistics.alpha == pytest.approx(0.7, abs=0.05)
 
 
 def hint_of(decodings, share: float) -> str:
