@@ -116,14 +116,15 @@ def test_top_k_and_top_p_equal_transformers(of, seed: int, top_k: int, top_p: fl
     assert np.array_equal(np.isinf(np.asarray(ours)), expected[0].isinf())
 
 
+@LIBRARIES
 @pytest.mark.parametrize(
     ("values", "top_p", "kept"),
     [([0.0, 1.0, 0.0, 1.0, 0.0, 1.0, -0.0], 0.4, [1, 3]), ([0.0] * 100, 0.055, [0, 1, 2, 3, 4, 5])],
 )
-def test_top_p_keeps_the_lowest_of_equal_ids(values, top_p, kept):
-    ours = np.array(values, np.float32)
+def test_top_p_keeps_the_lowest_of_equal_ids(of, values, top_p, kept):
+    ours = of(torch.tensor(values))
     filter_top_k_top_p(ours, Sampling(1.0, 0, 0, top_p=top_p))
-    assert np.flatnonzero(np.isfinite(ours)).tolist() == kept
+    assert np.flatnonzero(np.isfinite(np.asarray(ours))).tolist() == kept
 
 
 @LIBRARIES
