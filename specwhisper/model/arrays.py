@@ -119,7 +119,7 @@ def kth_largest(x: Array, k: int) -> Array:
 
 
 def sort(x: Array) -> tuple[Array, Array]:
-    """Return a float32 vector in ascending order, and its values' indices: the lowest of equal ones is last."""
+    """Return a float32 vector in ascending order, and its values' indices, the lowest of equal ones last."""
     if not is_numpy_array(x):
         ascending, order = x.flip(0).sort(stable=True)
         return ascending, len(x) - 1 - order
