@@ -33,7 +33,7 @@ from experiments.exactness.prepared import is_long, recording, tilt
 from experiments.exactness.values import ABSENT, GENERATION, NO_FILE, WEIGHTS, Value, values
 from specwhisper.audio.recording import log_mel_max
 from specwhisper.errors import CheckpointError, SpecWhisperError, UnsupportedOption
-from specwhisper.model.backends import Library, library_for
+from specwhisper.model.backends import library_for
 from specwhisper.model.checkpoints import generation
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.model import WhisperModel
@@ -241,16 +241,18 @@ def _judged(
     result = Fuzzed(str(drawn), Outcome.SAME)
     oracles = {len(pcm) // 2: theirs} if isinstance(theirs, OracleText) else {}
 
-    def ours(library: Library | None, draft: WhisperModel | None = None) -> list[Transcription]:
-        target = Steered(WhisperModel(checkpoint, 1, library=library), oracles)
+    def ours(
+        draft: WhisperModel | None = None, device_map: dict[str, int | str] | None = None
+    ) -> list[Transcription]:
+        target = Steered(WhisperModel(checkpoint, 1, device_map=device_map), oracles)
         mode, gamma = drawn.split
         engine = InlinePair(target, draft, mode=mode, gamma=gamma, max_new_tokens=checkpoint.max_new_tokens)
         return engine.transcribe([pcm], options)
 
-    alone = ours(None)
+    alone = ours()
     result.num_tokens = sum(map(len, alone[0].window_tokens))
-    result.notes += unlike(ours(None, _noisy(checkpoint)), alone)
-    texts = [alone] if library_for(checkpoint) == "pytorch" else [alone, ours("pytorch")]
+    result.notes += unlike(ours(_noisy(checkpoint)), alone)
+    texts = [alone] if library_for(checkpoint) == "pytorch" else [alone, ours(device_map={"": "cpu"})]
     if isinstance(theirs, OracleText):
         tokenizer = WhisperTokenizer.from_pretrained(folder)
         result.notes += [line for text in texts for line in differences(text, [theirs], tokenizer)]

@@ -96,10 +96,8 @@ def library_for(
     return "pytorch" if reason else "onnx"
 
 
-def load_encoder(
-    checkpoint: Checkpoint, device: object = "cpu", *, library: Library | None = None
-) -> Encoder:
-    if (library or library_for(checkpoint, device)) == "onnx":
+def load_encoder(checkpoint: Checkpoint, device: object = "cpu") -> Encoder:
+    if library_for(checkpoint, device) == "onnx":
         from specwhisper.model.onnx.encoder import OnnxEncoder
 
         return OnnxEncoder(checkpoint)
@@ -151,7 +149,6 @@ def open_backend(
     device_map: DeviceMap | None = None,
     offload_folder: Path | None = None,
     has_static_shapes: bool | None = None,
-    library: Library | None = None,
 ) -> Backend:
     """Load a checkpoint and allocate its slots.
 
@@ -167,7 +164,6 @@ def open_backend(
         does not name is on ``device``.
     offload_folder : for weights on disk, which are written there first.
     has_static_shapes : whether batches are padded to a few shapes; by default on a GPU without device map.
-    library : what runs it; by default ONNX Runtime on a CPU, PyTorch elsewhere.
     """
     if device_map == "auto":
         with needs_extra("A device map", "server"):
@@ -182,32 +178,30 @@ def open_backend(
         has_static_shapes = str(device).startswith("cuda") and device_map is None
     if has_static_shapes and device_map is not None:
         raise UnsupportedOption("Static shapes are for a model on one device: leave the device map out.")
-    library = library or library_for(
-        checkpoint, device, device_map=device_map, has_static_shapes=has_static_shapes
-    )
+    library = library_for(checkpoint, device, device_map=device_map, has_static_shapes=has_static_shapes)
     if ids is not None:
         weights, sizes = checkpoint.weights.reordered(ids), replace(checkpoint.sizes, vocab_size=len(ids))
         checkpoint = replace(checkpoint, weights=weights, sizes=sizes)
-    if encoder is None and encoder_map is not None:
-        with needs_extra("A device map", "server"):
-            from specwhisper.model.pytorch.backend import TorchEncoder
-        folder = offload_folder and Path(offload_folder) / "encoder"
-        encoder = TorchEncoder(checkpoint, str(device), device_map=encoder_map, offload_folder=folder)
-    encoder = encoder or load_encoder(checkpoint, device, library=library)
     if library == "pytorch":
-        with needs_extra(f"'{checkpoint.name}' in {checkpoint.dtype} on {device}", "server"):
-            from specwhisper.model.pytorch.backend import TorchBackend
+        placed = f"'{checkpoint.name}' in {checkpoint.dtype} on {device}"
+        with needs_extra(placed if device_map is None else "A device map", "server"):
+            from specwhisper.model.pytorch.backend import TorchBackend, TorchEncoder
 
+        of_encoder, of_decoder = (
+            offload_folder and Path(offload_folder) / part for part in ("encoder", "decoder")
+        )
         return TorchBackend(
             checkpoint,
             num_slots,
-            encoder=encoder,
+            encoder=encoder
+            or TorchEncoder(checkpoint, str(device), device_map=encoder_map, offload_folder=of_encoder),
             device=str(device),
             device_map=decoder_map,
-            offload_folder=offload_folder and Path(offload_folder) / "decoder",
+            offload_folder=of_decoder,
             has_static_shapes=has_static_shapes,
         )
     from specwhisper.model.onnx.decoder import SlotDecoder
+    from specwhisper.model.onnx.encoder import OnnxEncoder
 
     log_untried()
     return SlotDecoder(
@@ -217,7 +211,7 @@ def open_backend(
         is_int8=checkpoint.dtype == "int8",
         num_threads=num_threads(),
         queried_layers={layer for layer, _ in checkpoint.alignment_heads},
-        encoder=encoder,
+        encoder=encoder or OnnxEncoder(checkpoint),
     )
 
 

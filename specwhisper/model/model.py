@@ -19,7 +19,7 @@ from specwhisper.audio.recording import Recording
 from specwhisper.errors import CheckpointError, UnsupportedOption
 from specwhisper.model.arrays import Array, softmax, to_device
 from specwhisper.model.backend import Backend, Encoder, Features
-from specwhisper.model.backends import Library, open_backend
+from specwhisper.model.backends import open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.choosing import ProbeResult, Row, Scores, choose
 from specwhisper.model.faults import is_device_fault
@@ -156,7 +156,6 @@ class WhisperModel:
         device_map: DeviceMap | None = None,
         offload_folder: Path | None = None,
         has_static_shapes: bool | None = None,
-        library: Library | None = None,
         cut_windows: bool = False,
     ) -> None:
         """Place a checkpoint's weights and allocate its slots.
@@ -191,7 +190,6 @@ class WhisperModel:
             device_map=device_map,
             offload_folder=offload_folder,
             has_static_shapes=has_static_shapes,
-            library=library,
         )
         self.max_windows = self._backend.max_windows
         self._has_own_encoder = has_own_encoder = not isinstance(encoder, SharedEncoder)

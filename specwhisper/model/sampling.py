@@ -109,7 +109,7 @@ def random_bits(keys: Sequence[int], size: int, on_device: Device = None) -> Arr
 def filter_top_k_top_p(logits: Array, sampling: Sampling) -> None:
     """Set logits outside top-k and top-p to -inf, as transformers' warpers do.
 
-    They are changed in place. On a CPU, top-p keeps the lowest ids of equal logits.
+    They are changed in place. Top-p keeps the lowest ids of equal logits.
     """
     if 0 < sampling.top_k < len(logits):
         fill(logits, logits < kth_largest(logits, sampling.top_k), -np.inf)

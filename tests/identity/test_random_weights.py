@@ -2,6 +2,7 @@
 
 import statistics
 from dataclasses import replace
+from operator import attrgetter
 
 import pytest
 
@@ -36,18 +37,13 @@ ROWS_BY_DAY = covering_rows((SHAPES_BY_DAY, MODES, (1, 4, 8), KINDS, DRAFTS), [*
 BY_DAY_AND_NIGHT = [*SHAPES_BY_DAY, *at_night(case for case in CASES if case not in SHAPES_BY_DAY)]
 
 
-def name_of_case(case: Case) -> str:
-    """Return the name of a case in the names of tests."""
-    return case.name
-
-
 def name_of(row: tuple[Case, Mode, int, str, str]) -> str:
     """Return the name of a test of test_every_mode_equals_transformers."""
     case, mode, gamma, kind, draft = row
     return f"{case.name}-{mode}-gamma{gamma}-{kind}-{draft}"
 
 
-@pytest.mark.parametrize("case", BY_DAY_AND_NIGHT, ids=name_of_case)
+@pytest.mark.parametrize("case", BY_DAY_AND_NIGHT, ids=attrgetter("name"))
 def test_the_target_alone_equals_transformers(case: Case):
     made = prepared(case)
     batch, target = made.batch, made.steered(2)
@@ -112,7 +108,7 @@ def test_the_cases_are_many_clear_and_different(record_testsuite_property, capsy
         assert statistics.median(m for w in windows if w[0] is case for m in w[1].margins) > 0.1
 
 
-@pytest.mark.parametrize("case", mostly_nightly(WORDLESS[1:] + WORDLESS[:1]), ids=name_of_case)
+@pytest.mark.parametrize("case", mostly_nightly(WORDLESS[1:] + WORDLESS[:1]), ids=attrgetter("name"))
 @pytest.mark.parametrize("lists", ["suppress_tokens", "begin_suppress_tokens"])
 def test_the_suppress_lists_bind(case: Case, lists: str, monkeypatch):
     made = prepared(case)
@@ -122,7 +118,7 @@ def test_the_suppress_lists_bind(case: Case, lists: str, monkeypatch):
     assert [text.window_tokens for text in free] != [text.window_tokens for text in batch.oracles]
 
 
-@pytest.mark.parametrize("case", BY_DAY_AND_NIGHT, ids=name_of_case)
+@pytest.mark.parametrize("case", BY_DAY_AND_NIGHT, ids=attrgetter("name"))
 def test_a_draft_of_the_same_weights_is_always_right(case: Case):
     made = prepared(case)
     batch = made.batch

@@ -75,10 +75,6 @@ class Weights(Mapping[str, NDArray[np.float32]]):
     def of_encoder(self) -> list[str]:
         return [name for name in self if name.startswith(f"{ENCODER}.")]
 
-    def of_decoder(self) -> list[str]:
-        """Return the names of the decoder's weights, the projection to logits among them."""
-        return [name for name in self if not name.startswith(f"{ENCODER}.")]
-
     def reordered(self, ids: Sequence[int | None]) -> Weights:
         """Return the weights with embedding and projection in another vocabulary's order.
 

@@ -18,13 +18,7 @@ from specwhisper.model.pytorch.compat import execution_device
 from specwhisper.model.pytorch.decoder import CachedDecoder, decoder_weights, load_decoder_weights
 from specwhisper.model.pytorch.operations import logits_device
 from specwhisper.model.pytorch.packed import CAPTURING
-from specwhisper.model.pytorch.placement import (
-    empty_encoder,
-    encoder_weights,
-    load_encoder,
-    place,
-    read_tensor,
-)
+from specwhisper.model.pytorch.placement import empty_encoder, encoder_weights, place, read_tensor
 
 
 def force_float32_accumulation() -> None:
@@ -139,10 +133,11 @@ class TorchEncoder:
         device_map: Mapping[str, int | str] | None = None,
         offload_folder: Path | None = None,
     ) -> None:
+        self.module, weights = empty_encoder(checkpoint), encoder_weights(checkpoint)
         if device_map is None:
-            self.module = load_encoder(checkpoint, device)
+            self.module.load_state_dict({name: each.to(device) for name, each in weights}, assign=True)
+            self.module.requires_grad_(False)
         else:
-            self.module, weights = empty_encoder(checkpoint), encoder_weights(checkpoint)
             main = torch.device(device)
             place(self.module, weights, device_map, offload_folder=offload_folder, main_device=main)
         self._device, self._dtype = execution_device(self.module), next(self.module.parameters()).dtype

@@ -39,12 +39,6 @@ def empty_encoder(checkpoint: Checkpoint) -> WhisperEncoder:
     return encoder
 
 
-def load_encoder(checkpoint: Checkpoint, device: str | torch.device = "cpu") -> WhisperEncoder:
-    encoder = empty_encoder(checkpoint)
-    encoder.load_state_dict({name: w.to(device) for name, w in encoder_weights(checkpoint)}, assign=True)
-    return encoder.requires_grad_(False)
-
-
 def encoder_weights(checkpoint: Checkpoint) -> Iterator[tuple[str, Tensor]]:
     """Yield the encoder's weights by name, each read when its turn comes."""
     for name in checkpoint.weights.of_encoder():

@@ -2,14 +2,9 @@
 
 import pytest
 
-from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import Shape, build_checkpoint
-from experiments.common.models.scripted import recording
-from specwhisper.errors import UnsupportedOption
 from specwhisper.model.backends import load_encoders
 from specwhisper.model.model import WhisperModel
-from specwhisper.options import DecodingOptions
-from specwhisper.types import Mode
 from tests.encoding import note_encoded, recorded
 
 _, CHECKPOINT = build_checkpoint(Shape(seed=2))
@@ -37,27 +32,9 @@ def test_a_clip_of_a_draft_is_cut(monkeypatch):
     assert [features.shape[1] for features in encoded] == [900, 3_000, 3_000]
 
 
-@pytest.mark.parametrize("mode", [Mode.ONE_PROCESS, Mode.SYNC])
-def test_the_text_is_the_targets(mode):
-    recordings = [recording(3.0, 1), recording(5.5, 2), recording(33.0, 3)]
-    target = WhisperModel(CHECKPOINT, 3)
-    draft = WhisperModel(CHECKPOINT, 3, cut_windows=True)
-    options = DecodingOptions.greedy(word_timestamps=True)
-    alone, drafted = (
-        InlinePair(target, *drafts, mode=mode, max_new_tokens=24).transcribe(recordings, options)
-        for drafts, mode in (((), Mode.TARGET_ONLY), ((draft,), mode))
-    )
-    assert [text.window_tokens for text in drafted] == [text.window_tokens for text in alone]
-
-
 def test_a_shared_encoder_encodes_whole_windows(monkeypatch):
     encoded = note_encoded(monkeypatch)
     draft_encoder, encoder = load_encoders(CHECKPOINT, CHECKPOINT, 1)
     WhisperModel(CHECKPOINT, 1, encoder=draft_encoder, cut_windows=True).encode(0, recorded(1.0), 0)
     WhisperModel(CHECKPOINT, 1, encoder=encoder).encode(0, recorded(1.0), 0)
     assert [features.shape for features in encoded] == [(80, 3_000)]
-
-
-def test_pytorch_takes_whole_windows_only():
-    with pytest.raises(UnsupportedOption, match="on ONNX Runtime only, so on a CPU"):
-        WhisperModel(CHECKPOINT, 1, library="pytorch", cut_windows=True)

@@ -28,6 +28,7 @@ from tests.unit.model.pytorch.test_pytorch_decoder import (
     text,
 )
 from tests.unit.model.pytorch.test_pytorch_decoder import expected as expected_of
+from tests.unit.model.pytorch.test_pytorch_decoder import new_decoder as new_torch_decoder
 
 LENGTHS = (1500, 1500, 700, 100, 1)  # positions of each slot's window
 
@@ -189,26 +190,29 @@ def test_a_wide_model_has_the_same_bits_however_its_text_is_split(is_int8):
         check_split(company, lengths)
 
 
+@pytest.mark.parametrize("kind", ["onnx", "ragged", "static"])
 @torch.inference_mode()
-def test_cross_attention_equals_transformers():
+def test_cross_attention_equals_transformers(kind):
     tokens, heads = text(4, 11), [(0, 1), (2, 3), (0, 0)]
-    encoded = BaseModelOutput(torch.from_numpy(audio(2))[None])
+    encoded = BaseModelOutput(torch.from_numpy(audio(0))[None])
     eager = type(TRANSFORMERS)(TRANSFORMERS.config)
     eager.load_state_dict(TRANSFORMERS.state_dict())
     eager.set_attn_implementation("eager")
     theirs = eager.eval()(
         encoder_outputs=encoded, decoder_input_ids=torch.tensor([tokens]), output_attentions=True
     ).cross_attentions
-    decoder = fresh()
-    decoder.append([2], [[5, 6]], [1])
-    ours = decoder.cross_attention(2, tokens, heads)
+    decoder = fresh() if kind == "onnx" else new_torch_decoder(kind)
+    decoder.append([0], [[5, 6]], [1])
+    decoder.rollback(0, 0)
+    ours = decoder.cross_attention(0, tokens, heads)
     np.testing.assert_allclose(ours, [theirs[layer][0, head] for layer, head in heads], rtol=1e-3, atol=1e-6)
-    assert decoder.lengths[2] == 0
+    assert decoder.lengths[0] == 0
 
 
-def test_the_memory_of_a_slot_is_that_of_its_keys_and_values():
-    heads_width = 2 * WIDTH * 4  # keys and values, float32
-    assert DECODERS[False].bytes_per_slot == 3 * (1500 + SHAPE.max_target_positions + 2) * heads_width
+@pytest.mark.parametrize(("kind", "num_spare"), [("onnx", 2), ("ragged", 0)])
+def test_the_memory_of_a_slot_is_that_of_its_keys_and_values(kind, num_spare):
+    decoder = fresh() if kind == "onnx" else new_torch_decoder(kind)
+    assert decoder.bytes_per_slot == 3 * (1500 + POSITIONS + num_spare) * 2 * WIDTH * 4  # float32
 
 
 def test_results_of_all_shapes_share_their_memory():

@@ -10,13 +10,14 @@ from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.models.scripted import weights_in_memory
 from experiments.exactness.prepared import recording
 from specwhisper.errors import CheckpointError
-from specwhisper.model.backends import Library
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
+from specwhisper.types import DeviceMap
 
 PCM = recording(1, 0.5)
-BACKENDS = pytest.mark.parametrize("library", ["onnx", "pytorch"])
+ON_PYTORCH = {"": "cpu"}
+BACKENDS = pytest.mark.parametrize("device_map", [None, ON_PYTORCH], ids=["onnx", "pytorch"])
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +32,9 @@ def changed(checkpoint: Checkpoint, name: str, value: float) -> Checkpoint:
     return replace(checkpoint, weights=weights_in_memory(weights))
 
 
-def transcribe(checkpoint: Checkpoint, library: Library, language: str | None = "en") -> None:
+def transcribe(checkpoint: Checkpoint, device_map: DeviceMap | None, language: str | None = "en") -> None:
     options = DecodingOptions.greedy(language=language, max_new_tokens=3)
-    InlinePair(WhisperModel(checkpoint, 1, library=library)).transcribe([PCM], options)
+    InlinePair(WhisperModel(checkpoint, 1, device_map=device_map)).transcribe([PCM], options)
 
 
 @BACKENDS
@@ -47,20 +48,20 @@ def transcribe(checkpoint: Checkpoint, library: Library, language: str | None = 
         ("proj_out.weight", np.nan),
     ],
 )
-def test_a_weight_that_is_not_finite_is_an_error(library, language, name, value, checkpoint: Checkpoint):
+def test_a_weight_that_is_not_finite_is_an_error(device_map, language, name, value, checkpoint: Checkpoint):
     with pytest.raises(CheckpointError, match=r"Model 'random' in float32 .* weights are not finite, or it"):
-        transcribe(changed(checkpoint, name, value), library, language)
+        transcribe(changed(checkpoint, name, value), device_map, language)
 
 
 def test_a_dtype_that_is_too_narrow_is_named(checkpoint: Checkpoint):
     wide = changed(checkpoint, "model.decoder.layer_norm.bias", 1e6)
-    transcribe(wide, "pytorch")
+    transcribe(wide, ON_PYTORCH)
     with pytest.raises(CheckpointError, match=r"in float16 .* too large for this dtype: choose float32"):
-        transcribe(replace(wide, dtype="float16"), "pytorch")
+        transcribe(replace(wide, dtype="float16"), ON_PYTORCH)
 
 
 @BACKENDS
-def test_a_model_that_suppresses_all_its_tokens_is_an_error(library, checkpoint: Checkpoint):
+def test_a_model_that_suppresses_all_its_tokens_is_an_error(device_map, checkpoint: Checkpoint):
     vocabulary = replace(checkpoint.vocabulary, suppress=tuple(range(len(checkpoint.vocabulary))))
     with pytest.raises(CheckpointError, match="or it suppresses all: fetch or save it again"):
-        transcribe(replace(checkpoint, vocabulary=vocabulary), library)
+        transcribe(replace(checkpoint, vocabulary=vocabulary), device_map)

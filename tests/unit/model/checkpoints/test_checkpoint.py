@@ -51,19 +51,18 @@ class TestNames:
         assert resolve("tiny") == "tiny"
         assert resolve(str(tmp_path)) == str(tmp_path)
 
-    def test_an_unknown_name_is_refused_with_the_known_ones(self):
-        with pytest.raises(
-            CheckpointError, match=r"no model 'whisper-huge': name a folder, a file \(.*\.pt\)"
-        ):
-            resolve("whisper-huge")
-
     @pytest.mark.parametrize(
-        "name",
-        ["/nowhere/model", "./no", "../no", "a/b/c", "a//b", "/x/no.bin", "x/no.pt", "distil-no.bin"],
+        ("names", "problem"),
+        [
+            (["whisper-huge"], r"no model '{}': name a folder, a file \(.*\.pt\)"),
+            (["/nowhere/model", "./no", "../no", "a/b/c", "a//b"], "'{}' does not exist: check the path, or"),
+            (["/x/no.bin", "x/no.pt", "distil-no.bin"], "'{}' does not exist: check the path, or name a "),
+        ],
     )
-    def test_a_path_that_does_not_exist_is_said_not_to(self, name):
-        with pytest.raises(CheckpointError, match=f"'{name}' does not exist: check the path, or name a "):
-            resolve(name)
+    def test_an_unknown_name_is_refused_with_the_known_ones(self, names, problem):
+        for name in names:
+            with pytest.raises(CheckpointError, match=problem.format(name)):
+                resolve(name)
 
 
 class TestContent:
@@ -116,10 +115,6 @@ class TestContent:
             with pytest.raises(UnsupportedOption, match=r"or copy the generation_config\.json of the model"):
                 loaded.vocabulary.check(options)
 
-    def test_heads_of_another_model_give_no_word_times(self, folder):
-        change_json(folder / "generation_config.json", alignment_heads=[[0, 0], [25, 3]])
-        assert load_checkpoint(str(folder)).alignment_heads == ()
-
 
 class TestGenerationConfig:
     """Generation configs of fine-tunes are read as transformers reads them."""
@@ -157,6 +152,9 @@ class TestGenerationConfig:
         with pytest.raises(CheckpointError, match=r"outdated generation_config\.json without lang_to_id"):
             changed(forced_decoder_ids=[[1, 5], [2, 7]], lang_to_id=...)
 
+    def test_heads_of_another_model_give_no_word_times(self, changed):
+        assert changed(alignment_heads=[[0, 0], [25, 3]]).alignment_heads == ()
+
     def test_ignored_values_are_logged(self, changed, caplog):
         changed(task="transcribe", repetition_penalty=1.0)
         assert not caplog.messages
@@ -167,20 +165,15 @@ class TestGenerationConfig:
         assert "sets num_beams=5, which is ignored" in caplog.text
 
 
-def pickled(folder: Path) -> None:
-    torch.save(load_file(folder / WEIGHTS), folder / "pytorch_model.bin")
-    (folder / WEIGHTS).unlink()
+def without(name: str) -> Callable[[Path], None]:
+    """Return what removes a weight."""
 
+    def remove(folder: Path) -> None:
+        weights = load_file(folder / WEIGHTS)
+        del weights[name]
+        save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
 
-def with_a_weight_missing(folder: Path) -> None:
-    weights = load_file(folder / WEIGHTS)
-    del weights["model.decoder.layer_norm.weight"]
-    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
-
-
-def without_tokenizer(folder: Path) -> None:
-    for file in folder.glob("*token*"):
-        file.unlink()
+    return remove
 
 
 SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -208,12 +201,18 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:1000]),
         r"cannot be loaded from .*: fetch or save it again",
     ),
-    "pickled": (pickled, "has pickled weights, which can carry code: save it again as safetensors"),
+    "pickled": (
+        lambda folder: (folder / WEIGHTS).rename(folder / "pytorch_model.bin"),
+        "has pickled weights, which can carry code: save it again as safetensors",
+    ),
     "a weight is missing": (
-        with_a_weight_missing,
+        without("model.decoder.layer_norm.weight"),
         "is incomplete: weight 'model.decoder.layer_norm.weight' is missing; fetch or save it again",
     ),
-    "no tokenizer": (without_tokenizer, "has no tokenizer: fetch or save it again together with it"),
+    "no tokenizer": (
+        lambda folder: [file.unlink() for file in folder.glob("*token*")],
+        "has no tokenizer: fetch or save it again together with it",
+    ),
 }
 
 
@@ -249,10 +248,5 @@ def test_clients_see_the_last_part_of_a_path(
     (home / path).mkdir(parents=True, exist_ok=True)
     monkeypatch.chdir(home)
     assert public_name(str(home / path) if is_absolute else path) == expected
-
-
-@pytest.mark.parametrize("name", ["demo-target", "large-v3", "turbo", "openai/whisper-base"])
-def test_clients_see_other_names_as_they_are(name: str, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert public_name(name) == name
-    assert public_name(str(DEMO_FOLDER / "target")) == "target"
+    for name in ("demo-target", "large-v3", "turbo", "openai/whisper-base"):
+        assert public_name(name) == name

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from transformers import WhisperForConditionalGeneration
 
-from experiments.common.models.checkpoints import Shape, build_checkpoint, build_model
+from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.models.scripted import weights_in_memory
 from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
@@ -25,7 +25,7 @@ from specwhisper.model.checkpoints.weights import (
     weight_shapes,
     weights_in_files,
 )
-from specwhisper.model.pytorch.placement import load_encoder, read_tensor
+from specwhisper.model.pytorch.placement import read_tensor
 from tests.unit.model.checkpoints.folders import SHAPE, WEIGHTS, rewrite_weights
 
 MODEL, CHECKPOINT = build_checkpoint(SHAPE)
@@ -166,15 +166,6 @@ def test_every_form_loads_as_transformers_loads_it(change: str, folder: Path):
     assert ours.keys() == theirs.keys()
     assert all(np.array_equal(ours[name], theirs[name].numpy()) for name in theirs)
     assert ours.is_same(EMBEDDING, PROJECTION) == (change != "untied")
-
-
-def test_the_encoder_is_that_of_transformers(folder: Path):
-    model, _ = build_model(SHAPE)
-    encoder = load_encoder(load_checkpoint(str(folder)))
-    features = torch.randn(2, 80, 3000, generator=torch.Generator().manual_seed(0))
-    with torch.inference_mode():
-        expected = model.model.encoder(features).last_hidden_state
-        assert torch.equal(encoder(features).last_hidden_state, expected)
 
 
 def test_one_array_at_a_time_is_in_memory(tmp_path: Path):

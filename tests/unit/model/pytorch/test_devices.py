@@ -10,9 +10,8 @@ from specwhisper import SpeculativeLM, SpeculativeWhisper
 from specwhisper.engine import process
 from specwhisper.engine.process import prepare_process, resolve_device
 from specwhisper.errors import InvalidRequest
-from specwhisper.model.backends import load_encoder
 from specwhisper.model.faults import is_out_of_memory
-from specwhisper.model.pytorch.backend import TorchBackend
+from specwhisper.model.pytorch.backend import TorchBackend, TorchEncoder
 from specwhisper.model.pytorch.operations import logits_device
 
 SHAPE = Shape(d_model=16, heads=1, decoder_layers=2, seed=4)
@@ -70,7 +69,7 @@ class Recording(TorchDispatchMode):
 def test_encoder_and_decoder_make_no_float64():
     with Recording() as recording:
         _, checkpoint = build_checkpoint(SHAPE)
-        encoder = load_encoder(checkpoint, library="pytorch")
+        encoder = TorchEncoder(checkpoint)
         backend = TorchBackend(checkpoint, 2, encoder=encoder, has_static_shapes=False)
         windows = np.zeros((2, checkpoint.num_mel_bins, 3000), np.float32)
         recording.dtypes.clear()

@@ -121,12 +121,6 @@ class TestKernels:
         """Try slots that end full, that start empty, and others."""
         check_attention(fused, rows_of((POSITIONS - width, width), (0, width), (7, 1)))
 
-    @settings(max_examples=15)
-    @given(widths, st.integers(0, 2**16))
-    def test_any_rows(self, of_rows: list[int], seed: int):
-        rows = ((seed * (i + 1) % (POSITIONS - width + 1), width) for i, width in enumerate(of_rows))
-        check_attention(FusedOperations(SIZES, DEVICE), rows_of(*rows))
-
     @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
     def test_attention_in_reduced_precision(self, fused, dtype: torch.dtype):
         if IS_INTERPRETED and dtype == torch.bfloat16:

@@ -2,12 +2,14 @@
 
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.model.pytorch import decoder as decoders
+from specwhisper.model.pytorch.backend import TorchEncoder
 from specwhisper.model.pytorch.cache import BatchRow
 from specwhisper.model.pytorch.decoder import CachedDecoder
 from specwhisper.model.pytorch.packed import (
@@ -21,25 +23,21 @@ from specwhisper.model.pytorch.packed import (
     divide,
     num_blocks,
 )
-from tests.unit.model.pytorch.test_pytorch_decoder import CLOSE, NUM_SLOTS, new_decoder, text
+from tests.unit.model.pytorch.test_pytorch_decoder import (
+    CHECKPOINT,
+    CLOSE,
+    NUM_SLOTS,
+    POSITIONS,
+    new_decoder,
+    text,
+)
 
 
 @pytest.mark.parametrize(
-    ("widths", "expected"),
-    [
-        ([1], (1, 1)),
-        ([3], (4, 1)),
-        ([5, 5, 5], (16, 4)),
-        ([227], (256, 16)),  # a long prompt
-        ([5] * 31 + [227], (384, 64)),
-        ([8] * 128, (1024, 128)),
-    ],
+    ("widths", "expected"), [([3], (4, 1)), ([5, 5, 5], (16, 4)), ([5] * 31 + [227], (384, 64))]
 )
 def test_rows_are_padded_to_the_smallest_bucket(widths, expected):
     assert bucket_for(widths) == expected
-
-
-def test_rows_that_fit_in_no_bucket_are_refused():
     with pytest.raises(ValueError, match="129 tokens in 129 blocks"):
         bucket_for([1] * 129)
 
@@ -64,8 +62,18 @@ def test_every_bucket_that_a_batch_needs_is_captured_by_warm_up(num_rows, width,
 
 
 def test_few_buckets_are_captured():
+    made = new_decoder("static")
+    made.warm_up()
+    assert {*made._runner._captured} == {*buckets_up_to(NUM_SLOTS, POSITIONS)}
     assert len(set(buckets_up_to(128, 448))) == len(list(buckets_up_to(128, 448))) == 58
     assert list(buckets_up_to(1, 5)) == [(1, 1), (2, 1), (4, 1), (8, 1)]
+
+
+def test_windows_are_encoded_at_once():
+    encoder = TorchEncoder(CHECKPOINT)
+    windows = list(np.random.default_rng(3).standard_normal((3, 80, 3000), dtype=np.float32))
+    for ours, window in zip(encoder(windows), windows, strict=True):
+        torch.testing.assert_close(ours, encoder([window])[0], **CLOSE)
 
 
 def test_inputs_keep_their_addresses_and_no_old_values():

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from transformers.modeling_outputs import BaseModelOutput
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
-from specwhisper.errors import InvalidRequest
+from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.model import backends
 from specwhisper.model.choosing import Row
 from specwhisper.model.model import WhisperModel
 from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights
@@ -47,14 +48,6 @@ def shared(request) -> CachedDecoder:
     return new_decoder(request.param)
 
 
-@pytest.fixture
-def decoder(shared: CachedDecoder) -> CachedDecoder:
-    """Return a decoder with empty slots; the caches hold what earlier tests wrote."""
-    for slot in range(NUM_SLOTS):
-        shared.rollback(slot, 0)
-    return shared
-
-
 def text(seed: int, length: int) -> list[int]:
     return np.random.default_rng(seed).integers(0, SIZE, length).tolist()
 
@@ -64,17 +57,6 @@ def expected(slot: int, tokens: list[int], num_positions: int = 1500) -> torch.T
     """Return transformers' logits after each token, for the first positions of a slot's window."""
     encoded = BaseModelOutput(AUDIO[slot : slot + 1, :num_positions])
     return TRANSFORMERS(encoder_outputs=encoded, decoder_input_ids=torch.tensor([tokens])).logits[0]
-
-
-def test_rejected_then_extended_equals_never_drafted(decoder):
-    tokens, wrong = text(3, 20), text(4, 10)
-    decoder.append([0], [tokens[:8]], [1])
-    decoder.append([0], [wrong], [1])
-    decoder.rollback(0, 8)
-    after = decoder.append([0], [tokens[8:]], [12]).clone()
-    decoder.rollback(0, 0)
-    decoder.append([0], [tokens[:8]], [1])
-    assert torch.equal(after, decoder.append([0], [tokens[8:]], [12]))
 
 
 operation = st.tuples(
@@ -123,20 +105,15 @@ def test_any_history_has_the_logits_of_transformers(shared, operations):
     check_history(shared, operations, lambda slot: shared.prefill_audio([slot], AUDIO[slot : slot + 1]))
 
 
-def test_cross_attention_weights_are_the_same_with_static_shapes():
-    tokens, heads = text(11, 7), [(0, 1), (1, 3), (1, 0)]
-    ragged, static = (new_decoder(kind).cross_attention(3, tokens, heads) for kind in ("ragged", "static"))
-    assert static.shape == (3, 7, 1500)
-    torch.testing.assert_close(static, ragged, **CLOSE)
-
-
-def test_the_memory_of_a_slot_is_that_of_its_keys_and_values():
-    heads_width = 2 * WIDTH * 4  # keys and values, float32
-    assert new_decoder().bytes_per_slot == 3 * (1500 + POSITIONS) * heads_width
-
-
 class TestPlacement:
     PROMPT = (301, 302, 401)
+
+    @pytest.fixture
+    def placed(self, monkeypatch) -> WhisperModel:
+        """Return the model on PyTorch without a device map."""
+        with monkeypatch.context() as patched:
+            patched.setattr(backends, "unsupported", lambda checkpoint: "it may not")
+            return WhisperModel(CHECKPOINT, 2)
 
     def scores(self, model: WhisperModel, tokens: list[int], num_candidates: int):
         model.encode(0, recorded(3.0), 0)
@@ -149,13 +126,6 @@ class TestPlacement:
         [
             {"": "cpu"},
             {"": "disk"},
-            {
-                "embed_tokens": "cpu",
-                "embed_positions": "cpu",
-                "layers": "disk",
-                "norm": "cpu",
-                "unembed": "cpu",
-            },
             {
                 "encoder.conv1": "disk",
                 "encoder.conv2": "cpu",
@@ -173,33 +143,45 @@ class TestPlacement:
             {"encoder": "disk", "decoder": "cpu"},
         ],
     )
-    def test_offloaded_weights_give_the_same_text(self, device_map, tmp_path):
+    def test_offloaded_weights_give_the_same_text(self, device_map, placed, tmp_path):
         offloaded = WhisperModel(CHECKPOINT, 2, device_map=device_map, offload_folder=tmp_path)
         assert ("disk" in device_map.values()) == bool(list(tmp_path.iterdir()))
         tokens = text(9, 8)
-        placed = WhisperModel(CHECKPOINT, 2, library="pytorch")
         assert self.scores(offloaded, tokens, 5) == self.scores(placed, tokens, 5)
         assert offloaded.bytes_per_slot == placed.bytes_per_slot
 
     @pytest.mark.parametrize("num_bytes", [10**9, 150_000, 0])
-    def test_an_automatic_map_follows_the_memory(self, num_bytes, tmp_path, monkeypatch):
-        slots = WhisperModel(CHECKPOINT, 2, library="pytorch").bytes_per_slot * 2
+    def test_an_automatic_map_follows_the_memory(self, num_bytes, placed, tmp_path, monkeypatch):
+        slots = placed.bytes_per_slot * 2
         monkeypatch.setattr(
             "accelerate.utils.get_max_memory", lambda max_memory=None: {"cpu": slots + num_bytes}
         )
         mapped = WhisperModel(CHECKPOINT, 2, device_map="auto", offload_folder=tmp_path)
         assert (num_bytes < 10**9) == bool(list(tmp_path.iterdir()))
         tokens = text(9, 8)
-        placed = WhisperModel(CHECKPOINT, 2, library="pytorch")
         assert self.scores(mapped, tokens, 5).tokens == self.scores(placed, tokens, 5).tokens
 
-    def test_weights_of_another_model_in_the_folder_are_not_used(self, tmp_path):
+    def test_weights_of_another_model_in_the_folder_are_not_used(self, placed, tmp_path):
         _, other = build_checkpoint(replace(SHAPE, seed=SHAPE.seed + 1))
         WhisperModel(other, 1, device_map={"": "disk"}, offload_folder=tmp_path)
         offloaded = WhisperModel(CHECKPOINT, 1, device_map={"": "disk"}, offload_folder=tmp_path)
         tokens = text(9, 8)
-        placed = WhisperModel(CHECKPOINT, 1, library="pytorch")
         assert self.scores(offloaded, tokens, 5) == self.scores(placed, tokens, 5)
+
+    @pytest.mark.parametrize(
+        ("dtype", "settings", "message"),
+        [
+            ("float32", {"has_static_shapes": True, "device_map": {"": "cpu"}}, "leave the device map out"),
+            ("int8", {"has_static_shapes": True}, "int8 weights are for a CPU"),
+            ("int8", {"device_map": {"": "cpu"}}, "int8 weights are for a CPU without device map"),
+            ("float32", {"cut_windows": True}, "on ONNX Runtime only, so on a CPU"),
+        ],
+    )
+    def test_conflicting_settings_are_refused(self, dtype, settings, message, monkeypatch):
+        if "cut_windows" in settings:
+            monkeypatch.setattr(backends, "unsupported", lambda checkpoint: "it may not")
+        with pytest.raises(UnsupportedOption, match=message):
+            WhisperModel(replace(CHECKPOINT, dtype=dtype), 1, **settings)
 
     @pytest.mark.parametrize(
         ("device_map", "message"),
