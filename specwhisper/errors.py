@@ -1,5 +1,30 @@
 """The errors that this project raises on purpose.
 
+    SpecWhisperError
+    ├── InvalidRequest            the caller sent something that can never work
+    │   ├── InvalidAudio          not decodable, empty, wrong rate, a gap in the stream
+    │   ├── InvalidCandidates     a token id or position outside its range, a block too long
+    │   ├── IdleClient            a client sent no message for too long
+    │   │   └── SlowReader        a client read no response for too long, or too many wait
+    │   ├── PortTaken             the address of a server is in use
+    │   ├── ModelNotFound         a model name that the server does not serve
+    │   └── UnsupportedOption     an option this model or this version does not have
+    │       └── MissingExtra      a package that is not installed
+    ├── MessageTooLarge           one message exceeds the announced limit
+    ├── PairMismatch              two versions, vocabularies or weights do not fit
+    ├── CheckpointError           a model that is missing, unsafe or not Whisper
+    ├── ServerFull                every slot is in use
+    ├── ServerDraining            the server is stopping and takes no new work
+    │   └── SessionExpired        a session lasted, or was silent, for too long there
+    ├── TargetUnavailable         no target answers, or the connection to it was lost
+    │   ├── LeaseRefused          the lease is of another target, or has run out
+    │   ├── OutOfMemory           it has no memory for the session
+    │   └── DeviceFault           its device does not work until its process is restarted
+    ├── DiarizationFailed         the process that finds speakers has ended
+    ├── RecordingsFailed          some recordings of a call failed; the others' results are attached
+    ├── Unauthenticated           the caller sent no token that the server knows
+    └── UnsafeBind                an address that would expose an unprotected server
+
 Each message is one sentence: what is wrong, where, and what to do about it. One table maps each error to its
 gRPC status: :mod:`specwhisper.wire.status`.
 """

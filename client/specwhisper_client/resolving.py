@@ -33,7 +33,7 @@ Resolve = Callable[[], Awaitable[list[str]]]
 
 
 class Name(NamedTuple):
-    """A name of one or several draft servers: of their own, or of a locator that lists their addresses."""
+    """A name that stands for one or several draft servers, or for a locator that lists their addresses."""
 
     address: str  # HOST:PORT
     is_locator: bool = False

@@ -119,7 +119,7 @@ class Servers:
         keys = [key for resolution in self._resolutions.values() for key in _keys(resolution)]
         if not keys:
             errors = [each.error for each in self._resolutions.values() if each.error is not None]
-            raise errors[0] if errors else TargetUnavailable(f"There is no draft server at {self.address}.")
+            raise errors[0] if errors else TargetUnavailable(f"No draft server was found at {self.address}.")
         known = self._connections
         self._connections = {key: known.get(key) or Connection(key, self._credentials) for key in keys}
         self._replaced |= {each for key, each in known.items() if key not in self._connections}

@@ -261,7 +261,7 @@ class Placement:
         self._vocabulary_digest = ""  # the first target's, once there is one
         self._task: asyncio.Task[None] | None = None
         self._was_tried = asyncio.Event()
-        self._failure = ""  # of the last attempt
+        self._failure = ""  # why the last attempt failed
         self.drafter: Drafter | None = None
 
     def choose(self, target: TargetDescription) -> bool:

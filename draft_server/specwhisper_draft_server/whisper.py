@@ -213,7 +213,7 @@ class LocalTranscriber:
         within_s: float | None = None,
     ) -> AsyncIterator[LocalTargetStream]:
         if within_s is not None:
-            raise ServerFull("There is no other target.")
+            raise ServerFull("No other target is available.")
         own_id = f"{session_id}-{secrets.token_hex(4)}"  # one may open before the last one is left
         async with self._engine.session(own_id, mode, options) as events:
             yield LocalTargetStream(own_id, target, self._engine, events, self._note)

@@ -38,7 +38,7 @@ class Diarizer:
     num_speakers : how many speak; by default they are counted.
     threshold : distance at which two voices are two speakers, unless ``num_speakers`` is set; larger values
         find fewer speakers.
-    num_threads : of the models.
+    num_threads : CPU threads that the models use.
 
     Raises
     ------

@@ -201,7 +201,7 @@ Vad = Callable[[NDArray[np.float32]], float]
 
 
 class VoiceMarker:
-    """Runs a model over one stream; ``open_vad`` begins it anew at each boundary."""
+    """Runs a model over one stream; ``open_vad`` opens a fresh one at each boundary."""
 
     def __init__(self, endpointer: Endpointer, open_vad: Callable[[], Vad]) -> None:
         self._endpointer = endpointer

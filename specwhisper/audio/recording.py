@@ -113,7 +113,7 @@ class Recording:
 
     Attributes
     ----------
-    first_sample : of the audio that is held.
+    first_sample : index of the first sample that is held.
     """
 
     def __init__(

@@ -217,7 +217,7 @@ class EngineMetrics:
             self._totals.observe(message)
 
     def observe(self, events: Sequence[tuple[str, object]]) -> None:
-        """Count the events of one step: of one forward pass, or of the parts in which it was repeated."""
+        """Count the events of one step, which ran one forward pass, or several smaller ones."""
         forwards: set[tuple[int, int]] = set()
         for _, event in events:
             if isinstance(event, WindowOpened):

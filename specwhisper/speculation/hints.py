@@ -88,7 +88,7 @@ class Hint:
         self._num_since = 0  # committed words since then
         self._is_lost = False
         self._recent: deque[str] = deque(maxlen=MAX_COMPARED)  # the last committed words
-        self._index: WordIndex | None = None  # of the words, once it is lost
+        self._index: WordIndex | None = None  # built once the hint is lost
         self.extend(tokens)
 
     def __len__(self) -> int:
@@ -180,7 +180,7 @@ class Hint:
             self._realign(position if self._difference is None else self._difference, position + 1)
 
     def _realign(self, difference: int, replaced: int) -> None:
-        """Find the likeliest position after a difference: of the places that have the last words before them.
+        """Find the likeliest position after a difference, among the places that follow the last words.
 
         Each word in common counts as much as two tokens that the committed text would leave out.
 
@@ -229,7 +229,7 @@ class WordIndex:
     def __init__(self) -> None:
         self._num_words = 0
         self._text = BETWEEN
-        self._starts = [0]  # of each word in the text, with what is before it
+        self._starts = [0]  # where each word begins in the text, with the separator before it
         self._places: list[int] = []  # after each word in the hint
 
     def find(self, words: Sequence[str], recent: Sequence[str], position: int) -> int | None:

@@ -14,7 +14,7 @@ from specwhisper.types import NS_PER_S, Timing
 
 FIRST_S = 5.0  # shortest time on a target before others are asked; doubled each time that they are
 MAX_STAY_S = 240.0
-MIN_ANSWERS, MAX_ANSWERS = 4, 8  # that decide, so that a single slow answer doesn't
+MIN_ANSWERS, MAX_ANSWERS = 4, 8  # a pace is judged by several, since a single one may be slow
 RATIO, SLOW_S = 3.0, 0.1  # by which factor and how many seconds a move must shorten answers
 REGAINED_AFTER = 10  # answers that must save the cost of a move, which is encoding the window again
 

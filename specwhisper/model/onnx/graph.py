@@ -28,7 +28,7 @@ class Graph:
 
     def __init__(self, outer: Graph | None = None) -> None:
         self._arrays: dict[str, NDArray[Any]] = outer._arrays if outer else {}  # weights by name
-        self._numbers: Iterator[int] = outer._numbers if outer else count(1)  # of names
+        self._numbers: Iterator[int] = outer._numbers if outer else count(1)  # makes names unique
         self._nodes: list[NodeProto] = []
         self._constants: list[TensorProto] = []
         self._inputs: list[ValueInfoProto] = []
