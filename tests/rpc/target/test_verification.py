@@ -102,7 +102,7 @@ async def test_every_block_is_answered_with_the_targets_position():
             for received, (block, (tokens, num_accepted)) in enumerate(blocks, start=1):
                 block.block_number = received
                 await waiting.send(candidates([1], window_id=99), block)  # window 99 does not exist
-                commit = (await waiting.read()).commit
+                commit = await waiting.read_until("commit")
                 assert (tuple(commit.tokens), commit.num_accepted) == (tokens, num_accepted)
                 assert commit.answered_block == received
                 assert commit.credit == commit.base + len(commit.tokens) + 256
