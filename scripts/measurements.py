@@ -24,7 +24,7 @@ INTRODUCTION = """\
 Every published figure, with the command that repeats it, the machine, the models and the date.
 **Nothing has run on a GPU yet**: all figures are of CPUs unless a line says simulated or expected.
 
-In ratios, below 1 is faster; brackets have the 95 % interval over repeats, or recordings and
+In ratios, below 1 is faster; brackets hold the 95 % interval over repeats, or recordings and
 rounds. *Tokens per pass* are the tokens that the target wrote per forward pass; *accepted* is the
 share of verified candidates that it kept. Each server has its own cores, with as many threads; arms
 run in turns, each round in a new order.
