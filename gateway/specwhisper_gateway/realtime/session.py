@@ -19,12 +19,11 @@ from specwhisper_client.streaming import StreamingClient
 from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.option_fields import SHOWN_CHARS
 from specwhisper_gateway.realtime import commands, riva
-from specwhisper_gateway.realtime.backlog import Backlog, TurnAudio
 from specwhisper_gateway.realtime.settings import LANGUAGE, RealtimeSettings, nested
-from specwhisper_gateway.realtime.turn import Items, RealtimeTurn
+from specwhisper_gateway.realtime.turn import Backlog, Items, RealtimeTurn, TurnAudio
 from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of
-from specwhisper_gateway.transport.access import authorization
 from specwhisper_gateway.transport.messages import event, new_id, warning_event
+from specwhisper_gateway.transport.refusals import authorization
 from specwhisper_gateway.transport.sockets import (
     RIVA_SUBPROTOCOL,
     Peer,
