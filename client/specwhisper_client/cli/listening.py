@@ -32,8 +32,7 @@ from specwhisper_client.cli.arguments import (
     quiet_option,
     server_option,
 )
-from specwhisper_client.cli.display import Display, clock, color_of, span
-from specwhisper_client.cli.redrawing import OpenText
+from specwhisper_client.cli.display import Display, OpenText, clock, color_of, span
 from specwhisper_client.cli.tables import transcript_table
 from specwhisper_client.live_transcription import LiveTranscription, whole_utterances, with_speakers
 from specwhisper_client.streaming import StreamingClient
