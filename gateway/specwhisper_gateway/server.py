@@ -27,12 +27,12 @@ from specwhisper_gateway import live, page_files, service
 from specwhisper_gateway.access_log import AccessLog
 from specwhisper_gateway.audio import routes as audio
 from specwhisper_gateway.config import GatewayConfig
+from specwhisper_gateway.messages import MAX_MESSAGE_BYTES
 from specwhisper_gateway.metrics import GatewayMetrics
 from specwhisper_gateway.realtime import secrets
 from specwhisper_gateway.realtime import session as realtime
+from specwhisper_gateway.refusals import Access, add_error_handlers, bearer
 from specwhisper_gateway.state import CachedAnswer, Gateway
-from specwhisper_gateway.transport.messages import MAX_MESSAGE_BYTES
-from specwhisper_gateway.transport.refusals import Access, add_error_handlers, bearer
 
 logger = logging.getLogger(__name__)
 

@@ -26,10 +26,10 @@ from specwhisper_gateway.access_log import note_error
 from specwhisper_gateway.audio.fields import AudioFields, TranscriptionFields
 from specwhisper_gateway.audio.uploads import Upload, errors_about
 from specwhisper_gateway.errors import ClientGone, body_of
+from specwhisper_gateway.messages import NO_INTERIM, interim_of
 from specwhisper_gateway.metrics import GatewayMetrics
+from specwhisper_gateway.sockets import SEND_TIMEOUT_S
 from specwhisper_gateway.state import within_time
-from specwhisper_gateway.transport.messages import NO_INTERIM, interim_of
-from specwhisper_gateway.transport.sockets import SEND_TIMEOUT_S
 
 ENGLISH = "english"  # the language of a translation, as OpenAI names it
 

@@ -22,8 +22,8 @@ from specwhisper_gateway.audio.fields import REFERENCES, AudioFields, Transcript
 from specwhisper_gateway.audio.replies import EventStream, reply, transcript_events, with_speakers
 from specwhisper_gateway.audio.uploads import Upload, errors_about, receive_upload
 from specwhisper_gateway.errors import InvalidField
+from specwhisper_gateway.sockets import check_origin_without_keys
 from specwhisper_gateway.state import admit, cancel_on_disconnect, gateway_of, within_time
-from specwhisper_gateway.transport.sockets import check_origin_without_keys
 
 WARNINGS = "Specwhisper-Warnings"  # what is missing of the recording, in a header
 

@@ -9,7 +9,7 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.transcription.hints import MAX_START_S, hint_at
 from specwhisper.types import TimedHint
 from specwhisper_gateway.errors import InvalidField
-from specwhisper_gateway.transport.messages import read_object
+from specwhisper_gateway.messages import read_object
 
 KNOWN = (
     "session.update",

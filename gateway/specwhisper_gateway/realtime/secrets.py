@@ -15,11 +15,11 @@ from specwhisper.errors import ServerFull
 from specwhisper.validated import choice, option, whole
 from specwhisper_gateway.access_log import caller_of
 from specwhisper_gateway.audio.uploads import limited
+from specwhisper_gateway.messages import MAX_CONTROL_BYTES, new_id, read_object
 from specwhisper_gateway.option_fields import to_object, values_of, within
 from specwhisper_gateway.realtime.settings import LANGUAGE, RealtimeSettings, nested
+from specwhisper_gateway.sockets import check_origin_without_keys
 from specwhisper_gateway.state import gateway_of
-from specwhisper_gateway.transport.messages import MAX_CONTROL_BYTES, new_id, read_object
-from specwhisper_gateway.transport.sockets import check_origin_without_keys
 
 PREFIX = "ek_"  # as OpenAI's
 MAX_SECRETS = 10_000  # at a time

@@ -17,20 +17,20 @@ from specwhisper.transcription.hints import HintFeed
 from specwhisper.types import SAMPLE_RATE, TimedHint
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_gateway.errors import InvalidField
+from specwhisper_gateway.messages import event, new_id, warning_event
 from specwhisper_gateway.option_fields import SHOWN_CHARS
 from specwhisper_gateway.realtime import commands, riva
 from specwhisper_gateway.realtime.settings import LANGUAGE, RealtimeSettings, nested
 from specwhisper_gateway.realtime.turn import Backlog, Items, RealtimeTurn, TurnAudio
-from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of
-from specwhisper_gateway.transport.messages import event, new_id, warning_event
-from specwhisper_gateway.transport.refusals import authorization
-from specwhisper_gateway.transport.sockets import (
+from specwhisper_gateway.refusals import authorization
+from specwhisper_gateway.sockets import (
     RIVA_SUBPROTOCOL,
     Peer,
     accepted,
     check_origin_without_keys,
     stall_timeout,
 )
+from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from specwhisper.errors import SpecWhisperError
 from specwhisper.types import Segment, TimedHint, VoiceEvent
 from specwhisper_client.updates import Deltas, Update
 from specwhisper_gateway.errors import body_of
-from specwhisper_gateway.transport.messages import NO_INTERIM, event, interim_of, new_id
+from specwhisper_gateway.messages import NO_INTERIM, event, interim_of, new_id
 
 Events = Iterator[dict[str, Any]]
 # Up to there the gateway reads on, so that it answers pings: otherwise a client gives up after 40 s

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from specwhisper.types import SAMPLE_RATE
+from specwhisper_gateway import sockets
 from specwhisper_gateway.realtime import turn
-from specwhisper_gateway.transport import sockets
 from tests.rpc.client_scripts import ScriptedTranscription
 from tests.rpc.gateways import gateway_for
 from tests.rpc.live_scripts import EVERYTHING

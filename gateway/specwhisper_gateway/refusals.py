@@ -30,7 +30,7 @@ from specwhisper_gateway.errors import (
     headers_of,
 )
 from specwhisper_gateway.realtime.secrets import ClientSecrets
-from specwhisper_gateway.transport.sockets import KEY_SUBPROTOCOLS, refuse_socket
+from specwhisper_gateway.sockets import KEY_SUBPROTOCOLS, refuse_socket
 
 # Health, because load balancers have no key; and the page, which asks its user for one.
 OPEN_TO_ALL = re.compile(r"/health|/health/live|/|/page/[^/]+|/samples|/samples/[^/]+\.wav")
