@@ -6,19 +6,20 @@ import json
 import ssl
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
-from http.client import BadStatusLine, HTTPConnection, HTTPException, RemoteDisconnected
+from http.client import BadStatusLine, HTTPException, RemoteDisconnected
 from time import time
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from specwhisper.errors import SpecWhisperError, UnsafeBind
+from specwhisper.errors import SpecWhisperError
 from specwhisper.observe.metrics import TARGETS_PATH
-from specwhisper.rpc.addresses import is_loopback, split_address
-from specwhisper.rpc.channels import Credentials
-from specwhisper.rpc.tls import NamedConnection
+from specwhisper.rpc.addresses import split_address
+from specwhisper.rpc.channels import Credentials, check_credentials
+from specwhisper.rpc.tls import http_connection
 
 TIMEOUT_S = 2.0
 MAX_BYTES = 4 * 1024 * 1024  # a hundred times what a server exports
@@ -51,12 +52,7 @@ def read_all(addresses: Sequence[str], credentials: Credentials) -> list[Reading
 def check_addresses(addresses: Sequence[str], credentials: Credentials) -> None:
     """Refuse an invalid address, and a token that would be sent unencrypted."""
     for address in addresses:
-        host, _ = split_address(address)
-        if credentials.token is not None and credentials.tls is None and not is_loopback(host):
-            raise UnsafeBind(
-                f"The token for {address} would cross the network unencrypted, where others can read it: "
-                "encrypt the connection."
-            )
+        check_credentials(address, credentials)
 
 
 def _read(address: str, credentials: Credentials) -> Reading:
@@ -88,21 +84,13 @@ def parse(text: str) -> Samples:
 
 
 def _fetch(address: str, path: str, credentials: Credentials) -> str:
-    host, port = split_address(address)
-    connection = (
-        HTTPConnection(host, port, timeout=TIMEOUT_S)
-        if credentials.tls is None
-        else NamedConnection(host, port, timeout=TIMEOUT_S, tls=credentials.tls)
-    )
     headers = {} if credentials.token is None else {"Authorization": f"Bearer {credentials.token}"}
-    try:
+    with closing(http_connection(*split_address(address), credentials.tls, TIMEOUT_S)) as connection:
         connection.request("GET", path, headers=headers)
         reply = connection.getresponse()
         if reply.status != HTTPStatus.OK:
             raise HTTPException(f"answers {reply.status} {reply.reason}")
         return reply.read(MAX_BYTES).decode()
-    finally:
-        connection.close()
 
 
 def _reason(error: Exception) -> str:

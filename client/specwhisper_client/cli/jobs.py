@@ -142,7 +142,7 @@ async def _transcribe(
     return transcription.result
 
 
-def choose_display(job: Job, console: Console, errors: Console) -> Display:
+def choose_display(job: Job, console: Console, errors: Console) -> Display | LiveDisplay:
     """Choose how text is shown while it is written: live, as lines, or not.
 
     Text with speakers is shown once they are known.

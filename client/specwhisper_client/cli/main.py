@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -23,7 +23,7 @@ from specwhisper.extras import needs_extra, offers
 from specwhisper.observe.tracing import configure_tracing
 from specwhisper.rpc.addresses import to_addresses
 from specwhisper.rpc.channels import OPEN, ClientFlags, Credentials, open_channel
-from specwhisper.rpc.tls import ClientTls, NamedConnection
+from specwhisper.rpc.tls import ClientTls, http_connection
 from specwhisper.settings.command_line import VERSION, OneSentence, Program, takes
 from specwhisper.settings.setting import Part
 from specwhisper.validated import number, option
@@ -109,13 +109,8 @@ async def is_serving(server: str, credentials: Credentials = OPEN, *, timeout_s:
 def _gateway_is_serving(url: str, credentials: Credentials, timeout_s: float) -> bool:
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port
-        connection = (
-            HTTPConnection(host, port, timeout=timeout_s)
-            if parts.scheme == "http"
-            else NamedConnection(host, port, timeout=timeout_s, tls=credentials.tls or ClientTls())
-        )
-        with closing(connection):
+        tls = None if parts.scheme == "http" else credentials.tls or ClientTls()
+        with closing(http_connection(parts.hostname or "", parts.port, tls, timeout_s)) as connection:
             connection.request("GET", parts.path.rstrip("/") + "/health")
             return connection.getresponse().status == HTTPStatus.OK
     except OSError as error:
