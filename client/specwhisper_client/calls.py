@@ -1,4 +1,4 @@
-"""The calls of one transcription: if a server is lost, another call continues at another one."""
+"""The calls of one transcription, in which audio goes up and text comes down; after a loss another follows."""
 
 from __future__ import annotations
 

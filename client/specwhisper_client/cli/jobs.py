@@ -27,8 +27,7 @@ from specwhisper.transcription.transcription import Transcription
 from specwhisper_client import sources
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.cli.display import Bar, Display, LiveDisplay
-from specwhisper_client.cli.output import OutputFormat, render
-from specwhisper_client.cli.recordings import RecordingFile
+from specwhisper_client.cli.recordings import OutputFormat, RecordingFile, render
 from specwhisper_client.live_transcription import LiveTranscription, whole_utterances
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import Update

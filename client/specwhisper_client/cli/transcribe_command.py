@@ -39,7 +39,7 @@ from specwhisper_client.cli.arguments import (
 )
 from specwhisper_client.cli.batch import transcribe_files
 from specwhisper_client.cli.jobs import Job
-from specwhisper_client.cli.output import OutputFormat
+from specwhisper_client.cli.recordings import OutputFormat
 
 ALL = "all"  # formats
 INTERRUPTED_STATUS = 130  # a shell's status of a command that Ctrl-C ended
