@@ -1,4 +1,4 @@
-"""The calls of one transcription, in which audio goes up and text comes down; after a loss another follows."""
+"""The calls of a transcription: audio goes up and text comes down; after a loss another call follows."""
 
 from __future__ import annotations
 
