@@ -31,8 +31,7 @@ from specwhisper.wire.status import error_from_rpc
 from specwhisper_client.cli import listening
 from specwhisper_client.cli.jobs import TOKEN_VARIABLE, imported, report
 from specwhisper_client.cli.models_command import app as models
-from specwhisper_client.cli.openai_flags import OpenAICommand
-from specwhisper_client.cli.transcribe_command import transcribe
+from specwhisper_client.cli.transcribe_command import OpenAICommand, transcribe
 from specwhisper_client.cli.tune_command import tune
 from specwhisper_client.servers import DEFAULT_SERVER
 
