@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from specwhisper_client import LiveTranscription, StreamingClient, microphone
-from specwhisper_client.cli.redrawing import OpenText
+from specwhisper_client.cli.display import OpenText
 from specwhisper_client.live_transcription import whole_utterances
 from specwhisper_client.sources import file
 

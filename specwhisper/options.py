@@ -25,7 +25,6 @@ from specwhisper.validated import (
     option,
     switch,
     text,
-    threshold,
     to_floats,
     to_text,
     validate,
@@ -205,8 +204,14 @@ class DecodingOptions(Selection):
         ),
     )
     # transformers' advice is a threshold of 1.35 for tokens.
-    compression_ratio_threshold: float | None = threshold(
-        2.4, ABOVE_0, LARGEST, "Compression ratio above which a window failed.", must="it must be above 0"
+    compression_ratio_threshold: float | None = number(
+        2.4,
+        ABOVE_0,
+        LARGEST,
+        "Compression ratio above which a window failed.",
+        "X|None",
+        takes_none=True,
+        must="it must be above 0, or None for no threshold",
     )
     compression_ratio_of: CompressionRatio = choice(
         CompressionRatio.TEXT,
@@ -215,21 +220,24 @@ class DecodingOptions(Selection):
         "text|tokens",
     )
     # Natural logarithm, end-of-text included.
-    logprob_threshold: float | None = threshold(
+    logprob_threshold: float | None = number(
         -1.0,
         -LARGEST,
         0,
         "Mean log-probability below which a window failed.",
-        must="a log-probability is 0 or less",
+        "X|None",
+        takes_none=True,
+        must="a log-probability is 0 or less, or None for no threshold",
     )
-    no_speech_threshold: float | None = threshold(  # models without timestamps know none
+    no_speech_threshold: float | None = number(  # models without timestamps know none
         0.6,
         0,
         1,
         "Probability of silence above which a window is skipped, unless its mean log-probability reaches "
         "--logprob-threshold.",
         "P|None",
-        must="it must be a probability",
+        takes_none=True,
+        must="it must be a probability, or None for no threshold",
     )
     top_k: int = whole(
         0,

@@ -118,14 +118,6 @@ def number(
     return _numeric(default, lowest, highest, help, metavar, read=_to_float, **about)
 
 
-def threshold(
-    default: float, lowest: float, highest: float, help: str = "", metavar: str = "X|None", *, must: str
-) -> Any:
-    """Declare a number between bounds, both included, or ``None`` for no threshold."""
-    must += ", or None for no threshold"
-    return number(default, lowest, highest, help, metavar, must=must, takes_none=True)
-
-
 def _numeric(
     default: float | None,
     lowest: float,

@@ -27,9 +27,8 @@ from specwhisper.transcription.speakers import UtteranceSpeakers
 from specwhisper.types import LIVE_MODES, SAMPLE_RATE, EndUtterance, Mode
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_client.calls import Calls
+from specwhisper_client.calls import Calls, Piece
 from specwhisper_client.codec import config_to_proto, resume_point_from_proto, resume_point_to_proto
-from specwhisper_client.exchange import Piece
 from specwhisper_client.servers import DEFAULT_SERVER, Servers
 from specwhisper_client.updates import ResumePoint, Update
 

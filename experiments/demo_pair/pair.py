@@ -24,8 +24,8 @@ from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
+from specwhisper_evaluation.comparison import error_rates
 from specwhisper_evaluation.references import from_folder
-from specwhisper_evaluation.scoring import error_rates
 
 MOST_SKIPPED = 3  # tokens, of the draft's text and of the target's
 LEAST_RUN = 2  # one equal token may be chance

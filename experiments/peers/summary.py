@@ -14,8 +14,8 @@ from experiments.common.bench.stats import spread
 from experiments.peers.arms import FLOAT32, INT8, OURS, Arm, Run, System, precisions
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper_client.cli.advice import Ratio
+from specwhisper_evaluation.comparison import error_rates
 from specwhisper_evaluation.references import from_folder
-from specwhisper_evaluation.scoring import error_rates
 
 COLUMNS = "ms per token", "/ transformers", "/ target-only", "WER", "tokens/pass", "accepted", "text"
 COMPARED = (*OURS, System.TRANSFORMERS, System.ASSISTED)  # faster-whisper has a text of its own

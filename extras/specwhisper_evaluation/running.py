@@ -23,9 +23,8 @@ from specwhisper.settings.command_line import reading
 from specwhisper_evaluation.command import EvaluateOptions, Output, Source
 from specwhisper_evaluation.comparison import Method, compare
 from specwhisper_evaluation.methods import in_one_process, over_servers
-from specwhisper_evaluation.plot import check_plot, plot
 from specwhisper_evaluation.references import Reference, from_dataset, from_folder
-from specwhisper_evaluation.tables import facts, recordings_table, table_of
+from specwhisper_evaluation.tables import check_plot, facts, plot, recordings_table, table_of
 
 
 def run(options: EvaluateOptions, credentials: Credentials) -> bool:

@@ -28,7 +28,6 @@ from specwhisper_draft_server.requests import (
     first_of,
 )
 from specwhisper_draft_server.service import TranscriptionService
-from specwhisper_riva.audio import StreamedAudio
 from specwhisper_riva.replies import (
     LiveReplies,
     config_response,
@@ -37,6 +36,7 @@ from specwhisper_riva.replies import (
     set_speakers,
 )
 from specwhisper_riva.requests import (
+    StreamedAudio,
     endpointing,
     recognition_config,
     set_samples,

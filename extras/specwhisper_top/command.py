@@ -20,8 +20,17 @@ from specwhisper.rpc.addresses import split_address
 from specwhisper.rpc.channels import Credentials
 from specwhisper.settings.command_line import reading, takes
 from specwhisper.validated import number, option, switch
-from specwhisper_top.figures import KINDS, LOST, Figures, figures_of, total_of
-from specwhisper_top.readings import Reading, check_addresses, find_targets, read_all
+from specwhisper_top.figures import (
+    KINDS,
+    LOST,
+    Figures,
+    Reading,
+    check_addresses,
+    figures_of,
+    find_targets,
+    read_all,
+    total_of,
+)
 from specwhisper_top.tables import cluster_view
 
 WIDE = 160  # characters

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
+from asyncio import IncompleteReadError, LimitOverrunError, StreamReader
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -16,19 +18,21 @@ from wyoming.info import AsrModel, AsrProgram, Attribution, Info
 from wyoming.ping import Ping, Pong
 
 from specwhisper import __version__
-from specwhisper.errors import IdleClient, InvalidAudio, InvalidRequest, SpecWhisperError
+from specwhisper.errors import IdleClient, InvalidAudio, InvalidRequest, MessageTooLarge, SpecWhisperError
 from specwhisper.observe.request_id import received_request_id, request_id
 from specwhisper.options import DecodingOptions, options_from
 from specwhisper.wire.status import INTERNAL_ERROR, refusal
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.updates import ServerInfo
-from specwhisper_wyoming.events import MAX_HEADER_BYTES, read_event
 from specwhisper_wyoming.utterance import WyomingUtterance, read_format, send_transcript
 
 logger = logging.getLogger(__name__)
 
 LINGER_S = 1.0  # for the client to read an error: closing at once could discard it
 INTERNAL = "Internal"  # code of the event for a bug
+MAX_HEADER_BYTES = 64 * 1024
+MAX_DATA_BYTES = 256 * 1024
+MAX_PAYLOAD_BYTES = 4 * 1024 * 1024  # two minutes at 16 kHz; clients send a fraction of a second
 # Wyoming requires a name and an address for both. Every target is a model of OpenAI's architecture.
 PROJECT = Attribution("specwhisper contributors", "")
 WHISPER = Attribution("OpenAI", "https://github.com/openai/whisper")
@@ -297,3 +301,57 @@ def info_of(server: ServerInfo) -> Info:
         supports_transcript_streaming=True,
     )
     return Info(asr=[program])
+
+
+async def read_event(reader: StreamReader) -> Event | None:
+    """Read an event, or ``None`` at the end of the connection, which may be within an event.
+
+    The package's own reader has no limits, and fails on JSON that is not an object.
+
+    Parameters
+    ----------
+    reader : its limit is :data:`MAX_HEADER_BYTES`.
+    """
+    try:
+        header = _parsed(await reader.readuntil(b"\n"))
+        kind, data = header.get("type"), header.get("data")
+        if not isinstance(kind, str):
+            raise InvalidRequest("An event has no 'type'.")
+        if not isinstance(data, dict | None):
+            raise InvalidRequest("The 'data' of an event is not a JSON object.")
+        more = await reader.readexactly(_length(header, "data_length", MAX_DATA_BYTES))
+        payload = await reader.readexactly(_length(header, "payload_length", MAX_PAYLOAD_BYTES))
+    except LimitOverrunError as error:
+        raise MessageTooLarge(
+            f"An event begins with a line of JSON of at most {MAX_HEADER_BYTES} bytes; this one is longer."
+        ) from error
+    except (IncompleteReadError, ConnectionError):
+        return None
+    return Event(kind, (data or {}) | (_parsed(more) if more else {}), payload or None)
+
+
+def _parsed(text: bytes) -> dict[str, Any]:
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(
+            "An event of the Wyoming protocol is a line of JSON; this one is not."
+        ) from error
+    if not isinstance(parsed, dict):
+        raise InvalidRequest("An event is a JSON object; this one is not.")
+    try:
+        json.dumps(parsed, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:  # half of a surrogate pair, which no answer could quote
+        raise InvalidRequest("An event has characters that are not Unicode.") from error
+    return parsed
+
+
+def _length(header: dict[str, Any], name: str, limit: int) -> int:
+    length = header.get(name)
+    if length is None:
+        return 0
+    if not isinstance(length, int) or isinstance(length, bool) or length < 0:
+        raise InvalidRequest(f"The '{name}' of an event is not a number of bytes.")
+    if length > limit:
+        raise MessageTooLarge(f"The '{name}' of an event is {length}; the limit is {limit} bytes.")
+    return length

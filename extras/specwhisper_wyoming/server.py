@@ -20,8 +20,7 @@ from specwhisper.rpc.addresses import join_address, listen_error
 from specwhisper.rpc.process import freeze_loaded, stop_signals
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_wyoming.config import WyomingConfig
-from specwhisper_wyoming.connection import Connection
-from specwhisper_wyoming.events import MAX_HEADER_BYTES
+from specwhisper_wyoming.connection import MAX_HEADER_BYTES, Connection
 
 logger = logging.getLogger(__name__)
 

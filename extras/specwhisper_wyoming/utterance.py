@@ -13,9 +13,9 @@ from wyoming.event import Event
 
 from specwhisper.errors import InvalidAudio
 from specwhisper.options import DecodingOptions
-from specwhisper_client.deltas import Deltas
 from specwhisper_client.servers import Servers
 from specwhisper_client.streaming import StreamingClient
+from specwhisper_client.updates import Deltas
 
 WIDTHS = (1, 2, 3, 4)
 Send = Callable[[Event], Awaitable[None]]

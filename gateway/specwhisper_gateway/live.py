@@ -22,10 +22,10 @@ from specwhisper_client.live_transcription import Utterances
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import ResumePoint, Update
 from specwhisper_gateway.errors import ClientGone, InvalidField
+from specwhisper_gateway.messages import interim_of, read_object
 from specwhisper_gateway.option_fields import values_of, within
+from specwhisper_gateway.sockets import Peer, accepted, check_origin, stall_timeout
 from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of
-from specwhisper_gateway.transport.messages import interim_of, read_object
-from specwhisper_gateway.transport.sockets import Peer, accepted, check_origin, stall_timeout
 
 MAX_STATE_CHARACTERS = 16_384  # base64; more than any state has
 MAX_AUDIO_BYTES = 256 * 1024

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from fastapi import Request
 from starlette.requests import HTTPConnection
@@ -27,7 +27,9 @@ from specwhisper_gateway.access_log import caller_of
 from specwhisper_gateway.config import GatewayConfig
 from specwhisper_gateway.errors import ClientGone, InvalidField
 from specwhisper_gateway.metrics import GatewayMetrics
-from specwhisper_gateway.realtime.secrets import ClientSecrets
+
+if TYPE_CHECKING:
+    from specwhisper_gateway.realtime.secrets import ClientSecrets
 
 MAX_AGE_S = 2.0  # age of an answer that callers share
 ENDS_AT = "ends_at_s"

@@ -9,6 +9,7 @@ import copy
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -17,6 +18,7 @@ from specwhisper.api.progress import ProgressBar
 from specwhisper.api.speculative_config import SpeculativeConfig
 from specwhisper.api.transcribe_call import (
     ChunkedRecordings,
+    Cut,
     SpeechFilter,
     TranscribeCall,
     Watch,
@@ -254,7 +256,7 @@ class SpeculativeWhisper:
         """Yield every recording's index and its result or error, as they finish."""
         speech = SpeechFilter(call.decoding)
         sources = speech.filtered(call.sources)
-        transcribe = self._chunked if call.cut else self._whole
+        transcribe = self._whole if call.cut is None else partial(self._chunked, call.cut)
         with ProgressBar(call.num_recordings, call.progress) as bar:
             for index, outcome in transcribe(sources, call, bar):
                 bar.finish(index)
@@ -288,13 +290,11 @@ class SpeculativeWhisper:
             yield index, outcome
 
     def _chunked(
-        self, sources: Iterable[Source | Exception], call: TranscribeCall, bar: ProgressBar
+        self, cut: Cut, sources: Iterable[Source | Exception], call: TranscribeCall, bar: ProgressBar
     ) -> Iterator[tuple[int, ResultOrError]]:
         """Transcribe the chunks of all recordings side by side."""
-        if call.cut is None:
-            raise RuntimeError("This call has no chunks.")
         pcms = (_decoded(source) for source in sources)
-        recordings = ChunkedRecordings(pcms, call.cut, call.decoding, load_tokenizer(self._source))
+        recordings = ChunkedRecordings(pcms, cut, call.decoding, load_tokenizer(self._source))
         for number, outcome in self._pair.transcribe(
             recordings.prepared(), call.draft_length, max_sessions=call.num_slots
         ):

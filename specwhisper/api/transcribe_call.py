@@ -217,7 +217,7 @@ class ChunkedRecordings:
     def __init__(
         self,
         recordings: Iterable[bytes | Exception],
-        cut: Callable[[int], Iterator[Chunk]],
+        cut: Cut,
         options: DecodingOptions,
         tokenizer: WhisperTokenizer,
     ) -> None:

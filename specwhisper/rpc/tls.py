@@ -156,6 +156,13 @@ class ClientTls:
         return grpc.ssl_channel_credentials(*(path and read_pem(path) for path in files))
 
 
+def http_connection(host: str, port: int | None, tls: ClientTls | None, timeout_s: float) -> HTTPConnection:
+    """Return a connection to an HTTP server, without encryption if ``tls`` is ``None``."""
+    if tls is None:
+        return HTTPConnection(host, port, timeout=timeout_s)
+    return NamedConnection(host, port, tls=tls, timeout=timeout_s)
+
+
 class NamedConnection(HTTPSConnection):
     """An encrypted connection that verifies the name in the certificate.
 

@@ -119,8 +119,8 @@ def test_a_request_that_is_too_large_takes_no_memory(demo_gateway):
         yield b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
         yield from (b"0" * 65_536 for _ in range(500_000_000 // 65_536))
 
-    before_bytes = peak_bytes(demo_gateway)
     with openai.DefaultHttpxClient(base_url=f"http://{demo_gateway.address}") as http:
+        before_bytes = peak_bytes(demo_gateway)  # once it is ready, and has an address
         headers = {"Content-Type": "multipart/form-data; boundary=x"}
         reply = http.post("/v1/audio/transcriptions", content=body(), headers=headers)
     assert reply.status_code == 413

@@ -33,10 +33,15 @@ from specwhisper.wire.status import shorten
 from specwhisper.wire.v1 import resume_point_pb2, transcription_pb2, verification_pb2
 from specwhisper_gateway.audio.fields import TranscriptionFields, TranslationFields
 from specwhisper_gateway.live import Start, read_message
-from specwhisper_gateway.realtime.commands import audio_of, event_id_of, hint_of, read_event, session_of
+from specwhisper_gateway.realtime.session import audio_of, event_id_of, hint_of, read_event, session_of
 from specwhisper_gateway.realtime.settings import AudioFormat, RealtimeSettings, nested
-from specwhisper_riva.audio import StreamedAudio
-from specwhisper_riva.requests import endpointing, recognition_config, whole_audio, whole_config
+from specwhisper_riva.requests import (
+    StreamedAudio,
+    endpointing,
+    recognition_config,
+    whole_audio,
+    whole_config,
+)
 from tests.unit.model.checkpoints.binary_files import CTRANSLATE2_FILE, GGML_FILE
 
 WEIGHTS = "digest of the weights"

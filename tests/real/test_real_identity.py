@@ -12,7 +12,7 @@ from experiments.common.inline_pair import InlinePair
 from experiments.exactness.comparison import differences
 from specwhisper.options import GREEDY, DecodingOptions
 from specwhisper.types import Mode
-from specwhisper_evaluation.scoring import error_rates
+from specwhisper_evaluation.comparison import error_rates
 from tests.nightly import NIGHTLY, mostly_nightly
 from tests.real.pair import (
     MODES,

@@ -8,7 +8,7 @@ from specwhisper.audio.speech import SileroVad
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, Segment
-from specwhisper_evaluation.scoring import error_rates
+from specwhisper_evaluation.comparison import error_rates
 from tests.live_engines import LivePair, transcribe
 from tests.nightly import mostly_nightly
 from tests.real.pair import TEXTS, draft, pcm, target

@@ -12,7 +12,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper_client.cli.batch import transcribe_files
 from specwhisper_client.cli.jobs import Job
 from specwhisper_client.cli.main import app
-from specwhisper_client.cli.output import OutputFormat
+from specwhisper_client.cli.recordings import OutputFormat
 from specwhisper_client.cli.transcribe_command import TranscribeOptions
 
 DEFAULTS = DecodingOptions()

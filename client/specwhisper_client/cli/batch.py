@@ -26,11 +26,15 @@ from specwhisper.printable import escaped, print_table
 from specwhisper.rpc.failover import Failover
 from specwhisper.transcription.transcription import Transcription
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_client.cli.display import Bar, LiveDisplay, clock, show_speakers, speed
+from specwhisper_client.cli.display import Bar, LiveDisplay, clock, show_speakers, speed, transcript_table
 from specwhisper_client.cli.jobs import Job, choose_display, report, transcribe_one, warn
-from specwhisper_client.cli.output import OutputFormat, prepare_outputs, write
-from specwhisper_client.cli.recordings import RecordingFile, find_recordings
-from specwhisper_client.cli.tables import transcript_table
+from specwhisper_client.cli.recordings import (
+    OutputFormat,
+    RecordingFile,
+    find_recordings,
+    prepare_outputs,
+    write,
+)
 from specwhisper_client.file_transcription import RESUME_TIMEOUT_S
 
 Outputs = Mapping[OutputFormat, Path]

@@ -1,26 +1,105 @@
-"""Show a running transcription: live on a terminal, elsewhere as lines."""
+"""Show a running transcription, live on a terminal and elsewhere as lines, and its statistics at the end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
+from operator import itemgetter
 from typing import IO, Self
 
-from rich.console import Console, Group
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.control import Control
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.segment import ControlType
+from rich.style import Style
+from rich.table import Table
 from rich.text import Text
 
 from specwhisper.printable import blanked
+from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.formats import one_line
 from specwhisper.transcription.speakers import by_speaker
-from specwhisper.transcription.transcription import Transcription
+from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.types import Segment
-from specwhisper_client.cli.redrawing import OpenText
 from specwhisper_client.updates import Update
 
+Line = list[tuple[str, Style | None]]  # characters
+ERASE_REST = Control((ControlType.ERASE_IN_LINE, 0))
 LONG_S = 60.0  # shorter recordings have no bar
 SPEAKER_COLORS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 COLORS = ((0.8, "green"), (0.5, "yellow"), (0.0, "red"))  # lowest probability of a word that has this colour
+
+
+class OpenText:
+    """Lines that may change at the end of a terminal, after lines that stay.
+
+    Unchanged text isn't written again, so that eyes and screen readers find it in the same place.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._lines: list[Line] = []  # those that may change
+        self._row = 0  # the cursor's, counted from the first of these lines
+
+    def __enter__(self) -> Self:
+        self._console.show_cursor(False)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._show([])
+        self._console.show_cursor(True)
+
+    def draw(self, staying: Sequence[RenderableType], changing: RenderableType) -> None:
+        """Show lines that stay from now on, and below them the lines that may still change."""
+        stays = self._rendered(Group(*staying)) if staying else []
+        # A line that has scrolled out of sight cannot change.
+        changes = self._rendered(changing)[1 - self._console.height :]
+        self._show([*stays, *changes])
+        self._lines = changes
+        self._row -= len(stays)
+
+    def _rendered(self, content: RenderableType) -> list[Line]:
+        lines = self._console.render_lines(content, pad=False)
+        return [[(char, part.style) for part in line for char in part.text] for line in lines]
+
+    def _show(self, lines: list[Line]) -> None:
+        if lines == self._lines:
+            return
+        with self._console:  # written at once
+            for row in range(max(len(lines), len(self._lines))):
+                before = self._lines[row] if row < len(self._lines) else []
+                after = lines[row] if row < len(lines) else []
+                if row and row >= len(self._lines):
+                    self._go_to(row - 1, 0)
+                    self._console.line()
+                    self._row = row
+                self._rewrite(row, before, after)
+            self._go_to(max(0, len(lines) - 1), _width(lines[-1]) if lines else 0)
+        self._lines = lines
+
+    def _rewrite(self, row: int, before: Line, after: Line) -> None:
+        if before == after:
+            return
+        pairs = enumerate(zip(before, after, strict=False))
+        start = next((i for i, (old, new) in pairs if old != new), len(before))
+        self._go_to(row, _width(after[:start]))
+        self._console.control(ERASE_REST)
+        self._console.print(Text.assemble(*_parts(after[start:])), end="", soft_wrap=True)
+
+    def _go_to(self, row: int, column: int) -> None:
+        self._console.control(Control.move_to_column(column, row - self._row))
+        self._row = row
+
+
+def _width(line: Line) -> int:
+    return cell_len("".join(char for char, _ in line))
+
+
+def _parts(line: Line) -> list[tuple[str, Style | str]]:
+    parts = groupby(line, key=itemgetter(1))
+    return [("".join(char for char, _ in chars), style or "") for style, chars in parts]
 
 
 class Bar(Progress):
@@ -112,7 +191,7 @@ class Display:
             self._bar.start()
 
 
-class LiveDisplay(Display):
+class LiveDisplay(OpenText):
     """Shows final segments, then verified and stable text, then tentative text dim.
 
     Parameters
@@ -121,17 +200,10 @@ class LiveDisplay(Display):
     """
 
     def __init__(self, console: Console, *, timestamps: bool, colors: bool = False) -> None:
-        self._open = OpenText(console)
+        super().__init__(console)
         self._timestamps = timestamps
         self._colors = colors
         self._below = Bar(console)
-
-    def __enter__(self) -> Self:
-        self._open.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.__exit__()
 
     def show(self, update: Update) -> None:
         lines = []
@@ -144,7 +216,7 @@ class LiveDisplay(Display):
         shown = Text.assemble(blanked(known), (blanked(update.tentative_text), "dim"))
         self._below.follow(0, update)
         below = [self._below] if is_long(update) else []
-        self._open.draw(lines, Group(shown[len(shown) - len(shown.plain.lstrip()) :], *below))
+        self.draw(lines, Group(shown[len(shown) - len(shown.plain.lstrip()) :], *below))
 
 
 def is_long(update: Update) -> bool:
@@ -193,3 +265,45 @@ def clock(time_s: float) -> str:
     minutes, hundredths = divmod(round(time_s * 100), 6_000)
     hours, minutes = divmod(minutes, 60)
     return (f"{hours}:" if hours else "") + f"{minutes:02}:{hundredths / 100:05.2f}"
+
+
+def transcript_table(transcript: Transcription) -> Table:
+    counts = transcript.stats or SpeculationStatistics()
+    round_trips = f"{counts.num_blocks} blocks"
+    if counts.min_round_trip_ns:
+        round_trips += f", the fastest took {counts.min_round_trip_ns / 1e6:.2f} ms"
+    wrote = {"model": pair_of(transcript.model)} if transcript.model.target else {}  # none without speech
+    rows = {
+        **wrote,
+        "audio": f"{transcript.duration_s:.2f} s in {transcript.elapsed_s:.2f} s, "
+        f"real-time factor {transcript.real_time_factor:.3f}",
+        **counts.described(),
+        "round trips": round_trips,
+    }
+    if counts.draft_note:
+        rows["draft"] = counts.draft_note
+    elif transcript.model.draft and not (counts.num_drafted or counts.num_hinted):
+        rows["draft"] = f"no candidates: it knows no '{transcript.language}', or came too late"
+    elif counts.gamma:
+        rows["draft"] = f"blocks of {counts.gamma}"
+    if counts.num_draft_steps and counts.num_forwards:
+        rows["times"] = (
+            f"draft step {counts.draft_ns / counts.num_draft_steps / 1e6:.1f} ms, "
+            f"forward pass {counts.forward_ns / counts.num_forwards / 1e6:.1f} ms"
+        )
+        if counts.num_answers:
+            rows["times"] += f", on the way {counts.network_ns / counts.num_answers / 1e6:.1f} ms"
+    return facts_table(rows)
+
+
+def pair_of(model: ModelInfo) -> str:
+    blocks = f" in blocks of {model.gamma}" if model.gamma else ""
+    draft = f", drafted by {model.draft}{blocks}" if model.draft else ""
+    return f"{model.target}{draft} ({model.mode})"
+
+
+def facts_table(rows: Mapping[str, str]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for label, value in rows.items():
+        table.add_row(Text(label, "dim"), Text(blanked(value)))
+    return table

@@ -27,8 +27,7 @@ from specwhisper.transcription.transcription import Transcription
 from specwhisper_client import sources
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.cli.display import Bar, Display, LiveDisplay
-from specwhisper_client.cli.output import OutputFormat, render
-from specwhisper_client.cli.recordings import RecordingFile
+from specwhisper_client.cli.recordings import OutputFormat, RecordingFile, render
 from specwhisper_client.live_transcription import LiveTranscription, whole_utterances
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import Update
@@ -142,7 +141,7 @@ async def _transcribe(
     return transcription.result
 
 
-def choose_display(job: Job, console: Console, errors: Console) -> Display:
+def choose_display(job: Job, console: Console, errors: Console) -> Display | LiveDisplay:
     """Choose how text is shown while it is written: live, as lines, or not.
 
     Text with speakers is shown once they are known.

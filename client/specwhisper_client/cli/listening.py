@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import aclosing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -32,9 +32,7 @@ from specwhisper_client.cli.arguments import (
     quiet_option,
     server_option,
 )
-from specwhisper_client.cli.display import Display, clock, color_of, span
-from specwhisper_client.cli.redrawing import OpenText
-from specwhisper_client.cli.tables import transcript_table
+from specwhisper_client.cli.display import Display, OpenText, clock, color_of, span, transcript_table
 from specwhisper_client.live_transcription import LiveTranscription, whole_utterances, with_speakers
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import Update
@@ -137,20 +135,13 @@ def _note_limits(target: str, console: Console) -> None:
         console.print(f"[dim]{target} knows 990 words of slow synthetic English, and few voices.[/]")
 
 
-class LiveUtterances(Display):
+class LiveUtterances(OpenText):
     """Shows complete utterances, then the open one: final bold, tentative dim."""
 
     def __init__(self, console: Console) -> None:
+        super().__init__(console)
         self._is_speech = False
         self._begins_s: list[float] = []  # open utterances'
-        self._open = OpenText(console)
-
-    def __enter__(self) -> Self:
-        self._open.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.__exit__()
 
     def show(self, update: Update) -> None:
         if update.speech is not None:
@@ -160,7 +151,7 @@ class LiveUtterances(Display):
             self._begins_s = [begin_s for begin_s in self._begins_s if begin_s >= utterance.end_s]
         begin_s = self._begins_s[0] if self._begins_s else None
         line = open_line(update, begin_s, is_speech=self._is_speech)
-        self._open.draw([complete_line(each) for each in update.segments], line)
+        self.draw([complete_line(each) for each in update.segments], line)
 
 
 def complete_line(utterance: Segment) -> Text:

@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import math
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
+from http.client import HTTPException
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
+import grpc.aio
 import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from specwhisper.errors import SpecWhisperError
-from specwhisper.extras import offers
+from specwhisper.errors import SpecWhisperError, TargetUnavailable
+from specwhisper.extras import needs_extra, offers
 from specwhisper.observe.tracing import configure_tracing
 from specwhisper.rpc.addresses import to_addresses
-from specwhisper.rpc.channels import ClientFlags, Credentials
+from specwhisper.rpc.channels import OPEN, ClientFlags, Credentials, open_channel
+from specwhisper.rpc.tls import ClientTls, http_connection
 from specwhisper.settings.command_line import VERSION, OneSentence, Program, takes
 from specwhisper.settings.setting import Part
 from specwhisper.validated import number, option
+from specwhisper.wire.status import error_from_rpc
 from specwhisper_client.cli import listening
-from specwhisper_client.cli.health import GATEWAYS, is_serving
 from specwhisper_client.cli.jobs import TOKEN_VARIABLE, imported, report
 from specwhisper_client.cli.models_command import app as models
-from specwhisper_client.cli.openai_flags import OpenAICommand
-from specwhisper_client.cli.transcribe_command import transcribe
+from specwhisper_client.cli.transcribe_command import OpenAICommand, transcribe
 from specwhisper_client.cli.tune_command import tune
 from specwhisper_client.servers import DEFAULT_SERVER
+
+GATEWAYS = ("http://", "https://")
 
 
 class Commands(OneSentence, TyperGroup):
@@ -75,6 +82,44 @@ app.command(cls=OpenAICommand)(transcribe)
 app.command("listen")(listening.command)
 app.command()(tune)
 app.add_typer(models, name="models")
+
+
+async def is_serving(server: str, credentials: Credentials = OPEN, *, timeout_s: float = 5.0) -> bool:
+    """Return whether a server (``HOST:PORT``) or a gateway (its URL) takes calls.
+
+    A server that stops takes none.
+
+    Raises :class:`TargetUnavailable` if no server answers in time.
+    """
+    if server.startswith(GATEWAYS):
+        return await asyncio.to_thread(_gateway_is_serving, server, credentials, timeout_s)
+    with needs_extra("The health of a server", "draft"):
+        from grpc_health.v1 import health_pb2, health_pb2_grpc
+    async with open_channel(server, credentials) as channel:
+        try:
+            reply = await health_pb2_grpc.HealthStub(channel).Check(
+                health_pb2.HealthCheckRequest(), timeout=timeout_s
+            )
+        except grpc.aio.AioRpcError as error:
+            raise error_from_rpc(error, server) from error
+    return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def _gateway_is_serving(url: str, credentials: Credentials, timeout_s: float) -> bool:
+    try:
+        parts = urlsplit(url)
+        tls = None if parts.scheme == "http" else credentials.tls or ClientTls()
+        with closing(http_connection(parts.hostname or "", parts.port, tls, timeout_s)) as connection:
+            connection.request("GET", parts.path.rstrip("/") + "/health")
+            return connection.getresponse().status == HTTPStatus.OK
+    except OSError as error:
+        raise TargetUnavailable(
+            f"No gateway answers at {url} ({error.strerror or error}); is it running?"
+        ) from error
+    except (HTTPException, ValueError) as error:
+        raise TargetUnavailable(
+            f"The server at {url} does not speak HTTP: check that it is the address of a gateway."
+        ) from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Find the recordings that arguments name: files, folders and patterns.
+"""The recordings that arguments name (files, folders and patterns), and the files of their transcripts.
 
 Each has a place: the path of its transcripts below the output folder, and of its hint below the folder of
 hints.
@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from glob import glob, has_magic
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 from specwhisper.audio.decode import AUDIO_SUFFIXES
+from specwhisper.errors import InvalidRequest
+from specwhisper.transcription.formats import Layout
+from specwhisper.transcription.transcription import UNSURE_BELOW, Transcription
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +103,72 @@ def _below(folder: Path) -> Iterator[Path]:
         for file in sorted(files):
             if not file.startswith(".") and Path(file).suffix.lower() in AUDIO_SUFFIXES:
                 yield Path(name, file)
+
+
+class OutputFormat(StrEnum):
+    TXT = "txt"
+    JSON = "json"
+    VERBOSE_JSON = "verbose_json"
+    DIARIZED_JSON = "diarized_json"
+    SRT = "srt"
+    VTT = "vtt"
+    TSV = "tsv"
+    UNSURE = "unsure"
+
+    @property
+    def suffix(self) -> str:
+        if self is OutputFormat.UNSURE:
+            return "unsure.tsv"
+        return "json" if self.endswith("json") else str(self)
+
+
+def render(
+    transcription: Transcription,
+    audio: Path,
+    output_format: OutputFormat,
+    layout: Layout | None = None,
+    unsure_below: float = UNSURE_BELOW,
+) -> str:
+    """Return the transcription of ``audio`` in a format, with a final newline.
+
+    Parameters
+    ----------
+    layout : lines of subtitles.
+    unsure_below : probability of the words that are listed as unsure.
+    """
+    arguments: Mapping[OutputFormat, Any] = {
+        OutputFormat.JSON: str(audio),
+        OutputFormat.SRT: layout,
+        OutputFormat.VTT: layout,
+        OutputFormat.UNSURE: unsure_below,
+    }
+    given = [arguments[output_format]] if output_format in arguments else []
+    return str(getattr(transcription, f"to_{output_format}")(*given))
+
+
+def prepare_outputs(
+    recordings: Sequence[RecordingFile], folder: Path, formats: Sequence[OutputFormat]
+) -> list[dict[OutputFormat, Path]]:
+    """Create the folders, and return a path for each recording and format."""
+    outputs = [
+        {form: folder / each.folder / f"{each.place.name}.{form.suffix}" for form in formats}
+        for each in recordings
+    ]
+    for parent in sorted({folder, *(folder / each.folder for each in recordings)}):
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidRequest(f"The folder {parent} cannot be created: {error.strerror}.") from error
+    return outputs
+
+
+def write(path: Path, text: str) -> None:
+    """Write a transcription to its file, as a whole or not at all."""
+    unfinished = path.with_name(f".specwhisper-{uuid4().hex}.tmp")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(path)
+    except OSError as error:
+        raise InvalidRequest(f"The transcript cannot be written to {path}: {error.strerror}.") from error
+    finally:
+        unfinished.unlink(missing_ok=True)

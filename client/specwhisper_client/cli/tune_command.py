@@ -32,8 +32,8 @@ from specwhisper.types import Mode
 from specwhisper.validated import number, option, text, whole
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.cli.advice import COMPARED, MIN_ROUNDS, Advice, Round, advise, time_per_token_s
+from specwhisper_client.cli.display import facts_table
 from specwhisper_client.cli.server_process import following, start_server
-from specwhisper_client.cli.tables import facts_table
 
 SAMPLES = Path(specwhisper.__file__).parent / "demo" / "samples"
 

@@ -19,8 +19,8 @@ from specwhisper.types import Mode
 from specwhisper.wire.codec import statistics_from_proto
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
+from specwhisper_client.calls import exchange
 from specwhisper_client.codec import config_to_proto
-from specwhisper_client.exchange import exchange
 
 WARM_UP_CALLS = 4  # each is a round trip, by which TCP adapts to the delay
 

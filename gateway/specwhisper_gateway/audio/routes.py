@@ -18,13 +18,12 @@ from specwhisper.tasks import beside
 from specwhisper.transcription.speakers import Turns
 from specwhisper.transcription.transcription import Transcription
 from specwhisper_client.file_transcription import FileTranscription
-from specwhisper_gateway.audio.events import EventStream, transcript_events, with_speakers
 from specwhisper_gateway.audio.fields import REFERENCES, AudioFields, TranscriptionFields, TranslationFields
-from specwhisper_gateway.audio.replies import reply
+from specwhisper_gateway.audio.replies import EventStream, reply, transcript_events, with_speakers
 from specwhisper_gateway.audio.uploads import Upload, errors_about, receive_upload
 from specwhisper_gateway.errors import InvalidField
+from specwhisper_gateway.sockets import check_origin_without_keys
 from specwhisper_gateway.state import admit, cancel_on_disconnect, gateway_of, within_time
-from specwhisper_gateway.transport.sockets import check_origin_without_keys
 
 WARNINGS = "Specwhisper-Warnings"  # what is missing of the recording, in a header
 

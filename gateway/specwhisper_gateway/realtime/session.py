@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
@@ -13,25 +14,84 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.errors import InvalidRequest
 from specwhisper.rpc.tokens import SCHEME
 from specwhisper.tasks import running
-from specwhisper.transcription.hints import HintFeed
+from specwhisper.transcription.hints import MAX_START_S, HintFeed, hint_at
 from specwhisper.types import SAMPLE_RATE, TimedHint
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_gateway.errors import InvalidField
+from specwhisper_gateway.messages import event, new_id, read_object, warning_event
 from specwhisper_gateway.option_fields import SHOWN_CHARS
-from specwhisper_gateway.realtime import commands, riva
-from specwhisper_gateway.realtime.backlog import Backlog, TurnAudio
+from specwhisper_gateway.realtime import riva
 from specwhisper_gateway.realtime.settings import LANGUAGE, RealtimeSettings, nested
-from specwhisper_gateway.realtime.turn import Items, RealtimeTurn
-from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of
-from specwhisper_gateway.transport.access import authorization
-from specwhisper_gateway.transport.messages import event, new_id, warning_event
-from specwhisper_gateway.transport.sockets import (
+from specwhisper_gateway.realtime.turn import Backlog, Items, RealtimeTurn, TurnAudio
+from specwhisper_gateway.refusals import authorization
+from specwhisper_gateway.sockets import (
     RIVA_SUBPROTOCOL,
     Peer,
     accepted,
     check_origin_without_keys,
     stall_timeout,
 )
+from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of
+
+KNOWN = (
+    "session.update",
+    "transcription_session.update",
+    "input_audio_buffer.append",
+    "input_audio_buffer.commit",
+    "input_audio_buffer.clear",
+    "input_audio_buffer.hint",
+)
+
+
+def event_id_of(event: dict[str, Any]) -> str | None:
+    event_id = event.get("event_id")
+    return event_id if isinstance(event_id, str) else None
+
+
+def read_event(frame: str | bytes) -> dict[str, Any]:
+    if isinstance(frame, bytes):
+        raise InvalidField(
+            "Events are JSON in text messages, and this is a binary one: send audio in base64 with "
+            "input_audio_buffer.append.",
+            code="invalid_message",
+        )
+    return read_object(frame, audio="audio")
+
+
+def session_of(event: dict[str, Any]) -> dict[str, Any]:
+    session = event.get("session")
+    if not isinstance(session, dict):
+        raise InvalidField(f"{event['type']} needs an object 'session'.", "session")
+    return session
+
+
+def hint_of(event: dict[str, Any]) -> TimedHint:
+    text: Any = event.get("text")
+    audio_start_ms: Any = event.get("audio_start_ms")
+    if not isinstance(text, str):
+        raise InvalidField("input_audio_buffer.hint needs 'text': what the audio may say.", "text")
+    is_number = isinstance(audio_start_ms, int | float) and not isinstance(audio_start_ms, bool)
+    if not is_number or not 0 <= audio_start_ms <= 1000 * MAX_START_S:
+        raise InvalidField(
+            "input_audio_buffer.hint needs 'audio_start_ms', milliseconds from the session's start, at most "
+            f"{1000 * MAX_START_S:g}.",
+            "audio_start_ms",
+        )
+    try:
+        return hint_at(audio_start_ms / 1000, text)
+    except InvalidRequest as error:
+        raise InvalidField(str(error), "text") from error
+
+
+def audio_of(event: dict[str, Any]) -> bytes:
+    audio = event.get("audio")
+    if not isinstance(audio, str):
+        raise InvalidField("input_audio_buffer.append needs 'audio', samples in base64.", "audio")
+    try:
+        return base64.b64decode(audio, validate=True)
+    except ValueError as error:
+        sentence = "audio is not base64: encode the samples' bytes."
+        raise InvalidField(sentence, "audio", "invalid_base64") from error
 
 
 @dataclass(slots=True)
@@ -108,16 +168,16 @@ class RealtimeConnection:
         async for frame in self._peer.frames():
             received: dict[str, Any] = {}
             try:
-                received = commands.read_event(frame)
+                received = read_event(frame)
                 await self._follow(received)
             except InvalidRequest as error:
-                await self._peer.report(error, commands.event_id_of(received))
+                await self._peer.report(error, event_id_of(received))
             await self._backlog.has_room()
 
     async def _follow(self, received: dict[str, Any]) -> None:
         match received.get("type"):
             case "input_audio_buffer.append":
-                audio = commands.audio_of(received)
+                audio = audio_of(received)
                 if self._is_riva:
                     audio = self._pieces.samples_of(audio)
                 samples, self._rest = self._settings.audio_format.decode(self._rest + audio)
@@ -139,7 +199,7 @@ class RealtimeConnection:
                 self._clear()
                 await self._peer.send(event("input_audio_buffer.cleared"))
             case "input_audio_buffer.hint":
-                self._hints.put(commands.hint_of(received))
+                self._hints.put(hint_of(received))
                 self._send_hints()
             case "input_audio_buffer.done":
                 if not self._is_riva:
@@ -149,7 +209,7 @@ class RealtimeConnection:
             case "session.update" | "transcription_session.update" as kind:
                 await self._update(received, is_flat=kind == "transcription_session.update")
             case kind:
-                known = ", ".join(commands.KNOWN)
+                known = ", ".join(KNOWN)
                 sentence = f"Invalid value: {str(kind)[:SHOWN_CHARS]!r}. Supported events are: {known}."
                 raise InvalidField(sentence, "type")
 
@@ -211,7 +271,7 @@ class RealtimeConnection:
 
     async def _update(self, received: dict[str, Any], *, is_flat: bool) -> None:
         ignored: list[InvalidField] = []
-        update = commands.session_of(received)
+        update = session_of(received)
         if self._is_riva:
             settings = riva.updated(self._settings, update)
         else:
@@ -225,7 +285,7 @@ class RealtimeConnection:
             await self._end_turn()  # a running transcription keeps its settings
         self._settings = settings
         if ignored:
-            await self._peer.send(warning_event(ignored, commands.event_id_of(received)))
+            await self._peer.send(warning_event(ignored, event_id_of(received)))
         await self._send_session("updated", is_flat=is_flat)
 
     async def _transcribe(self) -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 from specwhisper.errors import ServerFull
 from specwhisper.rpc.failover import Failover
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_client.cli.output import OutputFormat
+from specwhisper_client.cli.recordings import OutputFormat
 from tests.rpc.client_scripts import MODEL, STATISTICS, ScriptedTranscription, duration, final, serving
 from tests.rpc.services import eventually
 from tests.rpc.terminals import Streams, end_of_cli, run_cli, start_cli

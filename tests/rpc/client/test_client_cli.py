@@ -11,7 +11,7 @@ from specwhisper.errors import ServerFull
 from specwhisper.options import DecodingOptions
 from specwhisper.wire.codec.decoding import decoding_options_from_proto
 from specwhisper_client.cli.models_command import show_server
-from specwhisper_client.cli.output import OutputFormat
+from specwhisper_client.cli.recordings import OutputFormat
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import running_gateway
 from tests.rpc.terminals import Streams, run_cli

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from specwhisper_client.cli.tables import local_models_table
+from specwhisper_client.cli.models_command import local_models_table
 from tests.rpc.terminals import run_cli
 
 

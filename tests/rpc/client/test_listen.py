@@ -16,7 +16,7 @@ from specwhisper_client import TranscriptionClient, sources
 from specwhisper_client.cli import listening
 from specwhisper_client.cli.batch import transcribe_files
 from specwhisper_client.cli.listening import ListenOptions
-from specwhisper_client.cli.output import OutputFormat
+from specwhisper_client.cli.recordings import OutputFormat
 from specwhisper_speakers.command_options import LiveSpeakerOptions
 from tests.rpc.services import all_free, eventually
 from tests.rpc.speaking import speaking_pair

@@ -12,7 +12,7 @@ from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire import status
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_client import exchange
+from specwhisper_client import calls
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_draft_server import responses
 from tests.rpc.client_scripts import ScriptedTranscription, serving
@@ -50,7 +50,7 @@ pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 @pytest.fixture(autouse=True)
 def short_timeouts(monkeypatch, caplog):
-    monkeypatch.setattr(exchange, "SILENCE_S", SILENCE_S)
+    monkeypatch.setattr(calls, "SILENCE_S", SILENCE_S)
     monkeypatch.setattr(responses, "HEARTBEAT_S", HEARTBEAT_S)
     caplog.set_level("INFO")
 
@@ -119,7 +119,7 @@ async def test_a_recording_continues_at_another_server(tmp_path, caplog, choose_
 
 
 async def test_clients_leave_a_server_that_never_answers(tmp_path, monkeypatch, choose_first):
-    monkeypatch.setattr(exchange, "WELCOME_S", 0.5)
+    monkeypatch.setattr(calls, "WELCOME_S", 0.5)
     path = wav(tmp_path / "audio.wav", recording(5.0))
     silent = ScriptedTranscription([], reads_everything=False, hangs=True)
     async with serving(silent) as address, target_server() as target, draft_server(target.address) as draft:

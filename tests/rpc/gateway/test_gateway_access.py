@@ -7,7 +7,7 @@ import pytest
 import websockets
 
 from specwhisper.rpc.tokens import Tokens
-from specwhisper_gateway.transport.access import OPEN_TO_ALL
+from specwhisper_gateway.refusals import OPEN_TO_ALL
 from tests.rpc.client_scripts import ScriptedTranscription
 from tests.rpc.gateways import MODEL, RunningGateway, gateway_for, socket_refusal
 

@@ -14,8 +14,8 @@ import websockets
 from specwhisper.errors import SessionExpired
 from specwhisper_gateway import state as lasting
 from specwhisper_gateway.access_log import ERROR
-from specwhisper_gateway.audio import events
-from specwhisper_gateway.audio.events import EventStream
+from specwhisper_gateway.audio import replies
+from specwhisper_gateway.audio.replies import EventStream
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription
 from tests.rpc.gateways import gateway_for
 from tests.rpc.live_scripts import TWO_UTTERANCES
@@ -100,7 +100,7 @@ async def test_a_live_session_reaches_the_session_timeout(path, sent, end_now):
 
 @pytest.mark.parametrize("is_read_again", [False, True])
 async def test_a_stream_without_a_reader_reaches_the_session_timeout(is_read_again, monkeypatch):
-    monkeypatch.setattr(events, "SEND_TIMEOUT_S", DAY_S if is_read_again else 0.0)
+    monkeypatch.setattr(replies, "SEND_TIMEOUT_S", DAY_S if is_read_again else 0.0)
     sent: list[Any] = []
 
     async def send(message: Any) -> None:

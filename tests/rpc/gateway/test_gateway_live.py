@@ -160,7 +160,7 @@ async def test_the_page_and_its_files():
             assert (reply.status_code, reply.headers["content-type"]) == (200, f"{media_type}; charset=utf-8")
         for missing in ("/page/__init__.py", "/samples/none.wav"):
             assert (await gateway.http.get(missing)).status_code == 404
-        assert (await gateway.http.get("/page/..%2fapp.py")).status_code == 401
+        assert (await gateway.http.get("/page/..%2fserver.py")).status_code == 401
 
 
 async def test_the_samples(gateway):

@@ -12,7 +12,7 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.rpc.tokens import Tokens
 from specwhisper_gateway.config import GatewayConfig
 from specwhisper_gateway.errors import ForeignPage
-from specwhisper_gateway.transport.sockets import check_origin_without_keys
+from specwhisper_gateway.sockets import check_origin_without_keys
 from tests.rpc.client_scripts import ScriptedTranscription
 from tests.rpc.gateways import MODEL, RECORDING, gateway_for, running_gateway
 

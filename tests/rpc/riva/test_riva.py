@@ -23,8 +23,8 @@ from specwhisper.options import DecodingOptions
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.requests import MAX_PIECE_BYTES
-from specwhisper_riva.audio import StreamedAudio
 from specwhisper_riva.replies import LiveReplies
+from specwhisper_riva.requests import StreamedAudio
 from specwhisper_riva.service import _decoded, _our_requests
 from specwhisper_riva.settings import SERVICE_NAME
 from tests.nightly import mostly_nightly

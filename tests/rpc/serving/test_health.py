@@ -10,7 +10,7 @@ from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ClientTls
 from specwhisper.rpc.tokens import Tokens
-from specwhisper_client.cli.health import is_serving
+from specwhisper_client.cli.main import is_serving
 from tests.certificates import save
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import running_gateway

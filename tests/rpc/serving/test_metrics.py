@@ -20,7 +20,7 @@ from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ClientTls
 from specwhisper.rpc.tokens import Tokens
 from specwhisper.types import Limits
-from specwhisper_top.readings import read_all
+from specwhisper_top.figures import read_all
 from tests.certificates import save
 from tests.rpc.network import cut_network
 from tests.rpc.scrapes import collected, parsed, scrape, value

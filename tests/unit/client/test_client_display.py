@@ -10,9 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from specwhisper.types import Segment, Word
-from specwhisper_client.cli.display import Bar, Display, LiveDisplay, clock
+from specwhisper_client.cli.display import Bar, Display, LiveDisplay, OpenText, clock
 from specwhisper_client.cli.listening import open_line
-from specwhisper_client.cli.redrawing import OpenText
 from specwhisper_client.updates import Update
 from tests.screens import Screen
 

@@ -10,9 +10,8 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.types import Mode, Segment, Word
-from specwhisper_client.cli.output import OutputFormat, prepare_outputs, render, write
-from specwhisper_client.cli.recordings import RecordingFile
-from specwhisper_client.cli.tables import transcript_table
+from specwhisper_client.cli.display import transcript_table
+from specwhisper_client.cli.recordings import OutputFormat, RecordingFile, prepare_outputs, render, write
 
 STATISTICS = SpeculationStatistics(num_verified=8, num_accepted=6, num_committed=10, num_forwards=4)
 

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from specwhisper.errors import TargetUnavailable
 from specwhisper.types import Segment, Word
-from specwhisper_client.deltas import Deltas
 from specwhisper_client.live_transcription import Utterances, joined, whole_utterances
-from specwhisper_client.updates import Update
+from specwhisper_client.updates import Deltas, Update
 
 
 def piece(text: str, utterance: int = 1, at_s: float = 0.0, *, is_last: bool = False, **more) -> Segment:

@@ -13,8 +13,7 @@ from specwhisper.options import DecodingOptions, Padding, WordTimes
 from specwhisper.selection import VadOptions
 from specwhisper.settings.command_line import app_of, takes
 from specwhisper_client.cli.main import app
-from specwhisper_client.cli.openai_flags import OpenAICommand
-from specwhisper_client.cli.transcribe_command import TranscribeOptions
+from specwhisper_client.cli.transcribe_command import OpenAICommand, TranscribeOptions
 
 
 def read(*arguments: str) -> DecodingOptions:

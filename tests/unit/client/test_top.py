@@ -9,8 +9,20 @@ from rich.console import Console
 
 from specwhisper.errors import InvalidRequest, UnsafeBind
 from specwhisper.rpc.channels import OPEN, Credentials
-from specwhisper_top.figures import DRAFT, DRAINING, LOST, TARGET, Figures, figures_of, quantile, total_of
-from specwhisper_top.readings import Reading, check_addresses, parse, read_all
+from specwhisper_top.figures import (
+    DRAFT,
+    DRAINING,
+    LOST,
+    TARGET,
+    Figures,
+    Reading,
+    check_addresses,
+    figures_of,
+    parse,
+    quantile,
+    read_all,
+    total_of,
+)
 from specwhisper_top.tables import WIDE, cluster_view
 
 EXPORTED = """
@@ -197,6 +209,6 @@ def test_the_reason_of_a_failed_reading_is_shown(monkeypatch, error, sentence):
     def fails(*_):
         raise error
 
-    monkeypatch.setattr("specwhisper_top.readings._fetch", fails)
+    monkeypatch.setattr("specwhisper_top.figures._fetch", fails)
     (reading,) = read_all(["server:1"], OPEN)
     assert sentence in reading.error

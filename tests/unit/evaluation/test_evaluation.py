@@ -19,11 +19,16 @@ from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.types import Segment
 from specwhisper_client.cli.main import app
-from specwhisper_evaluation.comparison import ComparedRecording, Comparison, Method, MethodResults, compare
-from specwhisper_evaluation.plot import check_plot, plot
+from specwhisper_evaluation.comparison import (
+    ComparedRecording,
+    Comparison,
+    Method,
+    MethodResults,
+    compare,
+    error_rates,
+)
 from specwhisper_evaluation.references import Reference, from_folder
-from specwhisper_evaluation.scoring import error_rates
-from specwhisper_evaluation.tables import facts, recordings_table, table_of
+from specwhisper_evaluation.tables import check_plot, facts, plot, recordings_table, table_of
 from tests.nightly import mostly_nightly
 
 

@@ -10,14 +10,14 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.live import EndpointingOptions
 from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.live import MAX_STATE_CHARACTERS, read_message
-from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
-from specwhisper_gateway.transport.messages import (
+from specwhisper_gateway.messages import (
     MAX_CONTROL_BYTES,
     MAX_MESSAGE_BYTES,
     MAX_VALUES,
     read_object,
 )
-from specwhisper_gateway.transport.sockets import Peer
+from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
+from specwhisper_gateway.sockets import Peer
 
 APPEND = {"type": "input_audio_buffer.append"}
 MANY = {f"k{number}": 1 for number in range(1_000)}

@@ -9,7 +9,7 @@ from specwhisper.errors import MessageTooLarge, ModelNotFound, PairMismatch, Ser
 from specwhisper_gateway.audio import uploads
 from specwhisper_gateway.audio.uploads import IDLE_TIMEOUT_S, MIN_BYTES_PER_S
 from specwhisper_gateway.errors import ClientGone, IdleTimeout, InvalidField, WrongApiKey, answer_to
-from specwhisper_gateway.transport.sockets import Peer, refuse_socket
+from specwhisper_gateway.sockets import Peer, refuse_socket
 from tests.rpc.services import eventually
 
 

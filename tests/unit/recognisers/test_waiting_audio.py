@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.types import SAMPLE_RATE, AudioChunk, VoiceEvent, VoiceMark
-from specwhisper_recognisers.waiting import WaitingAudio
+from specwhisper_recognisers.recognising import WaitingAudio
 
 
 def audio(num_samples: int, start_sample: int = 0) -> bytes:

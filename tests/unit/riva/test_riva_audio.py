@@ -12,7 +12,7 @@ from riva.client.proto import riva_asr_pb2, riva_audio_pb2
 
 from specwhisper.audio.wav import MAX_HEADER_BYTES
 from specwhisper.errors import InvalidAudio, InvalidRequest
-from specwhisper_riva.audio import StreamedAudio, linear_16
+from specwhisper_riva.requests import StreamedAudio, linear_16
 
 RATE = 8_000
 PCM = np.random.default_rng(0).integers(-20_000, 20_000, 999).astype("<i2").tobytes()

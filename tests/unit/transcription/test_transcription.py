@@ -11,7 +11,7 @@ from specwhisper.options import DecodingOptions, Task
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo, Transcription, losses
 from specwhisper.types import Mode, Segment, Word
-from specwhisper_client.cli.output import OutputFormat, render
+from specwhisper_client.cli.recordings import OutputFormat, render
 
 WORDS = (Word(0.0, 0.5, " Hello", 0.9), Word(0.5, 1.0, " there.", 0.8))
 SEGMENTS = (

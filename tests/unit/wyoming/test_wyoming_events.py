@@ -11,7 +11,7 @@ from wyoming.audio import AudioChunk
 from wyoming.event import Event, write_event
 
 from specwhisper.errors import InvalidRequest, MessageTooLarge, SpecWhisperError
-from specwhisper_wyoming.events import MAX_DATA_BYTES, MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, read_event
+from specwhisper_wyoming.connection import MAX_DATA_BYTES, MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, read_event
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from specwhisper.types import SAMPLE_RATE
-from specwhisper_gateway.realtime import backlog
-from specwhisper_gateway.transport import sockets
+from specwhisper_gateway import sockets
+from specwhisper_gateway.realtime import turn
 from tests.rpc.client_scripts import ScriptedTranscription
 from tests.rpc.gateways import gateway_for
 from tests.rpc.live_scripts import EVERYTHING
@@ -61,7 +61,7 @@ async def test_pings_are_answered_while_turns_wait():
 
 
 async def test_a_client_waits_while_too_much_is_not_transcribed(monkeypatch):
-    monkeypatch.setattr(backlog, "MAX_WAITING_BYTES", 3 * backlog.TURN_BYTES)
+    monkeypatch.setattr(turn, "MAX_WAITING_BYTES", 3 * turn.TURN_BYTES)
     async with gateway_for(server := Busy()) as gateway, session(gateway) as connection:
         sending = asyncio.create_task(send(connection, TURNS[:9]))
         await up_to(connection, UTTERANCE[2], 2)
@@ -81,11 +81,11 @@ async def test_a_draft_server_that_takes_no_audio_ends_the_session(monkeypatch):
 
 
 async def test_cleared_turns_leave_room(monkeypatch):
-    monkeypatch.setattr(backlog, "MAX_WAITING_BYTES", 20 * backlog.TURN_BYTES)
+    monkeypatch.setattr(turn, "MAX_WAITING_BYTES", 20 * turn.TURN_BYTES)
     async with gateway_for(server := Busy()) as gateway, session(gateway) as connection:
         await send(connection, TURNS[:1])
         for _ in range(10):
-            await connection.input_audio_buffer.append(audio=base64_of(bytes(5 * backlog.TURN_BYTES)))
+            await connection.input_audio_buffer.append(audio=base64_of(bytes(5 * turn.TURN_BYTES)))
             await connection.input_audio_buffer.clear()
         await send(connection, TURNS[1:2])
         await up_to(connection, UTTERANCE[2], 2)

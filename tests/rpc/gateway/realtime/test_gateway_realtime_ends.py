@@ -6,7 +6,7 @@ import pytest
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from specwhisper.errors import PairMismatch, ServerFull, UnsupportedOption
-from specwhisper_gateway.transport.messages import MAX_MESSAGE_BYTES
+from specwhisper_gateway.messages import MAX_MESSAGE_BYTES
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import connected, ends, gateway_for, handshake, running_gateway
 from tests.rpc.live_scripts import EVERYTHING, TWO_UTTERANCES

@@ -17,8 +17,8 @@ from specwhisper.errors import SpecWhisperError, TargetUnavailable
 from specwhisper.rpc.addresses import is_loopback
 from specwhisper_gateway.access_log import note_error
 from specwhisper_gateway.errors import ClientGone, ForeignPage, IdleTimeout, answer_to, body_of
+from specwhisper_gateway.messages import event
 from specwhisper_gateway.state import gateway_of, within_time
-from specwhisper_gateway.transport.messages import event
 
 logger = logging.getLogger(__name__)
 
