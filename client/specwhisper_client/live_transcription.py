@@ -108,11 +108,12 @@ async def whole_utterances(updates: AsyncIterable[Update]) -> AsyncGenerator[Upd
     """
     utterances = Utterances()
     try:
-        async for update in updates:
-            segments = utterances.add(update.segments)
-            final = "".join(piece.text for piece in utterances.pieces)
-            verified = final + update.verified_text
-            yield replace(update, segments=tuple(segments), verified_text=verified, settled_text=final)
+        async with aclosing(aiter(updates)) as received:  # type: ignore[type-var]
+            async for update in received:
+                segments = utterances.add(update.segments)
+                final = "".join(piece.text for piece in utterances.pieces)
+                verified = final + update.verified_text
+                yield replace(update, segments=tuple(segments), verified_text=verified, settled_text=final)
     except SpecWhisperError:
         if segments := utterances.finish():
             yield Update(tuple(segments))
@@ -121,15 +122,14 @@ async def whole_utterances(updates: AsyncIterable[Update]) -> AsyncGenerator[Upd
         yield Update(tuple(segments))
 
 
-async def with_speakers(
-    updates: AsyncIterable[Update], speakers: UtteranceSpeakers
-) -> AsyncGenerator[Update]:
+async def with_speakers(updates: LiveTranscription, speakers: UtteranceSpeakers) -> AsyncGenerator[Update]:
     """Yield updates in which each segment is a whole utterance, with its speakers.
 
     ``speakers`` is the stream's, which has its audio.
     """
-    async for update in whole_utterances(updates):
-        yield replace(update, segments=tuple([await speakers.named(each) for each in update.segments]))
+    async with aclosing(whole_utterances(updates)) as whole:
+        async for update in whole:
+            yield replace(update, segments=tuple([await speakers.named(each) for each in update.segments]))
 
 
 class Utterances:

@@ -89,7 +89,7 @@ def values_of(
             continue
         name = path + key[:SHOWN_CHARS]
         if on_unknown is None:
-            choice = ", ".join(known)
+            choice = ", ".join(sorted(known))
             raise InvalidField(f"{name} is not known: leave it out; there are {choice}.", name, UNKNOWN)
         on_unknown(name, key, value)
     for name, declared in known.items():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
+import os
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import MISSING
 from enum import Enum
 from functools import partial
-from os import environ
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -28,6 +29,8 @@ TYPER = "0.29"  # the tested release
 # The base class of click's usage errors, or of those of the copy that newer typers bring.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
+# A program that read the output has ended, or the disk is full.
+OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC)
 WRONG_USAGE = 2  # exit status, as click's
 NUMBERS = (int, float, int | None, float | None)
 
@@ -90,6 +93,15 @@ class OneSentence:
         except SpecWhisperError as error:
             self.report(error)
             sys.exit(error.exit_status)
+        except (OSError, BaseExceptionGroup) as error:
+            lost = _first_of(error)
+            if not isinstance(lost, OSError) or lost.errno not in OUTPUT_ERRORS:
+                raise
+            if lost.errno != errno.EPIPE:
+                self.report(f"The output cannot be written: {lost.strerror}.")
+            # What is left of the output goes nowhere: Python would write it at its end, and fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(1)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, whose types in Python --help leaves out: most have a placeholder."""
@@ -238,6 +250,13 @@ def _number(text: Any, *, takes_none: bool) -> Any:
     return None if takes_none and text == "None" else number_in(text)
 
 
+def _first_of(error: BaseException) -> BaseException:
+    """Return the first error of a group of errors, or of groups of groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 def _sentence(error: Any) -> str:
     """Return what is wrong with a command line, as its parser found."""
     context, option = error.ctx, getattr(error, "option_name", "")
@@ -250,6 +269,6 @@ def _sentence(error: Any) -> str:
             )
     if getattr(parameter, "is_flag", False):  # only a variable gives a switch a value
         variable = f"SPECWHISPER_{parameter.name.upper()}"
-        return f"${variable} is '{environ.get(variable)}': it must be 1 or 0."
+        return f"${variable} is '{os.environ.get(variable)}': it must be 1 or 0."
     found = error.format_message().rstrip(".")
     return f"{found}{'' if found.endswith('?') else '.'} See {context.command_path} --help."

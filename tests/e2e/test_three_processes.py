@@ -1,10 +1,14 @@
 """Client, draft server and target server run as three processes."""
 
+import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
+from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from tests.e2e.processes import Process, run_client
 
 pytestmark = pytest.mark.timeout(600)
@@ -50,3 +54,19 @@ def test_a_killed_client_frees_its_session_on_both_servers(servers, noise):
         servers.target.wait_event("session closed", within_s=10, draft_session=session)
     finally:
         client.end()
+
+
+@pytest.mark.parametrize("more", [[], ["--as-live"]], ids=["recording", "live"])
+def test_output_that_cannot_be_written_ends_a_client_in_one_sentence(servers, more):
+    """A full disk is an error; a program that has read enough, as ``head`` does, isn't one."""
+    program = [sys.executable, "-m", "specwhisper_client.cli.main", "transcribe", "--quiet", *more]
+    program += ["--server", servers.draft.address, str(DEMO_FOLDER / "samples" / "07_a_letter.flac")]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert ended.stderr == "error: The output cannot be written: No space left on device.\n"
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(program, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (1, "")

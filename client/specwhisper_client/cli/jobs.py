@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -130,14 +131,16 @@ async def _transcribe(
             warnings = Warnings(is_strict=options.strict)
             audio = sources.file(recording.path, is_paced=False, warn=warnings, selection=options)
             live = LiveTranscription(stream, audio)
-            async for update in whole_utterances(live):
-                show(update)
+            async with aclosing(whole_utterances(live)) as updates:
+                async for update in updates:
+                    show(update)
             return replace(live.result, warnings=warnings.sentences)
     transcription = client.stream_file(
         recording.path, options, mode=job.wanted.mode, gamma=job.wanted.gamma, interim_results=interim_results
     )
-    async for update in transcription:
-        show(update)
+    async with aclosing(aiter(transcription)) as updates:
+        async for update in updates:
+            show(update)
     return transcription.result
 
 

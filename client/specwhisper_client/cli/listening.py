@@ -119,12 +119,13 @@ async def listen(
         transcription = LiveTranscription(stream, audio, keeps_segments=False)
         updates = with_speakers(transcription, speakers) if speakers else whole_utterances(transcription)
         display = LiveUtterances(console) if console.is_terminal else Display(console.file)
-        with display, _stopped_by_ctrl_c(transcription):
-            async for update in updates:
-                if wanted.simulate is None and not is_noted and stream.model is not None:
-                    _note_limits(stream.model.target, console if console.is_terminal else errors)
-                    is_noted = True
-                display.show(update)
+        async with aclosing(updates):
+            with display, _stopped_by_ctrl_c(transcription):
+                async for update in updates:
+                    if wanted.simulate is None and not is_noted and stream.model is not None:
+                        _note_limits(stream.model.target, console if console.is_terminal else errors)
+                        is_noted = True
+                    display.show(update)
         if not wanted.quiet:
             print_table(errors, transcript_table(transcription.result))
 

@@ -48,6 +48,8 @@ def models(context: typer.Context, wanted: ModelsOptions) -> None:
     found = local.local_models()
     if wanted.json:
         print(json.dumps(found, indent=2))
+    elif not found:
+        print("There are no models here: specwhisper models get tiny.en base")
     else:
         print_table(
             Console(),

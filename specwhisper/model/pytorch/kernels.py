@@ -50,7 +50,7 @@ def kernel(function: Callable[..., Any]) -> Any:
 def reason_against(device: torch.device, head_size: int) -> str | None:
     """Return why no kernel can run on a device with heads of a size, if there is a reason."""
     if triton is None:
-        return "Triton is not installed"
+        return "Triton is not installed" if device.type == "cuda" else "it is not a CUDA GPU"
     if device.type == "cpu" and not isinstance(linear_add_kernel, triton.JITFunction):
         return None  # Triton's interpreter runs them
     if device.type != "cuda":
