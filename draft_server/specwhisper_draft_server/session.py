@@ -405,7 +405,8 @@ class Session:
 
     def _on_drafted(self, drafted: Drafted) -> None:
         if drafted.candidates is not None and self._stream is not None:
-            self._stream.propose(drafted.candidates)
+            if (on_target := self._stream.current) is not None:
+                on_target.send(drafted.candidates)
             self.builder.observe(drafted.candidates)
         if drafted.hint is not None:
             self._request.hints.put_recognised(drafted.hint)
@@ -454,7 +455,7 @@ class Session:
 
     def _on_target_changed(self) -> None:
         if self._live is not None and self._stream is not None:
-            self._live.is_unverified = not self._stream.has_target
+            self._live.is_unverified = self._stream.current is None
             self._live.lose_target()
         if self._stream is not None:
             self.target = self._stream.target

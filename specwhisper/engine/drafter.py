@@ -295,8 +295,9 @@ class Drafter:
         belief = session.belief
         if belief is None or commit.window_id != belief.window.id:
             return
-        agreed = session.apply_commit(belief, commit, self._clock())
+        judgement = belief.apply_commit(commit, lost_all=session.target_gave_up_waiting(commit))
+        session.observe_commit(commit, judgement, self._clock())
         if session.is_ready:  # before that, the encoder's thread uses the slot, and it is empty
-            self._model.rollback(session.slot, len(belief.window.prompt) + agreed)
+            self._model.rollback(session.slot, len(belief.window.prompt) + judgement.agreed)
         if commit.is_final:
             session.belief = None

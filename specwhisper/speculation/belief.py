@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from specwhisper.errors import InvalidCandidates
 from specwhisper.speculation.hints import Hint
-from specwhisper.types import Candidates, Window
+from specwhisper.types import Candidates, Commit, Window
 
 
 class Judgement(NamedTuple):
@@ -23,6 +23,7 @@ class Judgement(NamedTuple):
     Attributes
     ----------
     agreed : position up to which that belief agrees with the commit.
+    sent_ns : when the newest of the blocks was sent that it is the first to answer; ``None`` without one.
     num_judged : drafted tokens after a right text that the commit confirmed or corrected.
     num_corrections : those that it corrected.
     is_realigned : whether the token after the last contradiction was the one that was drafted before;
@@ -30,6 +31,7 @@ class Judgement(NamedTuple):
     """
 
     agreed: int
+    sent_ns: int | None
     num_judged: int
     num_corrections: int
     is_realigned: bool | None
@@ -133,42 +135,23 @@ class Belief:
             start_frame=self.window.start_frame if self.is_predicted else None,
         )
 
-    def pop_sent_ns(self, blocks_answered: int) -> int | None:
-        """Return when the newest of the blocks was sent that are answered for the first time, if any."""
-        sent_ns = None
-        while self._num_timed < blocks_answered and self._sent_ns:
-            self._num_timed += 1
-            sent_ns = self._sent_ns.popleft()
-        return sent_ns
-
-    def apply_commit(
-        self,
-        base: int,
-        tokens: Sequence[int],
-        *,
-        held: int,
-        blocks_answered: int,
-        credit: int,
-        lost_all: bool = False,
-    ) -> Judgement:
+    def apply_commit(self, commit: Commit, *, lost_all: bool = False) -> Judgement:
         """Apply a commit.
 
         A contradiction removes all tokens after it. If the target holds less than the answered block reached,
         or than all blocks did, it dropped or never received some tokens: they count as unsent again.
 
-        Parameters
-        ----------
-        held : position up to which the target holds tokens.
-        blocks_answered : number of the newest answered block; it also answers all earlier ones.
-        lost_all : whether the target waited in vain: then no block is in flight.
+        ``lost_all``: whether the target waited in vain: then no block is in flight.
 
         Raises
         ------
         InvalidCandidates
             if the commit leaves a gap or contradicts an earlier one.
         """
+        base, tokens, held = commit.base, commit.tokens, commit.held
         if base > self.num_committed:
             raise InvalidCandidates(f"A commit at position {base} leaves a gap after {self.num_committed}.")
+        sent_ns = self._pop_sent_ns(commit.answered_block)
         old, num_known = list(self.tokens), self.num_committed
         agreed = len(old)
         for position, token in enumerate(tokens, start=base):
@@ -181,8 +164,9 @@ class Belief:
             if position == len(self.tokens):
                 self.tokens.append(token)
         self.num_committed = max(self.num_committed, base + len(tokens))
-        self.credit, self.has_sent_empty = credit, False
-        self._blocks_answered = max(self._blocks_answered, self.num_blocks if lost_all else blocks_answered)
+        self.credit, self.has_sent_empty = commit.credit, False
+        answered = self.num_blocks if lost_all else min(commit.answered_block, self.num_blocks)
+        self._blocks_answered = max(self._blocks_answered, answered)
         self._block_ends = {
             number: end for number, end in self._block_ends.items() if number >= self._blocks_answered
         }
@@ -193,7 +177,16 @@ class Belief:
         self._keep_stale(old, agreed)
         end = min(agreed + 1, len(old), self.num_committed)
         judged = [position for position in range(num_known, end) if position in self._log_probs]
-        return Judgement(agreed, len(judged), sum(position >= agreed for position in judged), is_realigned)
+        num_corrections = sum(position >= agreed for position in judged)
+        return Judgement(agreed, sent_ns, len(judged), num_corrections, is_realigned)
+
+    def _pop_sent_ns(self, blocks_answered: int) -> int | None:
+        """Return when the newest of the blocks was sent that are answered for the first time, if any."""
+        sent_ns = None
+        while self._num_timed < blocks_answered and self._sent_ns:
+            self._num_timed += 1
+            sent_ns = self._sent_ns.popleft()
+        return sent_ns
 
     def _keep_stale(self, old: Sequence[int], agreed: int) -> None:
         """Keep the tokens after a contradiction as a hint."""

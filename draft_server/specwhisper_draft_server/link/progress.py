@@ -1,14 +1,14 @@
 """The progress of a session, for the next target that it runs on.
 
 A recording continues within a window, live audio after its last final text. Pure: the session reports what it
-sends and receives, and calls ``resume()`` when the target is lost. For a recording's window:
+receives, and calls ``resume()`` when the target is lost. For a recording's window:
 
 ====================  =========================================  =========================================
 State                 Shown by                                   Events of the target
 ====================  =========================================  =========================================
 no window             ``_opened`` is ``None``                    go to the reader
-open                  ``is_reopened``                            go to the reader
-reopening             not ``is_reopened``: another target has    the opening of the window goes to a
+open                  ``_is_reopened``                           go to the reader
+reopening             not ``_is_reopened``: another target has   the opening of the window goes to a
                       the session, but not opened the window     reader that has not seen it; candidates
                                                                  are lost until then, and answered after
 complete again        the window was complete already            the last token again: the reader sees
@@ -28,11 +28,10 @@ from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.transcription.resume_point import ResumePoint, audio_needed_from
 from specwhisper.transcription.transcript import OpenWindow
 from specwhisper.types import (
-    UNKNOWN_AGE_NS,
+    ALL_BLOCKS,
     Candidates,
     Commit,
     Resume,
-    Timing,
     VoiceEvent,
     VoiceMark,
     WindowOpened,
@@ -84,11 +83,6 @@ class ResumeTracker:
     max_ahead_tokens : candidates that may lie beyond the committed end.
     begin : where the session begins, if not at the start of the recording. Its reader is sent the window and
         what is committed in it, once a target has opened it.
-
-    Attributes
-    ----------
-    is_reopened : whether the current target has opened the window that it resumes. Candidates that are sent
-        earlier are lost.
     """
 
     def __init__(self, max_ahead_tokens: int, begin: ResumePoint | None = None) -> None:
@@ -97,7 +91,8 @@ class ResumeTracker:
         self._window: OpenWindow | None = None  # what is committed in it
         self._has_committed = False  # in any window
         self._language_probs: Mapping[str, float] = {}
-        self.is_reopened = True
+        self._is_reopened = True  # whether the current target has opened the window that it resumes
+        self._has_lost_blocks = False
         self._to_replay = begin
         if begin is not None:
             resume = begin.resume
@@ -107,9 +102,7 @@ class ResumeTracker:
             self._window = OpenWindow(resume.window, resume.committed, resume.log_probs)
             self._window.no_speech_prob, self._language_probs = begin.no_speech_prob, begin.language_probs
             self._has_committed = True
-            self.is_reopened = False
-        self._newest: dict[int, int] = {}  # number of the newest block by window
-        self._lost: dict[int, int] = {}  # the same for blocks that no target has
+            self._is_reopened = False
         self._pending_block: Candidates | None = None
 
     @property
@@ -124,10 +117,6 @@ class ResumeTracker:
     def advances(self, commit: Commit) -> bool:
         """Return whether the recording got further by a commit that is new to the reader."""
         return bool(commit.tokens)
-
-    def propose(self, block: Candidates) -> None:
-        """Count a block that is sent to the target, or lost without a target."""
-        self._newest[block.window_id] = max(block.block_number, self._newest.get(block.window_id, 0))
 
     def resume(self) -> Resume | None:
         """Return the message that makes another target continue.
@@ -158,7 +147,8 @@ class ResumeTracker:
         )
 
     def migrate(self) -> None:
-        self.is_reopened = self._opened is None
+        self._is_reopened = self._opened is None
+        self._has_lost_blocks = not self._is_reopened
 
     def pop_pending_block(self) -> Candidates | None:
         """Return the block for the last token of a complete window, once.
@@ -182,14 +172,11 @@ class ResumeTracker:
         return [event]
 
     def _open(self, opened: WindowOpened) -> SentEvents:
-        if not self.is_reopened:
+        if not self._is_reopened:
             return self._reopen(opened)
         self._opened, self._window = opened, OpenWindow(opened.window)
         self._language_probs = opened.language_probs or self._language_probs
-        self._newest = {
-            number: newest for number, newest in self._newest.items() if number >= opened.window.id
-        }
-        return [opened, *self._answer_lost_blocks(opened)]
+        return [opened, *self._answer_lost_blocks(self._window)]
 
     def _reopen(self, opened: WindowOpened) -> SentEvents:
         window = self._window
@@ -199,29 +186,22 @@ class ResumeTracker:
             )
         begin, self._to_replay = self._to_replay, None
         new: SentEvents = [] if begin is None else [opened, begin.commit(self._max_ahead_tokens)]
-        self.is_reopened, self._lost = True, dict(self._newest)
+        self._is_reopened = True
         if not window.is_complete:
-            return [*new, *self._answer_lost_blocks(opened)]
+            return [*new, *self._answer_lost_blocks(window)]
         end = len(window.tokens) - 1
         self._pending_block = Candidates(opened.window.id, end, end, ())
         return new
 
-    def _answer_lost_blocks(self, opened: WindowOpened) -> SentEvents:
-        """Answer the lost blocks of a window, so that the draft sends its tokens again."""
-        number = self._lost.pop(opened.window.id, 0)
-        if not number or self._window is None:
+    def _answer_lost_blocks(self, window: OpenWindow) -> SentEvents:
+        """Answer the blocks that the lost target had, so that the draft sends their tokens again."""
+        if not self._has_lost_blocks:
             return []
-        end = len(self._window.tokens)
+        self._has_lost_blocks = False
+        end = len(window.tokens)
+        credit = end + self._max_ahead_tokens
         return [
-            Commit(
-                opened.window.id,
-                base=end,
-                tokens=(),
-                answered_block=number,
-                held=end,
-                credit=end + self._max_ahead_tokens,
-                timing=Timing(block_age_ns=UNKNOWN_AGE_NS),
-            )
+            Commit(window.window.id, base=end, tokens=(), answered_block=ALL_BLOCKS, held=end, credit=credit)
         ]
 
 
@@ -232,8 +212,6 @@ class LiveProgress:
 
     ``windows``: follow the target's.
     """
-
-    is_reopened = True
 
     def __init__(self, windows: LiveWindows) -> None:
         self.windows = windows
@@ -253,8 +231,6 @@ class LiveProgress:
         return self.windows.position
 
     def migrate(self) -> None: ...
-
-    def propose(self, block: Candidates) -> None: ...
 
     def observe(self, event: WindowOpened | Commit) -> Sequence[WindowOpened | Commit]:
         return (event,)
