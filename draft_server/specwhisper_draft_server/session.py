@@ -38,8 +38,7 @@ from specwhisper.types import (
 )
 from specwhisper.wire.pacing import PIECE_BYTES
 from specwhisper_draft_server.draft_source import DraftSource, SessionDraft
-from specwhisper_draft_server.link.hints import SessionHints
-from specwhisper_draft_server.link.progress import LiveProgress, Progress, ResumeTracker
+from specwhisper_draft_server.link.progress import LiveProgress, Progress, ResumeTracker, SessionHints
 from specwhisper_draft_server.link.resuming import OpenOnce, ResumingTargetStream
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.transcriber import TargetDescription, TargetStream, Transcriber

@@ -11,7 +11,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi_offline import FastAPIOffline
 
 from specwhisper import __version__
-from specwhisper.observe import request_id
+from specwhisper.observe.current_call import REQUEST_ID
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.settings.model_names import ModelNames
 from specwhisper_client.api import TranscriptionClient
@@ -88,7 +88,7 @@ def create_app(config: GatewayConfig, metrics: GatewayMetrics) -> FastAPI:
             allow_origins=config.allow_origins,
             allow_methods=("GET", "POST"),
             allow_headers=("*",),  # OpenAI's client sends headers of its own
-            expose_headers=(request_id.KEY, "retry-after"),
+            expose_headers=(REQUEST_ID, "retry-after"),
         )
     app.add_middleware(AccessLog, metrics=metrics)
     return app

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Scope
 from starlette.websockets import WebSocketClose
 
 from specwhisper.errors import SpecWhisperError
-from specwhisper.observe.request_id import KEY, current_request_id
+from specwhisper.observe.current_call import REQUEST_ID, current_request_id
 from specwhisper_gateway.access_log import note_error
 from specwhisper_gateway.errors import (
     BROKEN,
@@ -68,4 +68,4 @@ async def _failed(request: Request, error: Exception) -> JSONResponse:
 
     It bypasses the middleware, so the request id is added here.
     """
-    return JSONResponse(body_of(error), answer_to(error).status, {KEY: current_request_id()})
+    return JSONResponse(body_of(error), answer_to(error).status, {REQUEST_ID: current_request_id()})

@@ -29,7 +29,7 @@ from specwhisper.errors import (
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.observe.metrics import EngineMetrics, ServerMetrics
 from specwhisper.observe.tracing import WindowSpans
-from specwhisper.rpc.eviction import Evictor
+from specwhisper.rpc.calls import Evictor
 from specwhisper.types import Candidates, Commit, Failed, Finished, FromTarget, WindowOpened
 from specwhisper.wire import HEARTBEAT_S, SILENCE_S, codec
 from specwhisper.wire.v1 import verification_pb2 as pb

@@ -1,7 +1,7 @@
-"""The progress of a session, for the next target that it runs on.
+"""The progress of a session, its voice marks and its hints, for the next target that it runs on.
 
-A recording continues within a window, live audio after its last final text. Pure: the session reports what it
-receives, and calls ``resume()`` when the target is lost. For a recording's window:
+A recording continues within a window, live audio after its last final text. Both are pure: the session
+reports what it receives, and calls ``resume()`` when the target is lost. For a recording's window:
 
 ====================  =========================================  =========================================
 State                 Shown by                                   Events of the target
@@ -18,12 +18,15 @@ complete again        the window was complete already            the last token 
 
 from __future__ import annotations
 
+import asyncio
+from asyncio import sleep
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 
 from specwhisper.errors import InvalidCandidates
 from specwhisper.live import LivePosition
+from specwhisper.transcription.hints import HintFeed
 from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.transcription.resume_point import ResumePoint, audio_needed_from
 from specwhisper.transcription.transcript import OpenWindow
@@ -32,10 +35,16 @@ from specwhisper.types import (
     Candidates,
     Commit,
     Resume,
+    TimedHint,
     VoiceEvent,
     VoiceMark,
     WindowOpened,
 )
+
+# For each hint, and each of its bytes: a target takes about 1 ms for a short one and 9 ms for the longest,
+# in which other sessions wait. So one session's hints take at most 4 % of its time.
+INTERVAL_S, INTERVAL_S_PER_BYTE = 0.025, 50e-6
+BURST_S = 16 * INTERVAL_S  # hints are sent at once until their intervals add up to this
 
 SentEvents = list[WindowOpened | Commit]
 
@@ -68,6 +77,46 @@ class KeptMarks:
         new = [mark for known, mark in islice(self._marks, self._num_sent, None) if known <= sample]
         self._num_sent += len(new)
         return tuple(new)
+
+
+class SessionHints(HintFeed):
+    """The client's texts, sent to each target at a pace that it can keep.
+
+    A recogniser's are sent until the client has sent one. Each text replaces all text from its time on, so a
+    recognised word would replace captions that a client has sent ahead.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_new = asyncio.Event()
+        self._has_clients = False
+
+    def put(self, hint: TimedHint) -> None:
+        """Add a text of the client."""
+        self._has_clients = True
+        self._put(hint)
+
+    def put_recognised(self, hint: TimedHint) -> None:
+        """Add a text of the recogniser, unless the client has sent one."""
+        if not self._has_clients:
+            self._put(hint)
+
+    def _put(self, hint: TimedHint) -> None:
+        super().put(hint)
+        self._has_new.set()
+
+    async def send(self, receive: Callable[[TimedHint], None], start_sample: int = 0) -> None:
+        self.restart(start_sample)
+        while True:
+            interval_s = 0.0
+            while interval_s < BURST_S and (hints := self.take(1)):
+                receive(hints[0])
+                interval_s += INTERVAL_S + INTERVAL_S_PER_BYTE * len(hints[0].text.encode())
+            if interval_s:
+                await sleep(interval_s)
+            else:
+                self._has_new.clear()
+                await self._has_new.wait()
 
 
 class ResumeTracker:

@@ -41,9 +41,8 @@ from specwhisper.types import (
     EndUtterance,
     WindowOpened,
 )
-from specwhisper_draft_server.link.hints import SessionHints
-from specwhisper_draft_server.link.pace import Pace
-from specwhisper_draft_server.link.progress import KeptMarks, Progress
+from specwhisper_draft_server.link.progress import KeptMarks, Progress, SessionHints
+from specwhisper_draft_server.link.targets import Pace
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.transcriber import TargetDescription, TargetStream
 

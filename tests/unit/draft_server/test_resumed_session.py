@@ -24,8 +24,7 @@ from specwhisper.types import (
     WindowOpened,
 )
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.link.hints import SessionHints
-from specwhisper_draft_server.link.progress import KeptMarks, LiveProgress, ResumeTracker
+from specwhisper_draft_server.link.progress import KeptMarks, LiveProgress, ResumeTracker, SessionHints
 from specwhisper_draft_server.link.resuming import ResumingTargetStream
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.transcriber import Message, TargetDescription
