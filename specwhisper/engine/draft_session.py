@@ -14,7 +14,7 @@ from specwhisper.speculation.draft_length import MAX_CHOSEN_GAMMA, BlockSize, Dr
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import Windows
-from specwhisper.types import ALL_BLOCKS, Candidates, Commit, Hypothesis, Mode, TimedHint
+from specwhisper.types import Candidates, Commit, Hypothesis, Mode, TimedHint
 
 NO_REPORT = DraftReport()
 MAX_REDRAFTED = 16  # stale tokens in a draft step
@@ -152,7 +152,7 @@ class DraftSession:
 
     def observe_commit(self, commit: Commit, judgement: Judgement, now_ns: int) -> None:
         """Count a commit that the belief has taken."""
-        if judgement.sent_ns is not None and commit.answered_block != ALL_BLOCKS:
+        if judgement.sent_ns is not None:
             round_trip_ns = max(0, now_ns - judgement.sent_ns - commit.timing.block_age_ns)
             self.report += DraftReport(network_ns=round_trip_ns, num_answers=1)
         if commit.tokens:
