@@ -1,7 +1,7 @@
 """The progress of a session, its voice marks and its hints, for the next target that it runs on.
 
 A recording continues within a window, live audio after its last final text. Both are pure: the session
-reports what it receives, and calls ``resume()`` when the target is lost. For a recording's window:
+reports what it receives, and calls ``migrate()`` for each target. For a recording's window:
 
 ====================  =========================================  =========================================
 State                 Shown by                                   Events of the target
@@ -195,9 +195,11 @@ class ResumeTracker:
             resume, self._window.is_complete, self._window.no_speech_prob, self._language_probs
         )
 
-    def migrate(self) -> None:
+    def migrate(self) -> Resume | None:
+        """Begin on another target; return the message that makes it continue."""
         self._is_reopened = self._opened is None
         self._has_lost_blocks = not self._is_reopened
+        return self.resume()
 
     def pop_pending_block(self) -> Candidates | None:
         """Return the block for the last token of a complete window, once.
@@ -276,10 +278,8 @@ class LiveProgress:
         """Return whether text has become final."""
         return commit.piece is not None
 
-    def resume(self) -> LivePosition:
+    def migrate(self) -> LivePosition:
         return self.windows.position
-
-    def migrate(self) -> None: ...
 
     def observe(self, event: WindowOpened | Commit) -> Sequence[WindowOpened | Commit]:
         return (event,)

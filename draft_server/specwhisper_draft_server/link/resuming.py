@@ -247,7 +247,7 @@ class ResumingTargetStream:
             return stack.pop_all(), stream
 
     async def _run_on(self, stack: AsyncExitStack, stream: TargetStream) -> None:
-        resume = self._progress.resume()
+        resume = self._progress.migrate()
         if isinstance(resume, LivePosition):
             self._marks.forget_before(resume.next_sample)
         # From here on nothing that it needs is forgotten, whatever arrives before the first piece is sent.
@@ -259,7 +259,6 @@ class ResumingTargetStream:
             stream.send(resume)
         if self._confirm_every is not None:
             stream.send(self._confirm_every)
-        self._progress.migrate()
         self._failover.connected()
         self._pace.begin(monotonic())
         self._current_tasks, self.current = stack, stream
