@@ -168,7 +168,7 @@ class Limits:
 
 # Messages between draft and target.
 NS_PER_S = 1_000_000_000
-UNKNOWN_AGE_NS = -1
+ALL_BLOCKS = 2**32  # in place of a number: all blocks that were sent so far
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +288,7 @@ class Timing:
     ----------
     batch_size : sessions that shared it.
     block_age_ns : time from the arrival of the newest block that the commit answers; a draft subtracts it to
-        find the network's share. :data:`UNKNOWN_AGE_NS` for a block that never arrived.
+        find the network's share.
     align_ns : the extra forward passes after a complete window.
     detect_ns : the extra forward pass that detected the window's language.
     token_ns : what one more token adds to a forward pass, by the target's estimate; 0 if that is unknown.
@@ -372,7 +372,8 @@ class Commit:
     num_hinted : number of candidates among them from hints, not from fresh blocks of the draft;
         ``num_hinted_first`` come before the draft's, the others after them.
     num_self_decoded : 1 when the forward pass had no candidates, else 0.
-    answered_block : number of the newest candidate block of this window that this commit answers.
+    answered_block : number of the newest candidate block of this window that this commit answers. For blocks
+        that were lost with their target it is :data:`ALL_BLOCKS`.
     held : position up to which (exclusive) tokens are committed or candidates wait for their pass.
     credit : position up to which (exclusive) candidates may be sent.
     outcome : the decision about a complete window.

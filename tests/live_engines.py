@@ -293,12 +293,7 @@ class Voice(VoiceMarker):
         position: LivePosition,
         open_vad: Callable[[], Vad] = EnergyVad,
     ) -> None:
-        self._finder = Endpointer(options, position.next_sample, is_speech=position.is_speech)
-        super().__init__(self._finder, open_vad)
-
-    @property
-    def boundary_sample(self) -> int:
-        return self._finder.boundary_sample
+        super().__init__(Endpointer(options, position.next_sample, is_speech=position.is_speech), open_vad)
 
 
 def cut(pcm: bytes, sizes: Sequence[int]) -> Iterator[tuple[int, bytes]]:

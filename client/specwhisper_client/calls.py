@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 
 from specwhisper.errors import SpecWhisperError
-from specwhisper.observe import request_id
+from specwhisper.observe.current_call import REQUEST_ID, current_request_id
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.tasks import NextItem
@@ -57,7 +57,7 @@ class Calls:
         self.received_s = received_s
         self._servers = servers
         self._attempts = Attempts(servers)
-        self._request_id = request_id.current_request_id()  # the same for all calls
+        self._request_id = current_request_id()  # the same for all calls
         self._call: Any = None  # the last one
         self._is_complete = False  # whether the last response of the call was received
         self._is_blank = True  # whether the call has had no text
@@ -76,7 +76,7 @@ class Calls:
         self._earlier, self._is_complete, self._is_blank = self.statistics, False, True
         async with self._attempts.connection() as connection:
             stub = TranscriptionStub(connection.channel)
-            self._call = stub.StreamingRecognize(metadata=((request_id.KEY, self._request_id),))
+            self._call = stub.StreamingRecognize(metadata=((REQUEST_ID, self._request_id),))
             try:
                 exchanged = exchange(self._call, *request(), connection.window)
                 async with aclosing(exchanged) as responses:

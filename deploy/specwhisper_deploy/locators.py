@@ -27,7 +27,7 @@ from specwhisper.errors import (
     SpecWhisperError,
     TargetUnavailable,
 )
-from specwhisper.rpc.access import caller
+from specwhisper.observe.current_call import caller
 from specwhisper.tasks import retrieve_error
 from specwhisper.wire.status import error_named
 from specwhisper.wire.v1 import discovery_pb2, discovery_pb2_grpc, verification_pb2_grpc

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from specwhisper.extras import offers
+from specwhisper.failpoints import Failpoints, read_failpoints
 from specwhisper.rpc.addresses import to_addresses
 from specwhisper.rpc.channels import Credentials, credentials_part
 from specwhisper.rpc.serving_options import SHORT_CALLS, ServingOptions
@@ -32,7 +33,6 @@ from specwhisper.settings.shared import (
     threads_option,
 )
 from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
-from specwhisper.testing.failpoints import Failpoints, read_failpoints
 from specwhisper.transcription.speakers import SpeakerModels
 from specwhisper.types import SERVER_MODES, Mode
 from specwhisper.validated import ABOVE_0, choice, option, switch, text, whole

@@ -16,7 +16,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from specwhisper.errors import ServerFull
-from specwhisper.observe.request_id import request_id
+from specwhisper.observe.current_call import request_id
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcript import TranscriptBuilder

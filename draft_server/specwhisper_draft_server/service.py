@@ -22,7 +22,7 @@ from specwhisper.errors import (
     ServerFull,
     SpecWhisperError,
 )
-from specwhisper.rpc.access import counted_as
+from specwhisper.observe.current_call import counted_as
 from specwhisper.rpc.calls import admitted_by
 from specwhisper.rpc.failover import Failover
 from specwhisper.rpc.session_limiter import SessionLimiter

@@ -38,8 +38,7 @@ from specwhisper.types import (
 )
 from specwhisper.wire.pacing import PIECE_BYTES
 from specwhisper_draft_server.draft_source import DraftSource, SessionDraft
-from specwhisper_draft_server.link.hints import SessionHints
-from specwhisper_draft_server.link.progress import LiveProgress, Progress, ResumeTracker
+from specwhisper_draft_server.link.progress import LiveProgress, Progress, ResumeTracker, SessionHints
 from specwhisper_draft_server.link.resuming import OpenOnce, ResumingTargetStream
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.transcriber import TargetDescription, TargetStream, Transcriber
@@ -405,7 +404,8 @@ class Session:
 
     def _on_drafted(self, drafted: Drafted) -> None:
         if drafted.candidates is not None and self._stream is not None:
-            self._stream.propose(drafted.candidates)
+            if (on_target := self._stream.current) is not None:
+                on_target.send(drafted.candidates)
             self.builder.observe(drafted.candidates)
         if drafted.hint is not None:
             self._request.hints.put_recognised(drafted.hint)
@@ -454,7 +454,7 @@ class Session:
 
     def _on_target_changed(self) -> None:
         if self._live is not None and self._stream is not None:
-            self._live.is_unverified = not self._stream.has_target
+            self._live.is_unverified = self._stream.current is None
             self._live.lose_target()
         if self._stream is not None:
             self.target = self._stream.target

@@ -17,7 +17,7 @@ from specwhisper.types import VoiceMark
 EXECUTOR = ThreadPoolExecutor(thread_name_prefix="voice")
 
 
-class VoiceActivity:
+class VoiceActivity(VoiceMarker):
     """Marks the utterances of one stream, by its audio alone.
 
     Parameters
@@ -32,26 +32,12 @@ class VoiceActivity:
         self, options: EndpointingOptions | None, start_sample: int = 0, *, is_speech: bool = False
     ) -> None:
         self.start_sample = start_sample
-        self._endpointer = Endpointer(options, start_sample, is_speech=is_speech)
-        self._marker = VoiceMarker(self._endpointer, (lambda: loudness) if options is None else _model().open)
+        endpointer = Endpointer(options, start_sample, is_speech=is_speech)
+        super().__init__(endpointer, (lambda: loudness) if options is None else _model().open)
 
-    @property
-    def boundary_sample(self) -> int:
-        """Where another detector would continue: the last cut or end, or in the silence since then."""
-        return self._endpointer.boundary_sample
-
-    async def detect(self, pcm: bytes) -> tuple[VoiceMark, ...]:
+    async def detect(self, pcm: bytes) -> list[VoiceMark]:
         """Process canonical PCM; return the marks that follow from it."""
-        loop = asyncio.get_running_loop()
-        return tuple(await loop.run_in_executor(EXECUTOR, self._marker.append, pcm))
-
-    def end_utterance(self) -> tuple[VoiceMark, ...]:
-        """End the utterance at the newest sample; return the marks.
-
-        Without speech there are none. Speech that was too short for an utterance becomes one, so nothing is
-        lost where the client ends an utterance, or the audio.
-        """
-        return tuple(self._marker.end_utterance())
+        return await asyncio.get_running_loop().run_in_executor(EXECUTOR, self.append, pcm)
 
 
 async def load_voice_activity() -> None:

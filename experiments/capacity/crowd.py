@@ -198,7 +198,7 @@ class Reciters:
         def send(messages: list[ToTarget]) -> None:
             for message in messages:
                 if isinstance(message, Candidates):
-                    call.propose(reciter.number, message)
+                    call.blocks.put_nowait((reciter.number, message))
                     self.num_messages += 1
                 elif isinstance(message, AudioChunk):
                     outbox.put_nowait(pb.VerifyRequest(audio=codec.audio_chunk_to_proto(message)))

@@ -26,7 +26,7 @@ from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import Model
 from specwhisper.model.sampling import gumbel, position_key, window_key
 from specwhisper.options import CompressionRatio, DecodingOptions, Padding
-from specwhisper.transcription.fallback import text_compression_ratio
+from specwhisper.transcription.windows import text_compression_ratio
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, WINDOW_SAMPLES
 
 

@@ -37,7 +37,7 @@ from experiments.faults.clients import (
 from experiments.faults.oracle import Violation, ViolationKind, longest_pause_s
 from experiments.faults.report import Result
 from experiments.faults.servers import NUM_SLOTS, Servers
-from specwhisper.testing.failpoints import Fault as FailpointFault
+from specwhisper.failpoints import Fault as FailpointFault
 from specwhisper.types import LIVE_MODES
 from specwhisper.wire import SILENCE_S
 from specwhisper.wire.v1 import discovery_pb2 as pb

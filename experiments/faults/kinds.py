@@ -18,8 +18,8 @@ from experiments.faults.chaos import MAX_RESUME_S, Kind, Pause, Scenario, World,
 from experiments.faults.clients import FileRequest, LiveRequest
 from experiments.faults.oracle import Violation, ViolationKind
 from experiments.faults.report import Result
+from specwhisper.failpoints import DRAFT_POINTS, TARGET_POINTS, Fault
 from specwhisper.rpc.channels import open_channel
-from specwhisper.testing.failpoints import DRAFT_POINTS, TARGET_POINTS, Fault
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_target_server.config import DEFAULT_IDLE_S
 

@@ -22,11 +22,11 @@ from experiments.common.servers.forked import ForkedServer, Probes, Serve
 from experiments.common.servers.proxy import Proxy
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.process import prepare_process
+from specwhisper.failpoints import VARIABLE, read_failpoints
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.rpc.serving import serve
-from specwhisper.testing.failpoints import VARIABLE, read_failpoints
 from specwhisper.types import AudioChunk, Limits
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import verification_pb2 as pb

@@ -19,7 +19,7 @@ from wyoming.ping import Ping, Pong
 
 from specwhisper import __version__
 from specwhisper.errors import IdleClient, InvalidAudio, InvalidRequest, MessageTooLarge, SpecWhisperError
-from specwhisper.observe.request_id import received_request_id, request_id
+from specwhisper.observe.current_call import received_request_id, request_id
 from specwhisper.options import DecodingOptions, options_from
 from specwhisper.wire.status import INTERNAL_ERROR, refusal
 from specwhisper_client.api import TranscriptionClient

@@ -11,9 +11,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from specwhisper.observe.request_id import KEY, received_request_id, request_id
+from specwhisper.observe.current_call import ANONYMOUS, REQUEST_ID, received_request_id, request_id
 from specwhisper.observe.tracing import describe_request, server_span
-from specwhisper.rpc.access import ANONYMOUS
 from specwhisper_gateway.errors import CLIENT_GONE, answer_to
 from specwhisper_gateway.metrics import GatewayMetrics
 
@@ -80,10 +79,10 @@ class AccessLog:
             match message["type"]:
                 case "http.response.start":
                     code = int(message["status"])
-                    MutableHeaders(scope=message)[KEY] = name
+                    MutableHeaders(scope=message)[REQUEST_ID] = name
                 case "websocket.accept":
                     is_accepted = True
-                    MutableHeaders(scope=message)[KEY] = name
+                    MutableHeaders(scope=message)[REQUEST_ID] = name
                 case "websocket.close":
                     code = code or (int(message.get("code", NORMAL)) if is_accepted else HTTPStatus.FORBIDDEN)
             await send(message)

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from specwhisper.errors import SpecWhisperError, Unauthenticated
-from specwhisper.observe.request_id import KEY, current_request_id
+from specwhisper.observe.current_call import REQUEST_ID, current_request_id
 from specwhisper.rpc.tokens import SCHEME, Tokens
 from specwhisper_gateway.access_log import note_caller, note_error
 from specwhisper_gateway.errors import (
@@ -133,4 +133,4 @@ async def _failed(request: Request, error: Exception) -> JSONResponse:
 
     It bypasses the middleware, so the request id is added here.
     """
-    return JSONResponse(body_of(error), answer_to(error).status, {KEY: current_request_id()})
+    return JSONResponse(body_of(error), answer_to(error).status, {REQUEST_ID: current_request_id()})

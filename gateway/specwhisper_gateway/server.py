@@ -14,7 +14,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi_offline import FastAPIOffline
 
 from specwhisper import __version__
-from specwhisper.observe import request_id
+from specwhisper.observe.current_call import REQUEST_ID
 from specwhisper.observe.logs import LogLevel
 from specwhisper.observe.tracing import configure_tracing
 from specwhisper.rpc.http_server import HttpServer
@@ -97,7 +97,7 @@ def create_app(config: GatewayConfig, metrics: GatewayMetrics) -> FastAPI:
             allow_origins=config.allow_origins,
             allow_methods=("GET", "POST"),
             allow_headers=("*",),  # OpenAI's client sends headers of its own
-            expose_headers=(request_id.KEY, "retry-after"),
+            expose_headers=(REQUEST_ID, "retry-after"),
         )
     app.add_middleware(AccessLog, metrics=metrics)
     return app

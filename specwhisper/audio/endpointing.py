@@ -210,13 +210,19 @@ class VoiceMarker:
         self._pcm = bytearray()  # from the boundary on
         self._at = 0  # byte of the next frame
 
+    @property
+    def boundary_sample(self) -> int:
+        """Where another detector would continue: the last cut or end, or in the silence since then."""
+        return self._endpointer.boundary_sample
+
     def append(self, pcm: bytes) -> list[VoiceMark]:
+        """Process canonical PCM; return the marks that follow from it."""
         self._pcm += pcm
         marks = []
         while self._at + FRAME_BYTES <= len(self._pcm):
             frame = floats(bytes(self._pcm[self._at : self._at + FRAME_BYTES]))
             self._at += FRAME_BYTES
-            before = self._endpointer.boundary_sample
+            before = self.boundary_sample
             mark = self._endpointer.on_frame(self._vad(frame))
             if mark is not None:
                 marks.append(mark)
@@ -224,14 +230,19 @@ class VoiceMarker:
         return marks
 
     def end_utterance(self) -> list[VoiceMark]:
-        before = self._endpointer.boundary_sample
+        """End the utterance at the newest sample; return the marks.
+
+        Without speech there are none. Speech that was too short for an utterance becomes one, so nothing is
+        lost where the client ends an utterance, or the audio.
+        """
+        before = self.boundary_sample
         marks = self._endpointer.end_utterance(before + len(self._pcm) // BYTES_PER_SAMPLE)
         self._follow_boundary(before)
         return marks
 
     def _follow_boundary(self, before: int) -> None:
-        if self._endpointer.boundary_sample != before:
-            del self._pcm[: (self._endpointer.boundary_sample - before) * BYTES_PER_SAMPLE]
+        if self.boundary_sample != before:
+            del self._pcm[: (self.boundary_sample - before) * BYTES_PER_SAMPLE]
             self._vad, self._at = self._open_vad(), 0
 
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.encodings import AudioSpan
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.belief import Belief
+from specwhisper.speculation.belief import Belief, Judgement
 from specwhisper.speculation.draft_length import MAX_CHOSEN_GAMMA, BlockSize, DraftLength
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import Windows
-from specwhisper.types import UNKNOWN_AGE_NS, Candidates, Commit, Hypothesis, Mode, TimedHint
+from specwhisper.types import Candidates, Commit, Hypothesis, Mode, TimedHint
 
 NO_REPORT = DraftReport()
 MAX_REDRAFTED = 16  # stale tokens in a draft step
@@ -150,34 +150,23 @@ class DraftSession:
         if is_plain:
             self.block_size.observe_step(forward_ns)
 
-    def apply_commit(self, belief: Belief, commit: Commit, now_ns: int) -> int:
-        """Apply a commit; return the position up to which the old belief agrees with it."""
-        timing = commit.timing
-        sent_ns = belief.pop_sent_ns(commit.answered_block)
-        if sent_ns is not None and timing.block_age_ns != UNKNOWN_AGE_NS:
-            round_trip_ns = max(0, now_ns - sent_ns - timing.block_age_ns)
+    def observe_commit(self, commit: Commit, judgement: Judgement, now_ns: int) -> None:
+        """Count a commit that the belief has taken."""
+        if judgement.sent_ns is not None:
+            round_trip_ns = max(0, now_ns - judgement.sent_ns - commit.timing.block_age_ns)
             self.report += DraftReport(network_ns=round_trip_ns, num_answers=1)
         if commit.tokens:
-            self.block_size.observe_forward(timing.batch_size)
-        judgement = belief.apply_commit(
-            commit.base,
-            commit.tokens,
-            held=commit.held,
-            blocks_answered=commit.answered_block,
-            credit=commit.credit,
-            lost_all=not self.length.mode.self_decodes and _target_gave_up_waiting(commit),
-        )
+            self.block_size.observe_forward(commit.timing.batch_size)
         self.report += DraftReport(
             num_judged=judgement.num_judged,
             num_corrections=judgement.num_corrections,
             num_realigned=int(judgement.is_realigned or False),
         )
-        return judgement.agreed
 
+    def target_gave_up_waiting(self, commit: Commit) -> bool:
+        """Return whether a target that waits for candidates decoded by itself for lack of them.
 
-def _target_gave_up_waiting(commit: Commit) -> bool:
-    """Return whether a target decoded by itself for lack of candidates.
-
-    It also does so when the tokens of a forward pass are used up: then it holds candidates.
-    """
-    return commit.num_self_decoded > 0 and commit.held == commit.base + len(commit.tokens)
+        It also does so when the tokens of a forward pass are used up: then it holds candidates.
+        """
+        has_self_decoded = commit.num_self_decoded > 0 and not self.length.mode.self_decodes
+        return has_self_decoded and commit.held == commit.base + len(commit.tokens)

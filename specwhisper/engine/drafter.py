@@ -190,36 +190,35 @@ class Drafter:
 
     def _run_forward(self, rows: Mapping[str, Row]) -> None:
         session_ids = {row.slot: session_id for session_id, row in rows.items()}
-
-        def on_scores(
-            rows: Sequence[Row], scores: Sequence[Scores], started_ns: int, forward_ns: int
-        ) -> None:
-            for row, score in zip(rows, scores, strict=True):
+        passes = run_forward(
+            self._model,
+            list(rows.values()),
+            clock=self._clock,
+            on_error=lambda row, error: self._fail(session_ids[row.slot], error),
+        )
+        for each in passes:
+            for row, score in zip(each.rows, each.scores, strict=True):
                 session_id = session_ids[row.slot]
                 session = self._sessions[session_id]
-                belief, ends = session.belief, session.vocabulary.ends
-                if belief is None:
-                    raise RuntimeError("A session without a window has drafted.")
-                verdict = accept(row.candidates, score.tokens, ends=ends, budget=len(score.tokens))
-                for index, token in enumerate(verdict.tokens):
-                    if not index or session.can_draft():
-                        belief.extend(token, score.log_probs[index])
-                if row.num_candidates:
-                    length = len(belief.window.prompt) + len(belief.tokens) - 1
-                    self._model.rollback(session.slot, length)
-                session.observe_step(forward_ns, is_plain=not row.num_candidates)
+                self._extend(session, row, score)
+                session.observe_step(each.forward_ns, is_plain=not row.num_candidates)
                 try:
                     self._begin_next(session)
                 except Exception as error:
                     self._fail(session_id, error)
 
-        run_forward(
-            self._model,
-            list(rows.values()),
-            clock=self._clock,
-            on_scores=on_scores,
-            on_error=lambda row, error: self._fail(session_ids[row.slot], error),
-        )
+    def _extend(self, session: DraftSession, row: Row, scores: Scores) -> None:
+        """Append the tokens of a draft step to the belief."""
+        belief = session.belief
+        if belief is None:
+            raise RuntimeError("A session without a window has drafted.")
+        ends, budget = session.vocabulary.ends, len(scores.tokens)
+        verdict = accept(row.candidates, scores.tokens, ends=ends, budget=budget)
+        for index, token in enumerate(verdict.tokens):
+            if not index or session.can_draft():
+                belief.extend(token, scores.log_probs[index])
+        if row.num_candidates:
+            self._model.rollback(session.slot, len(belief.window.prompt) + len(belief.tokens) - 1)
 
     def _fail(self, session_id: str, error: Exception) -> None:
         """End a session's draft by an error; raise one that ends all of them."""
@@ -295,8 +294,9 @@ class Drafter:
         belief = session.belief
         if belief is None or commit.window_id != belief.window.id:
             return
-        agreed = session.apply_commit(belief, commit, self._clock())
+        judgement = belief.apply_commit(commit, lost_all=session.target_gave_up_waiting(commit))
+        session.observe_commit(commit, judgement, self._clock())
         if session.is_ready:  # before that, the encoder's thread uses the slot, and it is empty
-            self._model.rollback(session.slot, len(belief.window.prompt) + agreed)
+            self._model.rollback(session.slot, len(belief.window.prompt) + judgement.agreed)
         if commit.is_final:
             session.belief = None

@@ -204,12 +204,12 @@ class EngineThread(Generic[Event]):
         with self._condition:
             self._condition.notify()
 
-    def post(self, action: Callable[[], object]) -> bool:
-        """Run ``action`` in the thread before its next step; ``False`` once it stops."""
+    def post(self, *actions: Callable[[], object]) -> bool:
+        """Run actions together in the thread, before its next step; ``False`` once it stops."""
         with self._condition:
             if self._is_stopping:
                 return False
-            self._actions.append(action)
+            self._actions += actions
             self._condition.notify()
             return True
 

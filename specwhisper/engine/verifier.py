@@ -361,19 +361,22 @@ class Verifier:
 
     def _run_forward(self, rows: Sequence[Row]) -> None:
         sessions = {session.slot: session for session in self._sessions.values()}
-
-        def on_scores(
-            rows: Sequence[Row], scores: Sequence[Scores], started_ns: int, forward_ns: int
-        ) -> None:
-            self._batch_time.observe(len(rows), sum(len(row.tokens) for row in rows), forward_ns)
+        passes = run_forward(
+            self._model,
+            rows,
+            clock=self._clock,
+            on_error=lambda row, error: self._fail(sessions[row.slot], error),
+        )
+        for passed, scores, started_ns, forward_ns in passes:
+            self._batch_time.observe(len(passed), sum(len(row.tokens) for row in passed), forward_ns)
             now_ns, num_sessions = self._clock(), len(self._sessions)
             token_ns = round(self._batch_time.token_ns)
-            for row, score in zip(rows, scores, strict=True):
+            for row, score in zip(passed, scores, strict=True):
                 session = sessions[row.slot]
                 queue_ns, block_age_ns = started_ns - session.ready_ns, session.block_age_ns(now_ns)
                 self._response_time.observe(queue_ns + forward_ns, num_sessions)
                 timing = Timing(
-                    queue_ns, forward_ns, session.encode_ns, len(rows), block_age_ns, token_ns=token_ns
+                    queue_ns, forward_ns, session.encode_ns, len(passed), block_age_ns, token_ns=token_ns
                 )
                 try:
                     self._accept_row(session, row, score, timing, now_ns)
@@ -383,14 +386,6 @@ class Verifier:
             for session in self._sessions.values():
                 if session.awaits_candidates:  # a hint may be worth its time now
                     session.update_phase()
-
-        run_forward(
-            self._model,
-            rows,
-            clock=self._clock,
-            on_scores=on_scores,
-            on_error=lambda row, error: self._fail(sessions[row.slot], error),
-        )
 
     def _accept_row(
         self, session: TargetSession, row: Row, scores: Scores, timing: Timing, now_ns: int

@@ -1,13 +1,18 @@
-"""Protocols of an encoder, and of a decoder with slots, in one array library.
+"""Protocols of an encoder, and of a decoder with slots, in one array library; an encoder of two models.
 
 :mod:`specwhisper.model.onnx` serves CPUs with NumPy's arrays, :mod:`specwhisper.model.pytorch` GPUs, device
-maps and other types of numbers with torch's tensors.
+maps and other types of numbers with torch's tensors. A distilled draft keeps the encoder of its teacher: then
+a window is encoded once.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
@@ -105,3 +110,44 @@ class Backend(Protocol):
 
     def warm_up(self) -> None:
         """Prepare every shape that may occur."""
+
+
+@dataclass(frozen=True, eq=False)
+class SharedEncoder:
+    """One model's access to the encoder that it shares with another; thread-safe.
+
+    A model never receives its own encoding: sessions without a draft share nothing.
+    """
+
+    encoder: Encoder
+    num_kept: int
+    kept: OrderedDict[bytes, tuple[SharedEncoder, Any]]  # encodings for the other model, the oldest first
+    lock: Lock  # draft and target may encode in different threads: the second waits
+
+    max_windows = 1  # an encoding may be needed by another thread, or on another stream
+
+    def __call__(self, windows: Sequence[Features]) -> Sequence[Any]:
+        """Encode windows one by one, or return the other model's encodings."""
+        return [self._encode(features) for features in windows]
+
+    def _encode(self, features: Features) -> Any:
+        key = hashlib.blake2b(features.tobytes()).digest()
+        with self.lock:
+            by, encoded = self.kept.get(key, (self, None))
+            if by is not self:
+                del self.kept[key]
+                return encoded
+            (encoded,) = self.encoder([features])
+            self.kept[key] = (self, encoded)
+            if len(self.kept) > self.num_kept:  # the other model did not need it, or not yet
+                self.kept.popitem(last=False)
+            return encoded
+
+
+def share(encoder: Encoder, num_windows: int) -> tuple[SharedEncoder, SharedEncoder]:
+    """Return two models' access to one encoder.
+
+    ``num_windows``: most windows kept for the other model: one for each session that may be open.
+    """
+    shared = encoder, num_windows, OrderedDict[bytes, tuple[SharedEncoder, Any]](), Lock()
+    return SharedEncoder(*shared), SharedEncoder(*shared)

@@ -19,9 +19,8 @@ import numpy as np
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.extras import needs_extra
-from specwhisper.model.backend import Backend, Encoder
+from specwhisper.model.backend import Backend, Encoder, share
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.sharing import share
 from specwhisper.types import DeviceMap
 
 logger = logging.getLogger(__name__)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -18,13 +18,12 @@ from array_api_compat import array_namespace
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import CheckpointError, UnsupportedOption
 from specwhisper.model.arrays import Array, softmax, to_device
-from specwhisper.model.backend import Backend, Encoder, Features
+from specwhisper.model.backend import Backend, Encoder, Features, SharedEncoder
 from specwhisper.model.backends import open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.choosing import ProbeResult, Row, Scores, choose
 from specwhisper.model.faults import is_device_fault
 from specwhisper.model.rules import DecodingRules
-from specwhisper.model.sharing import SharedEncoder
 from specwhisper.model.word_times import align_words, begin_alignment
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import WINDOW_FRAMES, DeviceMap, Window, WordAlignment
@@ -321,20 +320,25 @@ class WhisperModel:
         return self._backend.length(slot)
 
 
+class ForwardPass(NamedTuple):
+    """A forward pass: its rows, their scores, its start and its time."""
+
+    rows: Sequence[Row]
+    scores: Sequence[Scores]
+    started_ns: int
+    forward_ns: int
+
+
 def run_forward(
     model: Model,
     rows: Sequence[Row],
     *,
     clock: Callable[[], int],
-    on_scores: Callable[[Sequence[Row], Sequence[Scores], int, int], None],
     on_error: Callable[[Row, Exception], None],
-) -> None:
-    """Score rows; after an error, score each half again, down to the row at fault.
+) -> Iterator[ForwardPass]:
+    """Score rows and yield the pass; after an error, score each half again, down to the row at fault.
 
-    Parameters
-    ----------
-    on_scores : called after each forward pass with its rows, their scores, its start and its time in ns.
-    on_error : called with a row that fails alone, or with any row after a device fault.
+    ``on_error``: called with a row that fails alone, or with any row after a device fault.
     """
     started_ns = clock()
     held = [model.length(row.slot) for row in rows]
@@ -347,11 +351,11 @@ def run_forward(
             return
         logger.warning("forward pass repeated", extra={"sessions": len(rows), "error": str(error)})
     if scores is not None:
-        on_scores(rows, scores, started_ns, clock() - started_ns)
+        yield ForwardPass(rows, scores, started_ns, clock() - started_ns)
         return
     # Outside of the except block, because the error keeps the memory of the failed pass alive.
     for row, length in zip(rows, held, strict=True):
         model.rollback(row.slot, length)
     half = len(rows) // 2
     for part in (rows[:half], rows[half:]):
-        run_forward(model, part, clock=clock, on_scores=on_scores, on_error=on_error)
+        yield from run_forward(model, part, clock=clock, on_error=on_error)

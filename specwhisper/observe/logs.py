@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TextIO
 
-from specwhisper.observe.request_id import request_id
+from specwhisper.observe.current_call import request_id
 from specwhisper.printable import escaped
 
 STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}

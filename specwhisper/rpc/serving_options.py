@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specwhisper.errors import UnsafeBind
+from specwhisper.failpoints import VARIABLE, Failpoints
 from specwhisper.rpc.addresses import check_bind, is_loopback
 from specwhisper.rpc.tls import ServerTls, TlsFlags
 from specwhisper.rpc.tokens import Tokens, TokensFlag
 from specwhisper.settings.setting import OBSERVABILITY, SECURITY, SERVING, Settings, part
 from specwhisper.settings.shared import drain_timeout_option, idle_timeout_option, port_option, seconds_option
-from specwhisper.testing.failpoints import VARIABLE, Failpoints
 from specwhisper.types import Limits
 from specwhisper.validated import ABOVE_0, naming, switch, text, whole
 

@@ -6,7 +6,6 @@ blocks and commits may be late, repeated, reordered or wrong.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import exp
@@ -14,7 +13,7 @@ from typing import NamedTuple
 
 from specwhisper.errors import InvalidCandidates
 from specwhisper.speculation.hints import Hint
-from specwhisper.types import Candidates, Window
+from specwhisper.types import Candidates, Commit, Window
 
 
 class Judgement(NamedTuple):
@@ -23,6 +22,7 @@ class Judgement(NamedTuple):
     Attributes
     ----------
     agreed : position up to which that belief agrees with the commit.
+    sent_ns : when the newest of the blocks was sent that it is the first to answer; ``None`` without one.
     num_judged : drafted tokens after a right text that the commit confirmed or corrected.
     num_corrections : those that it corrected.
     is_realigned : whether the token after the last contradiction was the one that was drafted before;
@@ -30,9 +30,15 @@ class Judgement(NamedTuple):
     """
 
     agreed: int
+    sent_ns: int | None
     num_judged: int
     num_corrections: int
     is_realigned: bool | None
+
+
+class SentBlock(NamedTuple):
+    end: int
+    sent_ns: int
 
 
 class Belief:
@@ -74,9 +80,8 @@ class Belief:
         self._word_of = word_of
         self._log_probs: dict[int, float] = {}  # drafted tokens' log-probabilities, by position
         self._expected: tuple[int, int] | None = None  # position after the last contradiction, token drafted
-        self._block_ends: dict[int, int] = {}  # by number, since the last contradiction and answer
-        self._sent_ns: deque[int] = deque()  # when the blocks after the first `_num_timed` ones were sent
-        self._num_timed = num_blocks
+        self._sent: dict[int, SentBlock] = {}  # by number, from the newest answered one on
+        self._num_void = num_blocks  # blocks before the last contradiction: their ends do not count
 
     @property
     def blocks_in_flight(self) -> int:
@@ -121,8 +126,7 @@ class Belief:
         tokens = tuple(self.tokens[base : base + max_tokens])
         self.num_sent += len(tokens)
         self.num_blocks += 1
-        self._block_ends[self.num_blocks] = self.num_sent
-        self._sent_ns.append(now_ns)
+        self._sent[self.num_blocks] = SentBlock(self.num_sent, now_ns)
         self.has_sent_empty = not tokens
         return Candidates(
             self.window.id,
@@ -133,40 +137,20 @@ class Belief:
             start_frame=self.window.start_frame if self.is_predicted else None,
         )
 
-    def pop_sent_ns(self, blocks_answered: int) -> int | None:
-        """Return when the newest of the blocks was sent that are answered for the first time, if any."""
-        sent_ns = None
-        while self._num_timed < blocks_answered and self._sent_ns:
-            self._num_timed += 1
-            sent_ns = self._sent_ns.popleft()
-        return sent_ns
-
-    def apply_commit(
-        self,
-        base: int,
-        tokens: Sequence[int],
-        *,
-        held: int,
-        blocks_answered: int,
-        credit: int,
-        lost_all: bool = False,
-    ) -> Judgement:
+    def apply_commit(self, commit: Commit, *, lost_all: bool = False) -> Judgement:
         """Apply a commit.
 
         A contradiction removes all tokens after it. If the target holds less than the answered block reached,
         or than all blocks did, it dropped or never received some tokens: they count as unsent again.
 
-        Parameters
-        ----------
-        held : position up to which the target holds tokens.
-        blocks_answered : number of the newest answered block; it also answers all earlier ones.
-        lost_all : whether the target waited in vain: then no block is in flight.
+        ``lost_all``: whether the target waited in vain: then no block is in flight.
 
         Raises
         ------
         InvalidCandidates
             if the commit leaves a gap or contradicts an earlier one.
         """
+        base, tokens = commit.base, commit.tokens
         if base > self.num_committed:
             raise InvalidCandidates(f"A commit at position {base} leaves a gap after {self.num_committed}.")
         old, num_known = list(self.tokens), self.num_committed
@@ -177,23 +161,30 @@ class Belief:
                     raise InvalidCandidates(f"A commit contradicts an earlier one at position {position}.")
                 del self.tokens[position:]
                 agreed = position
-                self._block_ends.clear()
+                self._num_void = self.num_blocks
             if position == len(self.tokens):
                 self.tokens.append(token)
         self.num_committed = max(self.num_committed, base + len(tokens))
-        self.credit, self.has_sent_empty = credit, False
-        self._blocks_answered = max(self._blocks_answered, self.num_blocks if lost_all else blocks_answered)
-        self._block_ends = {
-            number: end for number, end in self._block_ends.items() if number >= self._blocks_answered
-        }
-        has_dropped = held < self._block_ends.get(self._blocks_answered, 0)
-        arrived = held if has_dropped or not self.blocks_in_flight else len(self.tokens)
-        self.num_sent = max(self.num_committed, min(self.num_sent, arrived, len(self.tokens)))
+        self.credit, self.has_sent_empty = commit.credit, False
+        sent_ns = self._take_answer(commit, lost_all=lost_all)
         is_realigned = self._judge_realignment()  # before another contradiction
         self._keep_stale(old, agreed)
         end = min(agreed + 1, len(old), self.num_committed)
         judged = [position for position in range(num_known, end) if position in self._log_probs]
-        return Judgement(agreed, len(judged), sum(position >= agreed for position in judged), is_realigned)
+        num_corrections = sum(position >= agreed for position in judged)
+        return Judgement(agreed, sent_ns, len(judged), num_corrections, is_realigned)
+
+    def _take_answer(self, commit: Commit, *, lost_all: bool) -> int | None:
+        """Note which blocks are answered, and what the target lacks; return :attr:`Judgement.sent_ns`."""
+        answering = self._sent.get(commit.answered_block)
+        is_answered = commit.answered_block <= self._blocks_answered
+        answered = self.num_blocks if lost_all else min(commit.answered_block, self.num_blocks)
+        self._blocks_answered = answered = max(self._blocks_answered, answered)
+        self._sent = {number: block for number, block in self._sent.items() if number >= answered}
+        has_dropped = answered > self._num_void and commit.held < self._sent[answered].end
+        arrived = commit.held if has_dropped or not self.blocks_in_flight else len(self.tokens)
+        self.num_sent = max(self.num_committed, min(self.num_sent, arrived, len(self.tokens)))
+        return None if answering is None or is_answered else answering.sent_ns
 
     def _keep_stale(self, old: Sequence[int], agreed: int) -> None:
         """Keep the tokens after a contradiction as a hint."""

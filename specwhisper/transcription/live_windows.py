@@ -32,7 +32,6 @@ from typing import NamedTuple
 from specwhisper.errors import InvalidRequest
 from specwhisper.live import PIECE_SAMPLES, FinalPiece, LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.fallback import avg_logprob, judge
 from specwhisper.transcription.language_search import Probs, Voice, among, choose
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.transcription.segments import shift_timestamps
@@ -45,6 +44,8 @@ from specwhisper.transcription.windows import (
     TokenLimit,
     WhisperWindows,
     Windows,
+    avg_logprob,
+    judge,
 )
 from specwhisper.types import (
     HOP_SAMPLES,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from specwhisper.errors import InvalidRequest
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import CONTEXT_SAMPLES, UNKNOWN_AGE_NS, Commit, Resume, Timing
+from specwhisper.types import CONTEXT_SAMPLES, Commit, Resume
 
 
 def audio_needed_from(start_sample: int) -> int:
@@ -48,7 +48,6 @@ class ResumePoint:
             held=end,
             credit=end + max_ahead_tokens,
             no_speech_prob=self.no_speech_prob,
-            timing=Timing(block_age_ns=UNKNOWN_AGE_NS),
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from specwhisper.transcription.fallback import judge
 from specwhisper.transcription.hallucinations import review, spoken_segments
 from specwhisper.transcription.language_search import (
     Probs,
@@ -23,6 +22,7 @@ from specwhisper.transcription.windows import (
     Extent,
     MaxLength,
     WhisperWindows,
+    judge,
 )
 from specwhisper.types import HOP_SAMPLES, WINDOW_FRAMES, Outcome, Window, WordAlignment
 

@@ -8,10 +8,10 @@ from math import exp, inf
 
 from specwhisper.errors import InvalidCandidates
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.fallback import avg_logprob, text_compression_ratio
 from specwhisper.transcription.segments import FRAME_S, Borders, split_window, up_to_border
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.transcription.windows import avg_logprob, text_compression_ratio
 from specwhisper.types import (
     SAMPLE_RATE,
     Candidates,

@@ -1,14 +1,16 @@
-"""Decide which audio is decoded next, with which prompt and temperature."""
+"""Decide which audio is decoded next, with which prompt and temperature, and whether a window is kept."""
 
 from __future__ import annotations
 
+import math
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeAlias
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption
-from specwhisper.options import DecodingOptions
+from specwhisper.options import CompressionRatio, DecodingOptions
 from specwhisper.transcription.language_search import Probs, Voice, among, choose
 from specwhisper.transcription.prompting import PreviousText, PromptText
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -292,3 +294,50 @@ class WhisperWindows(Windows):
 
 # Returns a session's windows; raises :class:`UnsupportedOption` for options that the model lacks.
 Plan: TypeAlias = Callable[[DecodingOptions], Windows]
+
+
+def judge(
+    tokens: Sequence[int],
+    log_probs: Sequence[float],
+    no_speech_prob: float | None,
+    options: DecodingOptions,
+    vocabulary: Vocabulary,
+) -> Outcome:
+    """Return the outcome of a window by its tokens, end-of-text included.
+
+    The rules are those of openai/whisper and transformers. ``RETRIED``: it should be decoded again, if a
+    temperature is left.
+    """
+    has_failed = False
+    if options.compression_ratio_threshold is not None:
+        if options.compression_ratio_of is CompressionRatio.TOKENS:
+            ratio = token_compression_ratio(tokens, len(vocabulary))
+        else:
+            ratio = text_compression_ratio(vocabulary.decode(tokens))
+        has_failed = ratio > options.compression_ratio_threshold
+    is_unsure = True
+    if options.logprob_threshold is not None:
+        is_unsure = avg_logprob(log_probs) < options.logprob_threshold
+        has_failed = has_failed or is_unsure
+    if options.no_speech_threshold is not None and is_unsure:
+        if no_speech_prob is not None and no_speech_prob > options.no_speech_threshold:
+            return Outcome.SKIPPED
+    return Outcome.RETRIED if has_failed else Outcome.KEPT
+
+
+def avg_logprob(log_probs: Sequence[float]) -> float:
+    """Return the mean log-probability of a window's tokens; 0 without tokens."""
+    return math.fsum(log_probs) / len(log_probs) if log_probs else 0.0
+
+
+def text_compression_ratio(text: str) -> float:
+    """Return a text's compression ratio by zlib (openai/whisper); 0 without text."""
+    raw = text.strip().encode()
+    return len(raw) / len(zlib.compress(raw)) if raw else 0.0
+
+
+def token_compression_ratio(tokens: Sequence[int], vocabulary_size: int) -> float:
+    """Return the compression ratio of token ids, in transformers' bytes."""
+    width = int(math.log2(vocabulary_size) / 8) + 1
+    raw = b"".join(token.to_bytes(width, "little") for token in tokens)
+    return len(raw) / len(zlib.compress(raw)) if raw else 0.0

@@ -29,7 +29,7 @@ from specwhisper.errors import (
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.observe.metrics import EngineMetrics, ServerMetrics
 from specwhisper.observe.tracing import WindowSpans
-from specwhisper.rpc.eviction import Evictor
+from specwhisper.rpc.calls import Evictor
 from specwhisper.types import Candidates, Commit, Failed, Finished, FromTarget, WindowOpened
 from specwhisper.wire import HEARTBEAT_S, SILENCE_S, codec
 from specwhisper.wire.v1 import verification_pb2 as pb
@@ -210,14 +210,13 @@ class CandidateCall:
         request: pb.ShareRequest | None = first
         try:
             while request is not None:
-                blocks = self._blocks(request)
-                submit = partial(self._submit, blocks, perf_counter_ns())
+                blocks, received_ns = self._blocks(request), perf_counter_ns()
+                submit = self._verifier.submit
+                self._thread.post(*(partial(submit, *block, received_ns) for block in blocks))
                 num_posted += len(blocks)
                 if num_posted > MAX_POSTED_BLOCKS * len(self._sessions):
-                    await self._thread.call(submit)
+                    await self._thread.call(lambda: None)
                     num_posted = 0
-                elif blocks:
-                    self._thread.post(submit)
                 request = await next_of_share(requests)
             self.drain()
         except Exception as error:
@@ -245,10 +244,6 @@ class CandidateCall:
                 self._metrics.engine.on_message(block)
                 blocks.append((session.id, block))
         return blocks
-
-    def _submit(self, blocks: Sequence[tuple[str, Candidates]], received_ns: int) -> None:
-        for session_id, block in blocks:
-            self._verifier.submit(session_id, block, received_ns)
 
     def _watch_idle(self) -> None:
         if self._idle is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from specwhisper.errors import InvalidRequest
+from specwhisper.failpoints import Failpoints, read_failpoints
 from specwhisper.rpc.serving_options import SHORT_CALLS, ServingOptions
 from specwhisper.settings.setting import MODEL, SERVING, part
 from specwhisper.settings.shared import (
@@ -22,7 +23,6 @@ from specwhisper.settings.shared import (
     revision_option,
     threads_option,
 )
-from specwhisper.testing.failpoints import Failpoints, read_failpoints
 from specwhisper.types import (
     DEFAULT_MAX_NUM_BATCHED_TOKENS,
     GPU_MAX_NUM_BATCHED_TOKENS,

@@ -26,11 +26,10 @@ from specwhisper.errors import (
 )
 from specwhisper.live import LivePosition
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
+from specwhisper.observe.current_call import ANONYMOUS, caller
 from specwhisper.observe.tracing import WindowSpans, note_event
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc.access import ANONYMOUS, caller
-from specwhisper.rpc.calls import lasting
-from specwhisper.rpc.eviction import Evictor
+from specwhisper.rpc.calls import Evictor, lasting
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.rpc.tokens import Leases

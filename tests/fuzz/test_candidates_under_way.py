@@ -115,7 +115,6 @@ class Drafting(Speaking):
             await self._write(pending)
 
     async def _write(self, block: Candidates) -> None:
-        self.tracker.propose(block)
         await send(self.session, codec.candidates_to_proto(block))
 
     def repeat(self, place: int) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextvars import Context
 from itertools import count
@@ -63,17 +62,17 @@ class CandidateChannel:
     Attributes
     ----------
     key : part of the hello of a session that joins.
+    blocks : candidates to be sent, each with its session's number; after ``None`` no more are sent.
     is_over : whether the call has ended, so that the next session needs another one.
     """
 
     def __init__(self, address: str, stub: verification_pb2_grpc.VerificationStub) -> None:
         self.key = secrets.token_hex(16)
+        self.blocks: asyncio.Queue[tuple[int, Candidates] | None] = asyncio.Queue()
         self.is_over = False
         self._address = address
         self._sessions: dict[int, Receive] = {}
         self._numbers = count(1)
-        self._unsent: deque[tuple[int, Candidates]] = deque()
-        self._has_news = asyncio.Event()
         self._has_begun = False  # whether the target has answered
         # In its own context, since the call belongs to no session's request. It opens now, before the
         # session's own call.
@@ -95,13 +94,9 @@ class CandidateChannel:
             self._call.cancel()
             self._running.cancel()
 
-    def propose(self, number: int, block: Candidates) -> None:
-        self._unsent.append((number, block))
-        self._has_news.set()
-
     def _end(self) -> None:
         self.is_over = True
-        self._has_news.set()  # gRPC does not stop the iteration of requests when the call ends
+        self.blocks.put_nowait(None)  # gRPC does not stop the iteration of requests when the call ends
 
     async def _run(self) -> None:
         error: Exception = TargetUnavailable(f"Target {self._address} has ended the call of its sessions.")
@@ -144,17 +139,19 @@ class CandidateChannel:
 
     async def _requests(self) -> AsyncIterator[pb.ShareRequest]:
         yield pb.ShareRequest(key=self.key)
-        while not self.is_over:
-            request = pb.ShareRequest()
-            while self._unsent and len(request.candidates) < MAX_BLOCKS:
-                number, block = self._unsent.popleft()
-                codec.candidates_to_proto(block, request.candidates.add(number=number).candidates)
-            if request.candidates:
-                yield request
-                continue
-            self._has_news.clear()
+        while True:
             try:
                 async with asyncio.timeout(HEARTBEAT_S):
-                    await self._has_news.wait()
+                    waiting = [await self.blocks.get()]
             except TimeoutError:
                 yield pb.ShareRequest(heartbeat=pb.Heartbeat(sent_ns=monotonic_ns()))
+                continue
+            while len(waiting) < MAX_BLOCKS and not self.blocks.empty():
+                waiting.append(self.blocks.get_nowait())
+            request = pb.ShareRequest()
+            for block in waiting:
+                if block is None:
+                    return
+                number, candidates = block
+                codec.candidates_to_proto(candidates, request.candidates.add(number=number).candidates)
+            yield request

@@ -128,7 +128,7 @@ class GrpcTargetStream:
             case Candidates():
                 if len(message.tokens) > (most := self.limits.max_block_tokens):
                     message = replace(message, tokens=message.tokens[:most])
-                self._channel.propose(self._number, message)
+                self._channel.blocks.put_nowait((self._number, message))
             case TimedHint():
                 self._outbox.put(pb.VerifyRequest(hint=codec.hint_to_proto(message)))
             case ConfirmEvery():

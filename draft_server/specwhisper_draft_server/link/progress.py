@@ -1,14 +1,14 @@
-"""The progress of a session, for the next target that it runs on.
+"""The progress of a session, its voice marks and its hints, for the next target that it runs on.
 
-A recording continues within a window, live audio after its last final text. Pure: the session reports what it
-sends and receives, and calls ``resume()`` when the target is lost. For a recording's window:
+A recording continues within a window, live audio after its last final text. Both are pure: the session
+reports what it receives, and calls ``migrate()`` for each target. For a recording's window:
 
 ====================  =========================================  =========================================
 State                 Shown by                                   Events of the target
 ====================  =========================================  =========================================
 no window             ``_opened`` is ``None``                    go to the reader
-open                  ``is_reopened``                            go to the reader
-reopening             not ``is_reopened``: another target has    the opening of the window goes to a
+open                  ``_is_reopened``                           go to the reader
+reopening             not ``_is_reopened``: another target has   the opening of the window goes to a
                       the session, but not opened the window     reader that has not seen it; candidates
                                                                  are lost until then, and answered after
 complete again        the window was complete already            the last token again: the reader sees
@@ -18,25 +18,33 @@ complete again        the window was complete already            the last token 
 
 from __future__ import annotations
 
+import asyncio
+from asyncio import sleep
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 
 from specwhisper.errors import InvalidCandidates
 from specwhisper.live import LivePosition
+from specwhisper.transcription.hints import HintFeed
 from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.transcription.resume_point import ResumePoint, audio_needed_from
 from specwhisper.transcription.transcript import OpenWindow
 from specwhisper.types import (
-    UNKNOWN_AGE_NS,
+    ALL_BLOCKS,
     Candidates,
     Commit,
     Resume,
-    Timing,
+    TimedHint,
     VoiceEvent,
     VoiceMark,
     WindowOpened,
 )
+
+# For each hint, and each of its bytes: a target takes about 1 ms for a short one and 9 ms for the longest,
+# in which other sessions wait. So one session's hints take at most 4 % of its time.
+INTERVAL_S, INTERVAL_S_PER_BYTE = 0.025, 50e-6
+BURST_S = 16 * INTERVAL_S  # hints are sent at once until their intervals add up to this
 
 SentEvents = list[WindowOpened | Commit]
 
@@ -71,6 +79,46 @@ class KeptMarks:
         return tuple(new)
 
 
+class SessionHints(HintFeed):
+    """The client's texts, sent to each target at a pace that it can keep.
+
+    A recogniser's are sent until the client has sent one. Each text replaces all text from its time on, so a
+    recognised word would replace captions that a client has sent ahead.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_new = asyncio.Event()
+        self._has_clients = False
+
+    def put(self, hint: TimedHint) -> None:
+        """Add a text of the client."""
+        self._has_clients = True
+        self._put(hint)
+
+    def put_recognised(self, hint: TimedHint) -> None:
+        """Add a text of the recogniser, unless the client has sent one."""
+        if not self._has_clients:
+            self._put(hint)
+
+    def _put(self, hint: TimedHint) -> None:
+        super().put(hint)
+        self._has_new.set()
+
+    async def send(self, receive: Callable[[TimedHint], None], start_sample: int = 0) -> None:
+        self.restart(start_sample)
+        while True:
+            interval_s = 0.0
+            while interval_s < BURST_S and (hints := self.take(1)):
+                receive(hints[0])
+                interval_s += INTERVAL_S + INTERVAL_S_PER_BYTE * len(hints[0].text.encode())
+            if interval_s:
+                await sleep(interval_s)
+            else:
+                self._has_new.clear()
+                await self._has_new.wait()
+
+
 class ResumeTracker:
     """Follows a session over all targets that run it.
 
@@ -84,11 +132,6 @@ class ResumeTracker:
     max_ahead_tokens : candidates that may lie beyond the committed end.
     begin : where the session begins, if not at the start of the recording. Its reader is sent the window and
         what is committed in it, once a target has opened it.
-
-    Attributes
-    ----------
-    is_reopened : whether the current target has opened the window that it resumes. Candidates that are sent
-        earlier are lost.
     """
 
     def __init__(self, max_ahead_tokens: int, begin: ResumePoint | None = None) -> None:
@@ -97,7 +140,8 @@ class ResumeTracker:
         self._window: OpenWindow | None = None  # what is committed in it
         self._has_committed = False  # in any window
         self._language_probs: Mapping[str, float] = {}
-        self.is_reopened = True
+        self._is_reopened = True  # whether the current target has opened the window that it resumes
+        self._has_lost_blocks = False
         self._to_replay = begin
         if begin is not None:
             resume = begin.resume
@@ -107,9 +151,7 @@ class ResumeTracker:
             self._window = OpenWindow(resume.window, resume.committed, resume.log_probs)
             self._window.no_speech_prob, self._language_probs = begin.no_speech_prob, begin.language_probs
             self._has_committed = True
-            self.is_reopened = False
-        self._newest: dict[int, int] = {}  # number of the newest block by window
-        self._lost: dict[int, int] = {}  # the same for blocks that no target has
+            self._is_reopened = False
         self._pending_block: Candidates | None = None
 
     @property
@@ -124,10 +166,6 @@ class ResumeTracker:
     def advances(self, commit: Commit) -> bool:
         """Return whether the recording got further by a commit that is new to the reader."""
         return bool(commit.tokens)
-
-    def propose(self, block: Candidates) -> None:
-        """Count a block that is sent to the target, or lost without a target."""
-        self._newest[block.window_id] = max(block.block_number, self._newest.get(block.window_id, 0))
 
     def resume(self) -> Resume | None:
         """Return the message that makes another target continue.
@@ -157,8 +195,11 @@ class ResumeTracker:
             resume, self._window.is_complete, self._window.no_speech_prob, self._language_probs
         )
 
-    def migrate(self) -> None:
-        self.is_reopened = self._opened is None
+    def migrate(self) -> Resume | None:
+        """Begin on another target; return the message that makes it continue."""
+        self._is_reopened = self._opened is None
+        self._has_lost_blocks = not self._is_reopened
+        return self.resume()
 
     def pop_pending_block(self) -> Candidates | None:
         """Return the block for the last token of a complete window, once.
@@ -182,14 +223,11 @@ class ResumeTracker:
         return [event]
 
     def _open(self, opened: WindowOpened) -> SentEvents:
-        if not self.is_reopened:
+        if not self._is_reopened:
             return self._reopen(opened)
         self._opened, self._window = opened, OpenWindow(opened.window)
         self._language_probs = opened.language_probs or self._language_probs
-        self._newest = {
-            number: newest for number, newest in self._newest.items() if number >= opened.window.id
-        }
-        return [opened, *self._answer_lost_blocks(opened)]
+        return [opened, *self._answer_lost_blocks(self._window)]
 
     def _reopen(self, opened: WindowOpened) -> SentEvents:
         window = self._window
@@ -199,29 +237,22 @@ class ResumeTracker:
             )
         begin, self._to_replay = self._to_replay, None
         new: SentEvents = [] if begin is None else [opened, begin.commit(self._max_ahead_tokens)]
-        self.is_reopened, self._lost = True, dict(self._newest)
+        self._is_reopened = True
         if not window.is_complete:
-            return [*new, *self._answer_lost_blocks(opened)]
+            return [*new, *self._answer_lost_blocks(window)]
         end = len(window.tokens) - 1
         self._pending_block = Candidates(opened.window.id, end, end, ())
         return new
 
-    def _answer_lost_blocks(self, opened: WindowOpened) -> SentEvents:
-        """Answer the lost blocks of a window, so that the draft sends its tokens again."""
-        number = self._lost.pop(opened.window.id, 0)
-        if not number or self._window is None:
+    def _answer_lost_blocks(self, window: OpenWindow) -> SentEvents:
+        """Answer the blocks that the lost target had, so that the draft sends their tokens again."""
+        if not self._has_lost_blocks:
             return []
-        end = len(self._window.tokens)
+        self._has_lost_blocks = False
+        end = len(window.tokens)
+        credit = end + self._max_ahead_tokens
         return [
-            Commit(
-                opened.window.id,
-                base=end,
-                tokens=(),
-                answered_block=number,
-                held=end,
-                credit=end + self._max_ahead_tokens,
-                timing=Timing(block_age_ns=UNKNOWN_AGE_NS),
-            )
+            Commit(window.window.id, base=end, tokens=(), answered_block=ALL_BLOCKS, held=end, credit=credit)
         ]
 
 
@@ -232,8 +263,6 @@ class LiveProgress:
 
     ``windows``: follow the target's.
     """
-
-    is_reopened = True
 
     def __init__(self, windows: LiveWindows) -> None:
         self.windows = windows
@@ -249,12 +278,8 @@ class LiveProgress:
         """Return whether text has become final."""
         return commit.piece is not None
 
-    def resume(self) -> LivePosition:
+    def migrate(self) -> LivePosition:
         return self.windows.position
-
-    def migrate(self) -> None: ...
-
-    def propose(self, block: Candidates) -> None: ...
 
     def observe(self, event: WindowOpened | Commit) -> Sequence[WindowOpened | Commit]:
         return (event,)

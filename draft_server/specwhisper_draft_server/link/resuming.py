@@ -36,15 +36,13 @@ from specwhisper.rpc.failover import Failover
 from specwhisper.tasks import running
 from specwhisper.types import (
     AudioChunk,
-    Candidates,
     Commit,
     ConfirmEvery,
     EndUtterance,
     WindowOpened,
 )
-from specwhisper_draft_server.link.hints import SessionHints
-from specwhisper_draft_server.link.pace import Pace
-from specwhisper_draft_server.link.progress import KeptMarks, Progress
+from specwhisper_draft_server.link.progress import KeptMarks, Progress, SessionHints
+from specwhisper_draft_server.link.targets import Pace
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.transcriber import TargetDescription, TargetStream
 
@@ -79,6 +77,11 @@ class ResumingTargetStream:
         audio.
     same_weights : whether the first target, too, must have the weights of ``target``.
     on_change : called when a target is lost, or has taken the session again.
+
+    Attributes
+    ----------
+    current : the stream on the target that has the session, for candidates: those that no target takes are
+        answered once one has opened their window. ``None`` between two targets.
     """
 
     def __init__(
@@ -111,7 +114,7 @@ class ResumingTargetStream:
         self._has_progressed = asyncio.Event()
         self._hints = hints
         self._confirm_every: ConfirmEvery | None = None  # if it differs from the options
-        self._current: TargetStream | None = None
+        self.current: TargetStream | None = None
         self._current_tasks = AsyncExitStack()  # closes the current stream and ends its tasks
         self._next: Opened | None = None  # the stream to continue on, once the current one has ended
         self._failover = Failover(resume_timeout_s, clock=clock)
@@ -133,29 +136,16 @@ class ResumingTargetStream:
                 await self._next[0].aclose()
 
     @property
-    def has_target(self) -> bool:
-        return self._current is not None
-
-    @property
     def min_round_trip_ns(self) -> int:
-        if self._current is not None:
-            self._min_round_trip_ns = self._current.min_round_trip_ns
+        if self.current is not None:
+            self._min_round_trip_ns = self.current.min_round_trip_ns
         return self._min_round_trip_ns
-
-    def propose(self, block: Candidates) -> None:
-        """Send candidates.
-
-        Between two targets they are dropped, and the draft gets an answer.
-        """
-        self._progress.propose(block)
-        if self._current is not None and self._progress.is_reopened:
-            self._current.send(block)
 
     def confirm_every(self, message: ConfirmEvery) -> None:
         """Set how often the target decodes a growing live piece; later targets follow it too."""
         self._confirm_every = message
-        if self._current is not None:
-            self._current.send(message)
+        if self.current is not None:
+            self.current.send(message)
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Keep audio for every target that needs it; wait while much of it is unsent."""
@@ -171,9 +161,9 @@ class ResumingTargetStream:
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
         if self._lost is not None:
             await self._recover(self._lost)
-        while self._current is not None:
+        while self.current is not None:
             try:
-                async for event in self._current.events():
+                async for event in self.current.events():
                     if isinstance(event, Commit):
                         self._pace.observe(event.timing)
                     for fresh in self._progress.observe(event):
@@ -181,13 +171,13 @@ class ResumingTargetStream:
                             self._failover.progressed()
                         yield fresh
                     if (block := self._progress.pop_pending_block()) is not None:
-                        self._current.send(block)
+                        self.current.send(block)
                     self._note_progress()
                 return
             except LOST as error:
                 if self._feed_error is not None:
                     raise self._feed_error from None
-                await self._continue_elsewhere(self._current.address, error)
+                await self._continue_elsewhere(self.current.address, error)
 
     def _note_progress(self) -> None:
         self._audio.forget_before(self._progress.audio_from)
@@ -232,7 +222,7 @@ class ResumingTargetStream:
         """
         lost_s = self._clock()
         try:
-            while self._current is None:
+            while self.current is None:
                 waits_long = self._waits_long and not self._audio.is_complete
                 if waits_long and self._clock() - lost_s > MAX_OUTAGE_S:
                     raise TargetUnavailable(
@@ -257,7 +247,7 @@ class ResumingTargetStream:
             return stack.pop_all(), stream
 
     async def _run_on(self, stack: AsyncExitStack, stream: TargetStream) -> None:
-        resume = self._progress.resume()
+        resume = self._progress.migrate()
         if isinstance(resume, LivePosition):
             self._marks.forget_before(resume.next_sample)
         # From here on nothing that it needs is forgotten, whatever arrives before the first piece is sent.
@@ -269,10 +259,9 @@ class ResumingTargetStream:
             stream.send(resume)
         if self._confirm_every is not None:
             stream.send(self._confirm_every)
-        self._progress.migrate()
         self._failover.connected()
         self._pace.begin(monotonic())
-        self._current_tasks, self._current = stack, stream
+        self._current_tasks, self.current = stack, stream
         start_sample = self._progress.needed_from
         await stack.enter_async_context(running(self._hints.send(stream.send, start_sample)))
         await stack.enter_async_context(running(self._feed(stream, audio_from, pieces)))
@@ -316,7 +305,7 @@ class ResumingTargetStream:
                 raise
 
     async def _close_current(self) -> None:
-        self._min_round_trip_ns, self._current = self.min_round_trip_ns, None
+        self._min_round_trip_ns, self.current = self.min_round_trip_ns, None
         await self._current_tasks.aclose()
 
     async def _feed(self, stream: TargetStream, *kept: Any) -> None:

@@ -1,22 +1,29 @@
-"""The known targets: some are configured, others were named by locators."""
+"""The known targets, some configured, others named by locators; when a session leaves a slow one."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from statistics import mean
 from typing import Any, TypeVar
 
 from specwhisper.errors import GONE, ServerDraining, ServerFull, SpecWhisperError, TargetUnavailable
+from specwhisper.types import NS_PER_S, Timing
 from specwhisper.wire.status import was_there
 
 MAX_DISCOVERED = 64  # targets that locators have named
 GRACE_S = 0.25  # that slower servers get after the first answer
 STANDBY_GRACE_S = 2.0  # that targets in a long forward pass get before a standby takes a session instead
 HEDGE_S = 0.5  # that configured servers get before discovered targets are asked as well
+FIRST_S = 5.0  # shortest time on a target before others are asked; doubled each time that they are
+MAX_STAY_S = 240.0
+MIN_ANSWERS, MAX_ANSWERS = 4, 8  # a pace is judged by several, since a single one may be slow
+RATIO, SLOW_S = 3.0, 0.1  # by which factor and how many seconds a move must shorten answers
+REGAINED_AFTER = 10  # answers that must save the cost of a move, which is encoding the window again
 
 Answer = TypeVar("Answer")
 Draw = Callable[[Sequence[int]], int]  # returns a random index, by weights
@@ -193,3 +200,54 @@ def _most_promising(answers: Iterable[object]) -> SpecWhisperError:
     away.sort(key=was_there, reverse=True)
     errors.sort(key=lambda error: isinstance(error, ServerDraining))
     return [*full, *away, *errors, TargetUnavailable("No target is configured: set --target.")][0]
+
+
+class Pace:
+    """Decides when a session leaves a slow target, by its answers and others' offers; pure.
+
+    A session cannot go back and forth: it stays for a while after each move, and longer each time.
+
+    ``draw``: returns a random number from 0 to 1, so that sessions that began together don't move
+    together.
+    """
+
+    def __init__(self, draw: Callable[[], float] = random.random) -> None:
+        self._answers_s: deque[float] = deque(maxlen=MAX_ANSWERS)
+        self._encode_s = 0.0
+        self._stay_s = FIRST_S
+        self._ask_s = 0.0
+        self._draw = draw
+
+    @property
+    def answer_s(self) -> float:
+        """Mean time of the target's last answers without the slowest; 0 while there are few."""
+        return mean(sorted(self._answers_s)[:-1]) if len(self._answers_s) >= MIN_ANSWERS else 0.0
+
+    def begin(self, now_s: float) -> None:
+        self._answers_s.clear()
+        self._ask_s = now_s + self._stay_s * (1 + self._draw())
+
+    def observe(self, timing: Timing) -> None:
+        """Add the time of a target's answer, without the network."""
+        if timing.forward_ns:
+            self._answers_s.append((timing.queue_ns + timing.forward_ns) / NS_PER_S)
+            self._encode_s = timing.encode_ns / NS_PER_S or self._encode_s
+
+    def asks_others(self, now_s: float) -> bool:
+        """Return whether the target is slow and others should be asked now."""
+        if now_s < self._ask_s or self.answer_s < SLOW_S:
+            return False
+        self._stay_s = min(2 * self._stay_s, MAX_STAY_S)
+        self._ask_s = now_s + self._stay_s * (1 + self._draw())
+        return True
+
+    @property
+    def worth_a_move_s(self) -> float:
+        """Longest answer time of another target for which a move pays.
+
+        The other target is assumed to encode as much faster as it answers.
+        """
+        if not self.answer_s:
+            return 0.0
+        num_encoding = self._encode_s / self.answer_s  # answers in the time of an encoding, on any target
+        return min((self.answer_s - SLOW_S) / RATIO, self.answer_s / (1 + num_encoding / REGAINED_AFTER))

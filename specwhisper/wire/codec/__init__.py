@@ -4,16 +4,6 @@ Each ``x_from_proto`` validates its message and raises an error of one clear sen
 equal to the one that ``x_to_proto`` converted, except that probabilities have single precision on the wire.
 """
 
-from specwhisper.wire.codec.decoding import (
-    decoding_options_from_proto,
-    decoding_options_to_proto,
-    endpointing_from_proto,
-    endpointing_to_proto,
-    mode_from_proto,
-    mode_to_proto,
-    recognition_config_from_proto,
-    recognition_config_to_proto,
-)
 from specwhisper.wire.codec.messages import (
     audio_chunk_from_proto,
     audio_chunk_to_proto,
@@ -38,10 +28,18 @@ from specwhisper.wire.codec.resume_points import (
     resume_point_weights,
 )
 from specwhisper.wire.codec.terms import (
+    decoding_options_from_proto,
+    decoding_options_to_proto,
+    endpointing_from_proto,
+    endpointing_to_proto,
     hint_from_proto,
     hint_to_proto,
     limits_from_proto,
     limits_to_proto,
+    mode_from_proto,
+    mode_to_proto,
+    recognition_config_from_proto,
+    recognition_config_to_proto,
     statistics_from_proto,
     statistics_to_proto,
     vocabulary_from_proto,

@@ -9,7 +9,7 @@ import soundfile
 
 from specwhisper.errors import ServerFull
 from specwhisper.options import DecodingOptions
-from specwhisper.wire.codec.decoding import decoding_options_from_proto
+from specwhisper.wire.codec.terms import decoding_options_from_proto
 from specwhisper_client.cli.models_command import show_server
 from specwhisper_client.cli.recordings import OutputFormat
 from tests.rpc.client_scripts import ScriptedTranscription, serving

@@ -15,7 +15,7 @@ from specwhisper.selection import VadOptions
 from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire import flac
 from specwhisper.wire.codec import decoding_options_to_proto
-from specwhisper.wire.codec.decoding import decoding_options_from_proto
+from specwhisper.wire.codec.terms import decoding_options_from_proto
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.streaming import StreamingClient
 from tests.rpc.client_scripts import ScriptedTranscription, serving

@@ -11,7 +11,7 @@ import trustme
 from specwhisper.errors import InvalidRequest, PortTaken
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper_deploy.grpc_replica import started
+from specwhisper_deploy.replicas import started
 from tests.certificates import save
 from tests.rpc.services import eventually
 
@@ -33,7 +33,7 @@ async def test_a_replica_starts_once_its_port_is_free(caplog):
 
 
 async def test_a_replica_waits_no_longer_than_the_drain_timeout(monkeypatch):
-    monkeypatch.setattr("specwhisper_deploy.grpc_replica.PORT_MARGIN_S", 0.0)
+    monkeypatch.setattr("specwhisper_deploy.replicas.PORT_MARGIN_S", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as other:
         options = ServingOptions(port=other.getsockname()[1], drain_timeout_s=0.0)
         with pytest.raises(PortTaken, match="the port is taken"):

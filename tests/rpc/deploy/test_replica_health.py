@@ -19,8 +19,15 @@ from specwhisper.rpc.serving import RunningServer, start_server
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ServerTls
 from specwhisper.rpc.tokens import Tokens
-from specwhisper_deploy.grpc_replica import GrpcReplica, NotServing, check_grpc, check_http
-from specwhisper_deploy.replicas import DraftReplica, GatewayReplica, TargetReplica
+from specwhisper_deploy.replicas import (
+    DraftReplica,
+    GatewayReplica,
+    GrpcReplica,
+    NotServing,
+    TargetReplica,
+    check_grpc,
+    check_http,
+)
 from tests.certificates import save
 from tests.rpc.gateways import running_gateway
 from tests.rpc.scrapes import exported

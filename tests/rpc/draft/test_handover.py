@@ -11,7 +11,7 @@ from experiments.common.models.scripted import ScriptedModel
 from experiments.common.models.speech import SpeechModel, spoken_utterances, talk
 from specwhisper.types import SAMPLE_RATE, Limits, Mode
 from specwhisper.wire import status
-from specwhisper_draft_server.link import link, pace, resuming, targets
+from specwhisper_draft_server.link import link, resuming, targets
 from specwhisper_draft_server.transcriber import ANY
 from tests.nightly import mostly_nightly
 from tests.rpc.services import (
@@ -184,8 +184,8 @@ STEP_S = 0.08
 @pytest.fixture
 def soon(monkeypatch):
     """Let sessions ask for a faster target soon, and expect one of those that have not answered yet."""
-    monkeypatch.setattr(pace, "FIRST_S", 0.1)
-    monkeypatch.setattr(pace, "MAX_STAY_S", 0.1)
+    monkeypatch.setattr(targets, "FIRST_S", 0.1)
+    monkeypatch.setattr(targets, "MAX_STAY_S", 0.1)
     monkeypatch.setattr(resuming, "CHECK_S", 0.1)
     monkeypatch.setattr(link, "UNKNOWN_S", 0.01)
 
@@ -195,7 +195,7 @@ def soon(monkeypatch):
 async def test_sessions_leave_a_slow_target_and_their_text_stays(
     kind, mode, unused_tcp_port, soon, caplog, monkeypatch
 ):
-    monkeypatch.setattr(pace, "SLOW_S", STEP_S / 4)
+    monkeypatch.setattr(targets, "SLOW_S", STEP_S / 4)
     model = slowed(ScriptedModel(MAX_SESSIONS) if kind == "recordings" else SpeechModel(MAX_SESSIONS), STEP_S)
     async with sessions(kind, mode, unused_tcp_port, 2, model) as (slow, open_other, _, clients):
         async with open_other():

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.common.models.scripted import ScriptedModel, scripted_checkpoint, weights_in_memory
 from specwhisper.engine import target_engine
-from specwhisper.testing.failpoints import Failpoint, Failpoints, Fault
+from specwhisper.failpoints import Failpoint, Failpoints, Fault
 from specwhisper.types import Limits
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb

@@ -6,7 +6,7 @@ import pytest
 from openai.types.audio import TranscriptionTextDeltaEvent, TranscriptionTextDoneEvent
 
 from specwhisper.options import CompressionRatio, DecodingOptions, Padding, Task
-from specwhisper.wire.codec.decoding import decoding_options_from_proto
+from specwhisper.wire.codec.terms import decoding_options_from_proto
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_gateway.audio import routes
 from specwhisper_gateway.audio.replies import reply

@@ -10,8 +10,8 @@ from experiments.common.inline_pair import InlinePair
 from specwhisper.live import LiveOptions
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
-from specwhisper.transcription.fallback import text_compression_ratio
 from specwhisper.transcription.live_windows import max_new_tokens
+from specwhisper.transcription.windows import text_compression_ratio
 from specwhisper_client.live_transcription import LiveTranscription
 from specwhisper_client.streaming import StreamingClient
 from tests.nightly import NIGHTLY

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from experiments.common.models.speech import spoken_utterances, talk
+from specwhisper.failpoints import Failpoint, Failpoints, Fault
 from specwhisper.live import EndpointingOptions
-from specwhisper.testing.failpoints import Failpoint, Failpoints, Fault
 from specwhisper.types import SAMPLE_RATE, Mode, Segment
 from specwhisper_client.streaming import StreamingClient
 from tests.nightly import NIGHTLY, examples, mostly_nightly

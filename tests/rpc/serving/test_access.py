@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
 from specwhisper.errors import InvalidRequest, TargetUnavailable, Unauthenticated, UnsafeBind
-from specwhisper.rpc.access import caller
+from specwhisper.observe.current_call import caller
 from specwhisper.rpc.channels import Credentials, open_channel
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ClientTls, ServerTls

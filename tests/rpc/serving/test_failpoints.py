@@ -5,8 +5,8 @@ import signal
 import pytest
 
 from specwhisper.errors import SpecWhisperError
+from specwhisper.failpoints import DRAFT_POINTS, TARGET_POINTS, Failpoint, Failpoints, Fault
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.testing.failpoints import DRAFT_POINTS, TARGET_POINTS, Failpoint, Failpoints, Fault
 from tests.rpc.services import (
     all_free,
     audio_requests,

@@ -8,7 +8,7 @@ import pytest
 import websockets
 
 from experiments.common.models.speech import EnergyVad, talk
-from specwhisper.observe import request_id
+from specwhisper.observe.current_call import VALID
 from specwhisper.observe.logs import LogFormat, configure_logging
 from specwhisper.rpc import failover
 from specwhisper_gateway import page_files as page
@@ -63,7 +63,7 @@ async def test_a_gateway_replaces_missing_and_invalid_ids():
         for name in ("", "with spaces", "x" * 65, "a/b", 'a"b', "\xe9"):
             headers = {"X-Request-ID": name.encode("latin-1")}
             shown = (await gateway.http.get("/samples", headers=headers)).headers["x-request-id"]
-            assert request_id.VALID.fullmatch(shown) and shown != name
+            assert VALID.fullmatch(shown) and shown != name
 
 
 async def test_a_web_socket_with_an_unknown_path_is_logged(log):

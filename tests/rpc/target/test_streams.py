@@ -9,8 +9,7 @@ import grpc.aio
 import pytest
 
 from specwhisper.errors import ServerFull
-from specwhisper.rpc import compat
-from specwhisper.rpc.channels import open_channel, with_true_status
+from specwhisper.rpc.channels import GRPCIO, open_channel, with_true_status
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
@@ -100,13 +99,13 @@ def test_a_write_that_never_began_is_reported(details, is_reported):
 
 
 def test_grpcio_has_the_tested_release():
-    """Run this file with a new release, then name it in ``compat.py``."""
-    assert grpc.__version__.rpartition(".")[0] == compat.GRPCIO
+    """Run this file with a new release, then name it in ``channels.py``."""
+    assert grpc.__version__.rpartition(".")[0] == GRPCIO
 
 
 async def test_a_call_has_the_core_object_that_is_wrapped():
     async with open_channel("127.0.0.1:1") as channel:
         call = verification_pb2_grpc.VerificationStub(channel).Verify()
-        compat.wait_for_status(call)
+        with_true_status(call)
         call.cancel()
         assert callable(call._cython_call._core.set_internal_error)

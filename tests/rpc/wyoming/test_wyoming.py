@@ -13,7 +13,7 @@ from wyoming.ping import Ping, Pong
 
 from experiments.common.models.speech import speech
 from specwhisper.errors import ServerFull
-from specwhisper.wire.codec.decoding import decoding_options_from_proto
+from specwhisper.wire.codec.terms import decoding_options_from_proto
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_wyoming.server import WyomingServer
 from tests.rpc.client_scripts import ScriptedTranscription, serving

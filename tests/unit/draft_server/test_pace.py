@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.types import NS_PER_S, Timing
-from specwhisper_draft_server.link.pace import FIRST_S, MAX_STAY_S, Pace
+from specwhisper_draft_server.link.targets import FIRST_S, MAX_STAY_S, Pace
 
 SEEDS = st.integers(0, 2**32)
 HOUR_S = 3_600.0

@@ -24,8 +24,7 @@ from specwhisper.types import (
     WindowOpened,
 )
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.link.hints import SessionHints
-from specwhisper_draft_server.link.progress import KeptMarks, LiveProgress, ResumeTracker
+from specwhisper_draft_server.link.progress import KeptMarks, LiveProgress, ResumeTracker, SessionHints
 from specwhisper_draft_server.link.resuming import ResumingTargetStream
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.transcriber import Message, TargetDescription
@@ -170,11 +169,11 @@ async def test_a_session_that_waits_long_begins_without_a_target():
         TIMEOUT_S,
         DraftMetrics(DraftConfig()),
         waits_long=True,
-        on_change=lambda: changes.append(session.has_target),
+        on_change=lambda: changes.append(session.current is not None),
         clock=clock,
     )
     async with session:
-        assert not session.has_target
+        assert session.current is None
         await session.send_audio(AudioChunk(0, bytes(64_000)))
         events = asyncio.create_task(anext(session.events(), None))
         clock.now_s += 800.0

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from specwhisper.types import TimedHint
-from specwhisper_draft_server.link.hints import BURST_S, INTERVAL_S, INTERVAL_S_PER_BYTE, SessionHints
+from specwhisper_draft_server.link.progress import BURST_S, INTERVAL_S, INTERVAL_S_PER_BYTE, SessionHints
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def waits(monkeypatch) -> list[float]:
         waited.append(seconds)
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("specwhisper_draft_server.link.hints.sleep", wait)
+    monkeypatch.setattr("specwhisper_draft_server.link.progress.sleep", wait)
     return waited
 
 

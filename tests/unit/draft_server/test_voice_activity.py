@@ -70,14 +70,14 @@ async def test_noise_is_no_speech_however_often_the_model_starts_anew():
     voice = VoiceActivity(EndpointingOptions(min_speech_ms=0))
     times = np.arange(30 * SAMPLE_RATE) / SAMPLE_RATE
     hum = 3_000 * np.sin(2 * np.pi * 100 * times) + np.random.default_rng(0).normal(0, 300, len(times))
-    assert await voice.detect(hum.astype("<i2").tobytes()) == ()
+    assert await voice.detect(hum.astype("<i2").tobytes()) == []
     assert voice.boundary_sample == 28 * SAMPLE_RATE
-    assert voice.end_utterance() == ()
+    assert voice.end_utterance() == []
 
 
 async def test_a_word_cut_off_by_the_client_is_not_lost():
     voice = VoiceActivity(EndpointingOptions())
-    assert await voice.detect(pcm()[: SAMPLE_RATE * 2 // 2]) == ()
+    assert await voice.detect(pcm()[: SAMPLE_RATE * 2 // 2]) == []
     marks = voice.end_utterance()
     assert [mark.event for mark in marks] == [VoiceEvent.BEGIN, VoiceEvent.BREAK]
     assert marks[1].sample == voice.boundary_sample == SAMPLE_RATE // 2

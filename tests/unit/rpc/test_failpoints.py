@@ -5,14 +5,14 @@ import signal
 import pytest
 
 from specwhisper.errors import InvalidRequest, UnsafeBind
-from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper.testing.failpoints import (
+from specwhisper.failpoints import (
     VARIABLE,
     Failpoint,
     Failpoints,
     Fault,
     read_failpoints,
 )
+from specwhisper.rpc.serving_options import ServingOptions
 
 
 def read(text: str) -> Failpoints | None:

@@ -12,15 +12,15 @@ from transformers.models.whisper.generation_whisper import WhisperGenerationMixi
 from experiments.common.models.scripted import END, TIME, VOCABULARY
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import CompressionRatio, DecodingOptions
-from specwhisper.transcription.fallback import (
+from specwhisper.transcription.prompting import PromptText
+from specwhisper.transcription.sequential_windows import SequentialWindows
+from specwhisper.transcription.windows import (
+    MaxLength,
     avg_logprob,
     judge,
     text_compression_ratio,
     token_compression_ratio,
 )
-from specwhisper.transcription.prompting import PromptText
-from specwhisper.transcription.sequential_windows import SequentialWindows
-from specwhisper.transcription.windows import MaxLength
 from specwhisper.types import Outcome, Window
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from specwhisper.options import Padding
-from specwhisper.wire.codec.decoding import decoding_options_from_proto
+from specwhisper.wire.codec.terms import decoding_options_from_proto
 from tests.rpc.client_scripts import ScriptedTranscription
 from tests.rpc.gateways import gateway_for
 from tests.rpc.live_scripts import EVERYTHING, TWO_UTTERANCES

@@ -1,1 +1,0 @@
-"""Faults that tests inject into servers, if SPECWHISPER_FAILPOINTS is set."""
