@@ -12,11 +12,10 @@ from typing import Any
 import grpc.aio
 
 from specwhisper.audio.damage import Warnings
-from specwhisper.audio.decode import decode_file
+from specwhisper.audio.decode import check_stated_length, decode_file
 from specwhisper.audio.recording import MEL_BINS
 from specwhisper.audio.source import AudioSource
 from specwhisper.audio.speech import placed
-from specwhisper.audio.stated import check_stated_length
 from specwhisper.audio.turns import Turn, in_turn
 from specwhisper.errors import RETRY_ELSEWHERE, ServerDraining, ServerFull, SpecWhisperError
 from specwhisper.options import DecodingOptions

@@ -28,11 +28,10 @@ from experiments.exactness.cases import Case
 from experiments.exactness.oracle import OracleText, Steered, transcribe
 from specwhisper.audio.recording import log_mel_max
 from specwhisper.model.backend import Encoder, Features
-from specwhisper.model.backends import has_same_encoder, load_encoder
+from specwhisper.model.backends import has_same_encoder, load_encoder, share
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.model import Model, WhisperModel
-from specwhisper.model.sharing import share
 from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES

@@ -12,9 +12,9 @@ from time import perf_counter_ns
 
 from specwhisper.engine.draft_session import Drafted
 from specwhisper.engine.engine_thread import EndingPool
+from specwhisper.engine.process import leave_process
 from specwhisper.engine.watchdog import ENDS_WITHIN_S, Watchdog
 from specwhisper.errors import DeviceFault, check_between
-from specwhisper.model.faults import leave_process
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport

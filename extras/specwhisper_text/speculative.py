@@ -18,7 +18,7 @@ from specwhisper.engine.process import check_device, default_device
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import CheckpointError, InvalidRequest, PairMismatch, RecordingsFailed
 from specwhisper.model.checkpoints.generation import refuse
-from specwhisper.model.quiet import quiet_transformers
+from specwhisper.model.pytorch.compat import quiet_transformers
 from specwhisper.options import GREEDY, DecodingOptions, options_from
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import Transcription

@@ -31,12 +31,11 @@ from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import RecordingsFailed
 from specwhisper.languages import language_name
 from specwhisper.model.backend import Encoder
-from specwhisper.model.backends import load_encoder, load_encoders
+from specwhisper.model.backends import SharedEncoder, load_encoder, load_encoders
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.chunked import load_tokenizer
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.sharing import SharedEncoder
 from specwhisper.model.translated import TranslatedModel, open_draft
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcript import TranscriptBuilder

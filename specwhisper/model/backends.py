@@ -5,23 +5,25 @@ ONNX Runtime is for CPUs, PyTorch for everything else. Each is imported when it 
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import sys
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
+from threading import Lock
+from typing import Any, Literal
 
 import numpy as np
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.extras import needs_extra
-from specwhisper.model.backend import Backend, Encoder
+from specwhisper.model.backend import Backend, Encoder, Features
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.sharing import share
 from specwhisper.types import DeviceMap
 
 logger = logging.getLogger(__name__)
@@ -105,6 +107,48 @@ def load_encoder(checkpoint: Checkpoint, device: object = "cpu") -> Encoder:
         from specwhisper.model.pytorch.backend import TorchEncoder
 
     return TorchEncoder(checkpoint, str(device))
+
+
+@dataclass(frozen=True, eq=False)
+class SharedEncoder:
+    """One model's access to the encoder that it shares with another; thread-safe.
+
+    A distilled draft keeps the encoder of its teacher, so a window is encoded once. A model
+    never receives its own encoding: sessions without a draft share nothing.
+    """
+
+    encoder: Encoder
+    num_kept: int
+    kept: OrderedDict[bytes, tuple[SharedEncoder, Any]]  # encodings for the other model, the oldest first
+    lock: Lock  # draft and target may encode in different threads: the second waits
+
+    max_windows = 1  # an encoding may be needed by another thread, or on another stream
+
+    def __call__(self, windows: Sequence[Features]) -> Sequence[Any]:
+        """Encode windows one by one, or return the other model's encodings."""
+        return [self._encode(features) for features in windows]
+
+    def _encode(self, features: Features) -> Any:
+        key = hashlib.blake2b(features.tobytes()).digest()
+        with self.lock:
+            by, encoded = self.kept.get(key, (self, None))
+            if by is not self:
+                del self.kept[key]
+                return encoded
+            (encoded,) = self.encoder([features])
+            self.kept[key] = (self, encoded)
+            if len(self.kept) > self.num_kept:  # the other model did not need it, or not yet
+                self.kept.popitem(last=False)
+            return encoded
+
+
+def share(encoder: Encoder, num_windows: int) -> tuple[SharedEncoder, SharedEncoder]:
+    """Return two models' access to one encoder.
+
+    ``num_windows``: most windows kept for the other model: one for each session that may be open.
+    """
+    shared = encoder, num_windows, OrderedDict[bytes, tuple[SharedEncoder, Any]](), Lock()
+    return SharedEncoder(*shared), SharedEncoder(*shared)
 
 
 def load_encoders(

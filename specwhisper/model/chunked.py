@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from specwhisper.errors import InvalidRequest, within_floats
 from specwhisper.extras import needs_extra
-from specwhisper.model.quiet import quiet_transformers
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.fallback import text_compression_ratio
 from specwhisper.transcription.transcription import Transcription
@@ -86,6 +85,7 @@ def load_tokenizer(source: str) -> WhisperTokenizer:
     with needs_extra("Chunked decoding", "server"):
         from transformers import WhisperTokenizer
 
+        from specwhisper.model.pytorch.compat import quiet_transformers
     with quiet_transformers():
         tokenizer: WhisperTokenizer = WhisperTokenizer.from_pretrained(source)
     return tokenizer
@@ -125,7 +125,7 @@ def _segments(
     *,
     timestamps: bool,
 ) -> Iterator[Segment]:
-    from specwhisper.model.pytorch.compat import join_chunks  # loads transformers
+    from specwhisper.model.pytorch.compat import join_chunks, quiet_transformers  # loads transformers
 
     texts = [[token for segment in each.segments for token in segment.tokens] for each in transcripts]
     strides = [chunk.stride_s for chunk in chunks]

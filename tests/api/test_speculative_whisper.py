@@ -14,10 +14,9 @@ from experiments.exactness.prepared import recording
 from specwhisper import SpeculativeConfig, SpeculativeWhisper, compare_gammas
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
 from specwhisper.model import backends
-from specwhisper.model.backends import load_encoders
+from specwhisper.model.backends import SharedEncoder, load_encoders
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.onnx.layers import sums_bytes_exactly
-from specwhisper.model.sharing import SharedEncoder
 from specwhisper.types import Mode
 from tests.encoding import note_encoded
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from specwhisper.audio.decode import no_such_file
-from specwhisper.audio.stated import stated_duration_s
+from specwhisper.audio.decode import no_such_file, stated_duration_s
 from specwhisper.errors import (
     DiarizationFailed,
     InvalidRequest,

@@ -1,16 +1,24 @@
-"""The private APIs of torch, transformers and accelerate that this package uses.
+"""The private APIs of torch, transformers and accelerate that this package uses, and their output.
 
 ``tests/unit/model/test_model_compat.py`` fails where a release changes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 import torch
+from huggingface_hub.utils.tqdm import (
+    are_progress_bars_disabled,
+    disable_progress_bars,
+    enable_progress_bars,
+)
 from torch import nn
 from transformers import WhisperTokenizer
+from transformers.utils import logging
 
 # The last releases that were tried.
 TORCH, TRANSFORMERS, ACCELERATE = "2.13", "5.24", "1.15"
@@ -49,3 +57,30 @@ def execution_device(layer: nn.Module) -> torch.device:
         if getattr(hook, "execution_device", None) is not None:
             return torch.device(hook.execution_device)  # type: ignore[union-attr]
     return next(layer.parameters()).device
+
+
+_LOCK = Lock()  # both settings are the process's
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Call transformers in the context: it shows errors only.
+
+    It shows no bar of loading weights. Bars of downloads stay, since those take minutes. The caller's own
+    settings return afterwards.
+    """
+    with _LOCK:
+        verbosity, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+        has_downloads = not are_progress_bars_disabled()
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()  # and those of downloads with them
+        if has_downloads:
+            enable_progress_bars()
+        try:
+            yield
+        finally:
+            logging.set_verbosity(verbosity)
+            if had_bars:
+                logging.enable_progress_bar()
+            if not has_downloads:
+                disable_progress_bars()

@@ -18,9 +18,8 @@ from transformers.activations import ACT2FN
 from specwhisper.model.backend import wanted_tokens
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.checkpoints.weights import DECODER, EMBEDDING, PROJECTION
-from specwhisper.model.pytorch.cache import BatchRow, LayerCache
 from specwhisper.model.pytorch.compat import execution_device
-from specwhisper.model.pytorch.operations import PlainOperations, to_device
+from specwhisper.model.pytorch.operations import BatchRow, LayerCache, PlainOperations, to_device
 from specwhisper.model.pytorch.packed import TOKENS, CudaGraphs, PackedBatch, PackedInputs, PackedRunner
 from specwhisper.model.pytorch.ragged import RaggedBatch
 from specwhisper.model.pytorch.self_test import operations_for

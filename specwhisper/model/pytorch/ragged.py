@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from specwhisper.model.pytorch.cache import BatchRow, LayerCache
-from specwhisper.model.pytorch.operations import PlainOperations, to_device
+from specwhisper.model.pytorch.operations import BatchRow, LayerCache, PlainOperations, to_device
 
 
 class Group(NamedTuple):

@@ -11,8 +11,7 @@ import pytest
 import soundfile
 
 from specwhisper.audio.damage import Warnings
-from specwhisper.audio.decode import G711, decode_file, decode_g711
-from specwhisper.audio.stated import check_stated_length
+from specwhisper.audio.decode import G711, check_stated_length, decode_file, decode_g711
 from specwhisper.errors import InvalidAudio
 from specwhisper.selection import Selection
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from specwhisper.audio.decode import check_stated_length
 from specwhisper.audio.inputs import recordings_in
-from specwhisper.audio.stated import check_stated_length
 from specwhisper.errors import InvalidAudio
 from tests.unit.audio import test_audio_decode
 from tests.unit.audio.test_audio_decode import encode, muxed, tone

@@ -4,7 +4,7 @@ import pytest
 from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 from transformers.utils import logging
 
-from specwhisper.model.quiet import quiet_transformers
+from specwhisper.model.pytorch.compat import quiet_transformers
 
 
 @pytest.fixture

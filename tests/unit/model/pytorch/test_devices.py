@@ -10,7 +10,7 @@ from specwhisper import SpeculativeLM, SpeculativeWhisper
 from specwhisper.engine import process
 from specwhisper.engine.process import prepare_process, resolve_device
 from specwhisper.errors import InvalidRequest
-from specwhisper.model.faults import is_out_of_memory
+from specwhisper.model.backend import is_out_of_memory
 from specwhisper.model.pytorch.backend import TorchBackend, TorchEncoder
 from specwhisper.model.pytorch.operations import logits_device
 

@@ -15,9 +15,8 @@ from torch import Tensor, nn
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from specwhisper.model.pytorch import kernels, self_test
-from specwhisper.model.pytorch.cache import BatchRow
 from specwhisper.model.pytorch.kernels import FusedOperations
-from specwhisper.model.pytorch.operations import PlainOperations
+from specwhisper.model.pytorch.operations import BatchRow, PlainOperations
 from specwhisper.model.pytorch.packed import PackedInputs, bucket_for
 from specwhisper.model.pytorch.self_test import Finding, compare, operations_for, table
 from specwhisper_target_server.__main__ import serve

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from specwhisper.model.pytorch import decoder as decoders
 from specwhisper.model.pytorch.backend import TorchEncoder
-from specwhisper.model.pytorch.cache import BatchRow
 from specwhisper.model.pytorch.decoder import CachedDecoder
+from specwhisper.model.pytorch.operations import BatchRow
 from specwhisper.model.pytorch.packed import (
     BLOCKS,
     TOKENS,
