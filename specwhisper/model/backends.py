@@ -229,12 +229,12 @@ def open_backend(
     if library == "pytorch":
         placed = f"'{checkpoint.name}' in {checkpoint.dtype} on {device}"
         with needs_extra(placed if device_map is None else "A device map", "server"):
-            from specwhisper.model.pytorch.backend import TorchBackend, TorchEncoder
+            from specwhisper.model.pytorch.backend import TorchEncoder, open_decoder
 
         of_encoder, of_decoder = (
             offload_folder and Path(offload_folder) / part for part in ("encoder", "decoder")
         )
-        return TorchBackend(
+        return open_decoder(
             checkpoint,
             num_slots,
             encoder=encoder

@@ -35,8 +35,9 @@ def new_decoder(kind: str = "ragged") -> CachedDecoder:
     with torch.device("meta"):
         decoder = CachedDecoder(CHECKPOINT.sizes, NUM_SLOTS)
     load_decoder_weights(decoder, partial(read_tensor, CHECKPOINT), is_tied=True)
-    decoder.eval().requires_grad_(False).to("cuda" if kind == "on a GPU" else "cpu")
-    decoder.allocate(has_static_shapes=kind != "ragged")
+    device = torch.device("cuda" if kind == "on a GPU" else "cpu")
+    decoder.eval().requires_grad_(False).to(device)
+    decoder.allocate(device, has_static_shapes=kind != "ragged")
     decoder.prefill_audio(range(NUM_SLOTS), AUDIO)
     return decoder
 
