@@ -17,6 +17,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from specwhisper.model.arrays import softmax
 from specwhisper.model.backend import Encoder, Features, wanted_tokens
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.checkpoints.weights import DECODER
@@ -241,9 +242,7 @@ class SlotDecoder:
         weights = []
         for layer, head in heads:
             query = outputs[f"query_{layer}"][: len(tokens), head * size : (head + 1) * size]
-            scores = query @ keys[f"key_{layer}"][0, head].T
-            scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
-            weights.append(scores / scores.sum(axis=-1, keepdims=True))
+            weights.append(softmax(query @ keys[f"key_{layer}"][0, head].T))
         return np.stack(weights)
 
     def _run(
