@@ -59,7 +59,7 @@ def unsupported(checkpoint: Checkpoint) -> str | None:
     if tuple(int(part) for part in found.split(".")[:2]) < RUNTIME:
         return f"it takes onnxruntime {RUNTIME[0]}.{RUNTIME[1]} or later, not {found}"
     if checkpoint.dtype == "int8":
-        from specwhisper.model.onnx.layers import sums_bytes_exactly  # loads the runtime
+        from specwhisper.model.onnx.graph import sums_bytes_exactly  # loads the runtime
 
         if not sums_bytes_exactly():
             return "this processor has no VNNI, so sums of bytes overflow"

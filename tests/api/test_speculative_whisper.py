@@ -16,7 +16,7 @@ from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
 from specwhisper.model import backends
 from specwhisper.model.backends import SharedEncoder, load_encoders
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
-from specwhisper.model.onnx.layers import sums_bytes_exactly
+from specwhisper.model.onnx.graph import sums_bytes_exactly
 from specwhisper.types import Mode
 from tests.encoding import note_encoded
 

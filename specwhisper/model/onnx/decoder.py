@@ -22,8 +22,7 @@ from specwhisper.model.backend import Encoder, Features, wanted_tokens
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.checkpoints.weights import DECODER
 from specwhisper.model.onnx.decoder_graph import SPARE_POSITIONS, DecoderGraph
-from specwhisper.model.onnx.graph import Graph, bind
-from specwhisper.model.onnx.layers import Layers
+from specwhisper.model.onnx.graph import Graph, Layers, bind
 
 # The runtime multiplies by up to this many queries in one way; more would change the order of its sums.
 MAX_QUERIES = 16

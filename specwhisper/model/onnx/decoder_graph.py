@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.checkpoints.weights import DECODER, EMBEDDING, PROJECTION
-from specwhisper.model.onnx.graph import Graph
-from specwhisper.model.onnx.layers import Layers, round_rows
+from specwhisper.model.onnx.graph import Graph, Layers, round_rows
 
 # Positions of a slot after the last one of the model: a lone token is fed as two, the second is overwritten.
 SPARE_POSITIONS = 2

@@ -13,8 +13,7 @@ from specwhisper.model.backends import num_threads
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.checkpoints.weights import ENCODER
-from specwhisper.model.onnx.graph import Graph
-from specwhisper.model.onnx.layers import Layers
+from specwhisper.model.onnx.graph import Graph, Layers
 
 FRAMES_PER_POSITION = 2  # the second convolution halves the frames
 

@@ -12,7 +12,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from specwhisper.model.checkpoints.sizes import ModelSizes, read_sizes
 from specwhisper.model.onnx.decoder import MAX_QUERIES, MAX_ROWS, SlotDecoder
-from specwhisper.model.onnx.layers import sums_bytes_exactly
+from specwhisper.model.onnx.graph import sums_bytes_exactly
 from tests.nightly import examples, mostly_nightly
 from tests.unit.model.pytorch.test_pytorch_decoder import (
     AUDIO,
