@@ -185,7 +185,7 @@ def test_a_recording_that_lacks_something_has_warnings(pair, samples):
     [
         (np.full(16_000, np.nan, np.float32), "no samples that are finite numbers"),
         (np.zeros((2, 16_000), np.float32), "is not a recording"),
-        (np.zeros(0, np.float32), "is empty"),
+        (np.zeros(0, np.float32), "holds no audio samples"),
         ("nowhere.wav", "does not exist"),
         ([0.0, 0.1], "of type float cannot be read: pass a file name"),
         (None, "of type NoneType cannot be read: pass a file name"),
