@@ -71,15 +71,6 @@ def test_the_prompt_of_each_window_is_added_to_a_max_length_also_where_another_t
     ]
 
 
-def test_another_attempt_at_a_window_has_the_same_limit():
-    options = DecodingOptions.greedy(temperatures=(0.0, 0.5), logprob_threshold=-1.0)
-    made = SequentialWindows(VOCABULARY, options, max_new_tokens=MaxLength(20))
-    first = made.open(3000)
-    made.close(first, (0, END), [-9.0, -9.0])
-    second = made.open(3000)
-    assert (second.attempt, second.max_new_tokens) == (1, first.max_new_tokens)
-
-
 def test_a_long_prompt_may_leave_none_of_a_small_max_length():
     words = PromptText(initial=(0,) * 30)
     vocabulary = replace(VOCABULARY, max_length=64)
@@ -138,12 +129,13 @@ def test_the_outcome_follows_from_the_thresholds(options, log_prob, no_speech_pr
 
 def test_temperatures_are_tried_in_order_and_the_last_is_kept():
     options = DecodingOptions.greedy(temperatures=(0.0, 0.4, 0.8), logprob_threshold=-1.0)
-    windows = SequentialWindows(VOCABULARY, options)
+    windows = SequentialWindows(VOCABULARY, options, max_new_tokens=MaxLength(20))
     tokens, bad = [TIME, 1, END], [-2.0] * 3
     tried = []
     for _ in range(3):
         window = windows.open(3000)
         tried.append((window.id, window.start_frame, window.temperature, window.attempt))
+        assert window.max_new_tokens == 20, "it grows with each window, and not with an attempt"
         closed = windows.close(window, tokens, bad)
     assert tried == [(0, 0, 0.0, 0), (1, 0, 0.4, 1), (2, 0, 0.8, 2)]
     assert closed.outcome is KEPT
