@@ -100,9 +100,9 @@ def library_for(
 
 def load_encoder(checkpoint: Checkpoint, device: object = "cpu") -> Encoder:
     if library_for(checkpoint, device) == "onnx":
-        from specwhisper.model.onnx.encoder import OnnxEncoder
+        from specwhisper.model.onnx.decoder import OnnxEncoder
 
-        return OnnxEncoder(checkpoint)
+        return OnnxEncoder(checkpoint, num_threads())
     with needs_extra(f"'{checkpoint.name}' in {checkpoint.dtype} on {device}", "server"):
         from specwhisper.model.pytorch.backend import TorchEncoder
 
@@ -244,19 +244,11 @@ def open_backend(
             offload_folder=of_decoder,
             has_static_shapes=has_static_shapes,
         )
-    from specwhisper.model.onnx.decoder import SlotDecoder
-    from specwhisper.model.onnx.encoder import OnnxEncoder
+    from specwhisper.model.onnx.decoder import OnnxEncoder, SlotDecoder
 
     log_untried()
-    return SlotDecoder(
-        checkpoint.sizes,
-        checkpoint.weights,
-        num_slots,
-        is_int8=checkpoint.dtype == "int8",
-        num_threads=num_threads(),
-        queried_layers={layer for layer, _ in checkpoint.alignment_heads},
-        encoder=encoder or OnnxEncoder(checkpoint),
-    )
+    encoder = encoder or OnnxEncoder(checkpoint, num_threads())
+    return SlotDecoder(checkpoint, num_slots, num_threads=num_threads(), encoder=encoder)
 
 
 def split_device_map(
