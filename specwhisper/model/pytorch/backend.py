@@ -31,7 +31,7 @@ def open_decoder(
     checkpoint: Checkpoint,
     num_slots: int,
     *,
-    encoder: Encoder,
+    encoder: Encoder | None = None,
     device: str | torch.device = "cpu",
     device_map: dict[str, int | str] | None = None,
     offload_folder: Path | None = None,
