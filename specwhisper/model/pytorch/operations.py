@@ -6,11 +6,11 @@ They run unless Triton's kernels agree with them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 # Tokens of one row that attend together: the fewest queries that tensor cores multiply. It is the same in
@@ -34,17 +34,17 @@ def to_device(numbers: ArrayLike, device: torch.device) -> Tensor:
     return torch.tensor(numbers, pin_memory=True).to(device, non_blocking=True)
 
 
-def to_host(values: Tensor) -> Callable[[], Tensor]:
+def to_host(values: Tensor) -> Callable[[], NDArray[Any]]:
     """Start a copy to the host; return a function that waits for it, on any thread."""
     if values.device.type != "cuda":
-        return values.cpu
+        return lambda: values.numpy(force=True)
     copied = values.to("cpu", non_blocking=True)  # into pinned memory
     is_copied = torch.cuda.Event()
     is_copied.record(torch.cuda.current_stream(values.device))
 
-    def wait() -> Tensor:
+    def wait() -> NDArray[Any]:
         is_copied.synchronize()
-        return copied
+        return copied.numpy()
 
     return wait
 
