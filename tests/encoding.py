@@ -8,7 +8,7 @@ import pytest
 from experiments.common.models.scripted import recording
 from specwhisper.audio.recording import Recording
 from specwhisper.model.backend import Features
-from specwhisper.model.onnx.encoder import OnnxEncoder
+from specwhisper.model.onnx.decoder import OnnxEncoder
 from specwhisper.types import AudioChunk
 
 

@@ -12,10 +12,11 @@ from functools import partial
 from specwhisper.engine.draft_session import Drafted
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.engine_thread import EndingPool, EngineThread
+from specwhisper.engine.process import leave_process
 from specwhisper.engine.watchdog import ENDS_WITHIN_S, Watchdog
 from specwhisper.errors import DeviceFault, PairMismatch, ServerDraining
+from specwhisper.model.backend import is_device_fault
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.faults import is_device_fault, leave_process
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength

@@ -24,8 +24,7 @@ from experiments.common.bench.stats import ratio_of_medians, spread
 from experiments.common.models.checkpoints import PUBLISHED, build_checkpoint
 from specwhisper.model.backends import num_threads, open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
-from specwhisper.model.onnx.graph import Graph
-from specwhisper.model.onnx.layers import sums_bytes_exactly
+from specwhisper.model.onnx.graph import Graph, sums_bytes_exactly
 
 BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}  # size of a weight
 KEPT = {"float32": "float32", "bfloat16": "bfloat16", "int8": "float32"}  # type of what lies in slots

@@ -27,8 +27,8 @@ from experiments.common.models.checkpoints import (
 from experiments.exactness.cases import Case
 from experiments.exactness.oracle import OracleText, Steered, transcribe
 from specwhisper.audio.recording import log_mel_max
-from specwhisper.model.backend import Encoder, Features, share
-from specwhisper.model.backends import has_same_encoder, load_encoder
+from specwhisper.model.backend import Encoder, Features
+from specwhisper.model.backends import has_same_encoder, load_encoder, share
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.model import Model, WhisperModel

@@ -38,9 +38,9 @@ from experiments.faults.clients import (
 )
 from experiments.faults.report import Result
 from experiments.faults.servers import POLL_S, WITHIN_S, Behaviour, Peak, Servers, until
+from specwhisper.engine.process import FAULT_STATUS
 from specwhisper.errors import InvalidAudio, SpecWhisperError, TargetUnavailable
 from specwhisper.live import LiveOptions
-from specwhisper.model.faults import FAULT_STATUS
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.types import Mode

@@ -13,7 +13,7 @@ from experiments.common.inline_pair import InlinePair
 from experiments.gpu.service import noise
 from experiments.gpu.weights import Weights
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.pytorch.backend import TorchBackend, TorchEncoder
+from specwhisper.model.pytorch.backend import TorchEncoder, open_decoder
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 
@@ -46,7 +46,8 @@ def check_logits(weights: Weights, dtype: str, *, quick: bool) -> Iterator[Check
     while at < len(text):
         width = min(int(random.integers(1, 12)), len(text) - at)
         wrong = weights.tokens(at + 1_000, 3)
-        pieces.append(decoder.append([1], [text[at : at + width] + wrong], [width + len(wrong)])[:width])
+        logits = decoder.append([1], [text[at : at + width] + wrong], [width + len(wrong)])
+        pieces.append(torch.as_tensor(logits[:width]))
         at += width
         decoder.rollback(1, at)
     ours = torch.cat(pieces)
@@ -123,7 +124,7 @@ def measure_passes(weights: Weights, sizes: Sizes, *, dtype: str) -> Iterator[Ti
 
     def step(rows: int, width: int) -> None:
         tokens = [[7 + i for i in range(width)]] * rows
-        decoder.append(range(rows), tokens, [width] * rows).argmax(dim=1).tolist()
+        decoder.append(range(rows), tokens, [width] * rows).argmax(1).tolist()
         for slot in range(rows):
             decoder.rollback(slot, HELD)
 
@@ -154,7 +155,7 @@ def measure_encoding(weights: Weights, batches: Sequence[int], *, dtype: str) ->
     """Time the encoder and the projections of its outputs."""
     place, checkpoint = weights.place, weights.checkpoint(dtype)
     encoder = TorchEncoder(checkpoint, place.device)
-    backend = TorchBackend(
+    backend = open_decoder(
         checkpoint, max(batches), encoder=encoder, device=place.device, has_static_shapes=True
     )
     plain, decoder = weights.model_of(dtype).model.encoder, weights.decoder(dtype, max(batches))

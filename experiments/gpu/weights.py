@@ -101,7 +101,7 @@ class Weights:
             decoder = CachedDecoder(read_sizes(self.name, self.config.to_dict()), num_slots)
         load_decoder_weights(decoder, state.__getitem__, is_tied=True)
         decoder.eval().requires_grad_(False)
-        decoder.allocate(has_static_shapes=True)
+        decoder.allocate(self.place.device, has_static_shapes=True)
         return decoder
 
     def features(self, num_windows: int) -> Tensor:

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.engine.draft_session import Drafted
 from specwhisper.engine.engine_thread import EndingPool
+from specwhisper.engine.process import leave_process
 from specwhisper.engine.watchdog import ENDS_WITHIN_S, Watchdog
 from specwhisper.errors import DeviceFault, check_between
-from specwhisper.model.faults import leave_process
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport

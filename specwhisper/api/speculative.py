@@ -32,8 +32,8 @@ from specwhisper.engine.process import check_device, default_device
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import RecordingsFailed
 from specwhisper.languages import language_name
-from specwhisper.model.backend import Encoder, SharedEncoder
-from specwhisper.model.backends import load_encoder, load_encoders
+from specwhisper.model.backend import Encoder
+from specwhisper.model.backends import SharedEncoder, load_encoder, load_encoders
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.chunked import load_tokenizer

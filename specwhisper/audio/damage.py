@@ -43,8 +43,8 @@ class Damage:
 
     def __init__(self, name: str, warn: Warn) -> None:
         self.decoded_s = 0.0
-        self._name = name
-        self._warn = warn
+        self.name = name
+        self.warn = warn
         self._sentences: list[str] = []
         self._lost: list[tuple[float, float]] = []  # position in what was decoded, and seconds
         self._num_samples = self._num_no_numbers = 0
@@ -57,7 +57,7 @@ class Damage:
             self._left_silence_s -= silence_s
             return silence_s
         self._sentences.append(
-            f"{self._name} has a gap of {silence_s:.0f} s at {self.decoded_s:.1f} s, which is left out: a "
+            f"{self.name} has a gap of {silence_s:.0f} s at {self.decoded_s:.1f} s, which is left out: a "
             f"recording gets at most {MAX_SILENCE_S:.0f} s of silence by its container's times."
         )
         return 0.0
@@ -71,7 +71,7 @@ class Damage:
 
     def jump(self, jump_s: float) -> None:
         self._sentences.append(
-            f"{self._name} has times that jump by {jump_s:.1f} s at {self.decoded_s:.1f} s: audio may be "
+            f"{self.name} has times that jump by {jump_s:.1f} s at {self.decoded_s:.1f} s: audio may be "
             "missing."
         )
 
@@ -89,23 +89,21 @@ class Damage:
     def fall_short(self, decoded_s: float, stated_s: float) -> None:
         digits = 1 if stated_s - decoded_s >= 0.1 else 4
         self._sentences.append(
-            f"{self._name} is cut off or damaged: its container states {stated_s:.{digits}f} s, and "
+            f"{self.name} is cut off or damaged: its container states {stated_s:.{digits}f} s, and "
             f"{decoded_s:.{digits}f} s could be decoded."
         )
 
     def stop(self, what: str = "what follows") -> None:
-        self._sentences.append(
-            f"{self._name} is damaged at {self.decoded_s:.1f} s: {what} cannot be decoded."
-        )
+        self._sentences.append(f"{self.name} is damaged at {self.decoded_s:.1f} s: {what} cannot be decoded.")
 
     def report(self) -> None:
         """Warn of what was noted; raise :class:`InvalidAudio` if no sample is a number."""
         if self._num_samples and self._num_no_numbers == self._num_samples:
-            raise InvalidAudio(f"{self._name} holds no samples that are finite numbers.")
+            raise InvalidAudio(f"{self.name} holds no samples that are finite numbers.")
         for sentence in self._sentences[:MAX_NAMED_PLACES]:
-            self._warn(sentence)
+            self.warn(sentence)
         if (others := len(self._sentences) - MAX_NAMED_PLACES) > 0:
-            self._warn(f"{self._name} has {others} more parts that lack something.")
+            self.warn(f"{self.name} has {others} more parts that lack something.")
         if self._lost:
             places = [f"{at_s:.1f} s" for at_s, _ in self._lost[:MAX_NAMED_PLACES]]
             if others := len(self._lost) - len(places):
@@ -113,9 +111,9 @@ class Damage:
             *most, last = places
             where = f"{', '.join(most)} and {last}" if most else last
             lost_s = sum(lost_s for _, lost_s in self._lost)
-            self._warn(f"{self._name} is damaged: about {lost_s:.2f} s are missing, at {where}.")
+            self.warn(f"{self.name} is damaged: about {lost_s:.2f} s are missing, at {where}.")
         if self._num_no_numbers:
-            self._warn(
-                f"{self._name} has samples that are not finite numbers: {self._num_no_numbers} of them, the "
+            self.warn(
+                f"{self.name} has samples that are not finite numbers: {self._num_no_numbers} of them, the "
                 f"first at {self._first_no_number_s:.1f} s. They are silence."
             )

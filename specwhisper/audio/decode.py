@@ -1,4 +1,4 @@
-"""Decode audio files to canonical PCM, by libsndfile or else by FFmpeg.
+"""Decode audio files to canonical PCM, by libsndfile or else by FFmpeg; read the lengths they state.
 
 FFmpeg comes with the extra ``media``; without it MP4, AAC, WebM and the like cannot be decoded.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from enum import StrEnum
 from io import BytesIO
@@ -88,9 +88,9 @@ def decode_file(
         with source:
             if not source.seekable():
                 raise InvalidAudio(f"{name} is a pipe: {NO_PIPE}")
-            yield from _canonical(source, name, max_duration_s, warn, selection)
+            yield from _decode_source(source, name, max_duration_s, warn, selection)
     else:
-        yield from _canonical(file, "The audio", max_duration_s, warn, selection)
+        yield from _decode_source(file, "The audio", max_duration_s, warn, selection)
 
 
 def no_such_file(path: str | os.PathLike[str]) -> InvalidAudio:
@@ -104,20 +104,23 @@ def is_open_ended(size: int) -> bool:
     return any(abs(size - 2**bits) <= MAX_HEADER_BYTES for bits in OPEN_ENDED_BITS)
 
 
-def _canonical(
-    source: BinaryIO,
-    name: str,
-    max_duration_s: float | None,
-    warn: Warn,
-    selection: Selection,
+def _decode_source(
+    source: BinaryIO, name: str, max_duration_s: float | None, warn: Warn, selection: Selection
 ) -> Iterator[bytes]:
-    max_pcm_bytes = inf
+    damage = Damage(name, warn)
+    return canonical(_decode(source, name, damage, selection), damage, selection, max_duration_s)
+
+
+def canonical(
+    blocks: Iterable[Block], damage: Damage, selection: Selection, max_duration_s: float | None = None
+) -> Iterator[bytes]:
+    """Convert blocks to canonical PCM; note what is missing in them, and report it at the end."""
+    name, max_pcm_bytes = damage.name, inf
     if max_duration_s is not None:  # a second at least: blocks are counted whole
         max_pcm_bytes = int(max(1.0, max_duration_s) * MAX_PCM_BYTES_PER_S)
-    damage, mixer = Damage(name, warn), Mixer(selection.channel)
-    stream, stream_rate = None, 0
+    mixer, stream, stream_rate = Mixer(selection.channel), None, 0
     pcm_bytes = num_samples = 0
-    for rate, frames, weights in _decode(source, name, damage, selection):
+    for rate, frames, weights in blocks:
         pcm_bytes += frames.size * BYTES_PER_SAMPLE
         if pcm_bytes > max_pcm_bytes:
             raise InvalidAudio(f"{name} decodes to more than the limit of {max_pcm_bytes} bytes of PCM.")
@@ -140,7 +143,7 @@ def _canonical(
     if pcm := stream.finish():
         yield pcm
     damage.report()
-    mixer.report(name, warn)
+    mixer.report(name, damage.warn)
 
 
 def _decode(source: BinaryIO, name: str, damage: Damage, selection: Selection) -> Iterator[Block]:

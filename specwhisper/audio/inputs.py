@@ -14,10 +14,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from specwhisper.audio.canonical import CanonicalStream
-from specwhisper.audio.channels import Mixer
 from specwhisper.audio.damage import Damage, Warn, Warnings
-from specwhisper.audio.decode import decode_file, no_such_file
+from specwhisper.audio.decode import canonical, decode_file, no_such_file
 from specwhisper.audio.ffmpeg import check_track
 from specwhisper.errors import InvalidAudio, within_floats
 from specwhisper.selection import ALL_AUDIO, Selection
@@ -199,19 +197,14 @@ def _decoder_of_array(array: Any, sample_rate: Any) -> Read:
 
 def _pieces(samples: NDArray[Any], sample_rate: int, warn: Warn, selection: Selection) -> Iterator[bytes]:
     check_track(selection, 1, "The audio")
-    is_floating = samples.dtype.kind == "f"
-    stream = CanonicalStream(sample_rate, mixer=Mixer(selection.channel))
-    damage = Damage("The audio", warn)
-    for start in range(0, len(samples), WINDOW_SAMPLES):
-        piece = _of_known_type(samples[start : start + WINDOW_SAMPLES])
-        yield stream.push(damage.finite(piece[:, None], sample_rate) if is_floating else piece)
-        damage.decoded_s += len(piece) / sample_rate
-    yield stream.finish()
-    damage.report()
+    starts = range(0, len(samples), WINDOW_SAMPLES)
+    pieces = (_as_floats(samples[start : start + WINDOW_SAMPLES]) for start in starts)
+    blocks = ((sample_rate, piece[:, None], None) for piece in pieces)
+    yield from canonical(blocks, Damage("The audio", warn), selection)
 
 
-def _of_known_type(samples: NDArray[Any]) -> NDArray[Any]:
-    """Return samples as float32, or as int16 where they are that.
+def _as_floats(samples: NDArray[Any]) -> NDArray[np.float32]:
+    """Return samples in -1..1.
 
     Integers fill the range of their type, as in WAV files: those of 8 bits without a sign have 128 for 0.
     """
@@ -219,12 +212,10 @@ def _of_known_type(samples: NDArray[Any]) -> NDArray[Any]:
     if kind == "f":
         return samples.astype(np.float32, copy=False)
     if samples.dtype == np.uint8:
-        return (samples.astype(np.float32) - 128) / 128
+        return (samples.astype(np.float32) - np.float32(128)) / np.float32(128)
     if kind != "i" or num_bits > 32:
         raise InvalidAudio(
             f"Samples of type {samples.dtype} are not supported: pass floats between -1 and 1, or int16, "
             "int32 or uint8."
         )
-    if num_bits == 16:
-        return samples.astype(np.int16, copy=False)
     return samples.astype(np.float32) / np.float32(2 ** (num_bits - 1))

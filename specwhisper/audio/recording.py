@@ -10,7 +10,6 @@ centred after the audio are 0.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from threading import Lock
@@ -24,47 +23,7 @@ from specwhisper.errors import InvalidAudio, InvalidRequest
 from specwhisper.options import Padding
 from specwhisper.types import CONTEXT_SAMPLES, HOP_SAMPLES, WINDOW_FRAMES, WINDOW_SAMPLES, AudioChunk
 
-WHOLE_BYTES = 4_096  # smaller pieces are put together, for each costs memory of its own
 MEL_BINS = (80, 128)  # Whisper's models have these, before large-v3 and since
-
-
-class Pieces:
-    """A buffer of bytes that are dropped from its front.
-
-    A piece is freed as a whole. Appending to one array would now and then move all that is held, which
-    takes as long as a short forward pass.
-    """
-
-    def __init__(self) -> None:
-        self._pieces: deque[bytearray] = deque()
-        self._num_dropped = 0  # bytes of the first piece
-        self._num_bytes = 0
-
-    def __len__(self) -> int:
-        return self._num_bytes
-
-    def append(self, piece: bytes) -> None:
-        if not self._pieces or len(self._pieces[-1]) >= WHOLE_BYTES:
-            self._pieces.append(bytearray())
-        self._pieces[-1] += piece
-        self._num_bytes += len(piece)
-
-    def drop(self, num_bytes: int) -> None:
-        num_bytes = min(num_bytes, self._num_bytes)
-        self._num_bytes -= num_bytes
-        self._num_dropped += num_bytes
-        while self._pieces and self._num_dropped >= len(self._pieces[0]):
-            self._num_dropped -= len(self._pieces.popleft())
-
-    def read(self, begin: int, end: int) -> bytes:
-        begin, end = (min(max(0, place), self._num_bytes) + self._num_dropped for place in (begin, end))
-        parts = []
-        for piece in self._pieces:
-            if end <= 0:
-                break
-            parts.append(piece[max(0, begin) : end])
-            begin, end = begin - len(piece), end - len(piece)
-        return b"".join(parts)
 
 
 class LogMelMax:
@@ -127,7 +86,7 @@ class Recording:
         self._padding = padding
         self._has_zeros = padding is Padding.ZERO
         self._log_mel_max = LogMelMax(log_mel_max or {})
-        self._pcm = Pieces()
+        self._pcm = bytearray()
         self.first_sample = 0
         self._has_begun = False
         self.is_complete = False
@@ -182,7 +141,7 @@ class Recording:
             if chunk.is_last and end_sample == 0:
                 raise InvalidAudio("The recording is empty: it holds no audio samples.")
             if end_sample > received:
-                self._pcm.append(chunk.pcm[(received - chunk.start_sample) * BYTES_PER_SAMPLE :])
+                self._pcm += chunk.pcm[(received - chunk.start_sample) * BYTES_PER_SAMPLE :]
             self.is_complete |= chunk.is_last
 
     def discard_before(self, sample: int) -> None:
@@ -190,7 +149,7 @@ class Recording:
         with self._lock:
             keep_from = min(sample - CONTEXT_SAMPLES, self.received_samples)
             if keep_from > self.first_sample:
-                self._pcm.drop((keep_from - self.first_sample) * BYTES_PER_SAMPLE)
+                del self._pcm[: (keep_from - self.first_sample) * BYTES_PER_SAMPLE]
                 self.first_sample = keep_from
 
     def window_is_ready(self, start_frame: int) -> bool:
@@ -270,7 +229,7 @@ class Recording:
 
     def _read(self, begin: int, end: int) -> bytes:
         first = self.first_sample
-        return self._pcm.read((begin - first) * BYTES_PER_SAMPLE, (end - first) * BYTES_PER_SAMPLE)
+        return bytes(self._pcm[(begin - first) * BYTES_PER_SAMPLE : (end - first) * BYTES_PER_SAMPLE])
 
     def _extent(self) -> str:
         ending = "which is its end" if self.is_complete else "so far"

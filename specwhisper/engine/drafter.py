@@ -17,8 +17,8 @@ from specwhisper.engine.draft_session import NO_REPORT, Drafted, DraftSession
 from specwhisper.engine.encodings import AudioSpan, Encodings, InlineExecutor
 from specwhisper.engine.live_draft import LiveDraft
 from specwhisper.errors import DeviceFault
+from specwhisper.model.backend import is_device_fault
 from specwhisper.model.choosing import Row, Scores
-from specwhisper.model.faults import is_device_fault
 from specwhisper.model.model import Model, run_forward
 from specwhisper.model.rules import max_initial_timestamp
 from specwhisper.model.sampling import window_sampling

@@ -1,4 +1,4 @@
-"""Set up a server process before it loads a model: cores, threads and logs."""
+"""A server's process: cores, threads and logs before it loads a model; its end after a device fault."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
+from typing import NoReturn
 
-from specwhisper.errors import InvalidRequest
+from specwhisper.errors import DeviceFault, InvalidRequest
 from specwhisper.extras import needs_extra
 from specwhisper.model.backends import Library, limit_threads
 from specwhisper.validated import DEVICE, called
+
+logger = logging.getLogger(__name__)
 
 
 def prepare_process(device: str | None, num_threads: int | None, cores: Sequence[int] | None) -> str | None:
@@ -106,3 +109,16 @@ def resolve_device(device: str) -> str:
     import torch
 
     return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+FAULT_STATUS = 70  # exit status of a process after a device fault (EX_SOFTWARE)
+
+
+def leave_process(fault: DeviceFault) -> NoReturn:
+    """End the process at once, because its results can no longer be trusted.
+
+    Its supervisor starts another one; sessions resume there, or at another server.
+    """
+    logger.critical("device fault", extra={"error": str(fault), "status": FAULT_STATUS})
+    logging.shutdown()
+    os._exit(FAULT_STATUS)

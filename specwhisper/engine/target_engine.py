@@ -10,10 +10,10 @@ from typing import Any
 
 from specwhisper.audio.speech import find_voice
 from specwhisper.engine.engine_thread import EndingPool, EngineThread
+from specwhisper.engine.process import leave_process
 from specwhisper.engine.verifier import Verifier
 from specwhisper.engine.watchdog import HANGS_AFTER_S, Watchdog
 from specwhisper.errors import TargetUnavailable
-from specwhisper.model.faults import leave_process
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live_windows import whisper_plan

@@ -18,8 +18,8 @@ from specwhisper.engine.encodings import AudioSpan, Encodings, InlineExecutor
 from specwhisper.engine.target_session import LastCommit, TargetSession
 from specwhisper.errors import DeviceFault, OutOfMemory, ServerFull, UnsupportedOption
 from specwhisper.live import LivePosition
+from specwhisper.model.backend import is_device_fault, is_out_of_memory
 from specwhisper.model.choosing import Row, Scores
-from specwhisper.model.faults import is_device_fault, is_out_of_memory
 from specwhisper.model.model import Model, run_forward
 from specwhisper.options import DecodingOptions, WordTimes
 from specwhisper.speculation.acceptance import accept

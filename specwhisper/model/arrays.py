@@ -6,12 +6,11 @@ Importing this module loads no torch. On a CPU all arrays are NumPy's; tensors a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
 from array_api_compat import is_numpy_array
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 Array: TypeAlias = Any  # NDArray or Tensor; the type of a result is that of the arguments
 Device: TypeAlias = Any  # a torch.device, or what NumPy's arrays are on: "cpu" or None
@@ -24,16 +23,6 @@ def to_device(numbers: ArrayLike, target: Device) -> Array:
     from specwhisper.model.pytorch import operations  # loads torch
 
     return operations.to_device(numbers, target)
-
-
-def begin_copy_to_host(x: Array) -> Callable[[], NDArray[Any]]:
-    """Start a copy to the host; return a function that waits for it, on any thread."""
-    if is_numpy_array(x):
-        return lambda: x
-    from specwhisper.model.pytorch import operations  # loads torch
-
-    wait = operations.to_host(x)
-    return lambda: wait().numpy()
 
 
 def windows(x: Array, width: int) -> Array:

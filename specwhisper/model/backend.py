@@ -1,18 +1,14 @@
-"""Protocols of an encoder, and of a decoder with slots, in one array library; an encoder of two models.
+"""Protocols of an encoder, and of a decoder with slots, in one array library; errors of its device.
 
 :mod:`specwhisper.model.onnx` serves CPUs with NumPy's arrays, :mod:`specwhisper.model.pytorch` GPUs, device
-maps and other types of numbers with torch's tensors. A distilled draft keeps the encoder of its teacher: then
-a window is encoded once.
+maps and other types of numbers with torch's tensors.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections import OrderedDict
+import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
@@ -112,42 +108,29 @@ class Backend(Protocol):
         """Prepare every shape that may occur."""
 
 
-@dataclass(frozen=True, eq=False)
-class SharedEncoder:
-    """One model's access to the encoder that it shares with another; thread-safe.
-
-    A model never receives its own encoding: sessions without a draft share nothing.
-    """
-
-    encoder: Encoder
-    num_kept: int
-    kept: OrderedDict[bytes, tuple[SharedEncoder, Any]]  # encodings for the other model, the oldest first
-    lock: Lock  # draft and target may encode in different threads: the second waits
-
-    max_windows = 1  # an encoding may be needed by another thread, or on another stream
-
-    def __call__(self, windows: Sequence[Features]) -> Sequence[Any]:
-        """Encode windows one by one, or return the other model's encodings."""
-        return [self._encode(features) for features in windows]
-
-    def _encode(self, features: Features) -> Any:
-        key = hashlib.blake2b(features.tobytes()).digest()
-        with self.lock:
-            by, encoded = self.kept.get(key, (self, None))
-            if by is not self:
-                del self.kept[key]
-                return encoded
-            (encoded,) = self.encoder([features])
-            self.kept[key] = (self, encoded)
-            if len(self.kept) > self.num_kept:  # the other model did not need it, or not yet
-                self.kept.popitem(last=False)
-            return encoded
+# CUDA's messages for errors after which every later call of the process fails too.
+FAULTS = re.compile(
+    r"device-side assert|illegal memory access|illegal instruction|illegal address|misaligned address"
+    r"|unspecified launch failure|launch timed out|hardware stack error|invalid program counter"
+    r"|not supported on global/shared address space|uncorrectable",
+    re.IGNORECASE,
+)
+# Not every place in torch raises OutOfMemoryError; the last ones are ONNX Runtime's.
+NO_MEMORY = re.compile(
+    r"(CUDA|HIP) error: out of memory|MPS backend out of memory|can't allocate memory|ALLOC_FAILED"
+    r"|std::bad_alloc|Failed to allocate memory"
+)
 
 
-def share(encoder: Encoder, num_windows: int) -> tuple[SharedEncoder, SharedEncoder]:
-    """Return two models' access to one encoder.
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether memory was short, on a device or the host; old data is intact."""
+    # torch's class by its name: a process that runs no model of torch does not load it.
+    is_torch = "OutOfMemoryError" in {kind.__name__ for kind in type(error).__mro__}
+    # ONNX Runtime's exceptions are of no common class.
+    is_runtime = isinstance(error, RuntimeError) or type(error).__module__.startswith("onnxruntime")
+    is_message = is_runtime and NO_MEMORY.search(str(error)) is not None
+    return isinstance(error, MemoryError) or is_torch or is_message
 
-    ``num_windows``: most windows kept for the other model: one for each session that may be open.
-    """
-    shared = encoder, num_windows, OrderedDict[bytes, tuple[SharedEncoder, Any]](), Lock()
-    return SharedEncoder(*shared), SharedEncoder(*shared)
+
+def is_device_fault(error: BaseException) -> bool:
+    return isinstance(error, RuntimeError) and FAULTS.search(str(error)) is not None

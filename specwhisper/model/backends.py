@@ -5,21 +5,24 @@ ONNX Runtime is for CPUs, PyTorch for everything else. Each is imported when it 
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import sys
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
+from threading import Lock
+from typing import Any, Literal
 
 import numpy as np
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.extras import needs_extra
-from specwhisper.model.backend import Backend, Encoder, share
+from specwhisper.model.backend import Backend, Encoder, Features
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.types import DeviceMap
 
@@ -56,7 +59,7 @@ def unsupported(checkpoint: Checkpoint) -> str | None:
     if tuple(int(part) for part in found.split(".")[:2]) < RUNTIME:
         return f"it takes onnxruntime {RUNTIME[0]}.{RUNTIME[1]} or later, not {found}"
     if checkpoint.dtype == "int8":
-        from specwhisper.model.onnx.layers import sums_bytes_exactly  # loads the runtime
+        from specwhisper.model.onnx.graph import sums_bytes_exactly  # loads the runtime
 
         if not sums_bytes_exactly():
             return "this processor has no VNNI, so sums of bytes overflow"
@@ -97,13 +100,55 @@ def library_for(
 
 def load_encoder(checkpoint: Checkpoint, device: object = "cpu") -> Encoder:
     if library_for(checkpoint, device) == "onnx":
-        from specwhisper.model.onnx.encoder import OnnxEncoder
+        from specwhisper.model.onnx.decoder import OnnxEncoder
 
-        return OnnxEncoder(checkpoint)
+        return OnnxEncoder(checkpoint, num_threads())
     with needs_extra(f"'{checkpoint.name}' in {checkpoint.dtype} on {device}", "server"):
         from specwhisper.model.pytorch.backend import TorchEncoder
 
     return TorchEncoder(checkpoint, str(device))
+
+
+@dataclass(frozen=True, eq=False)
+class SharedEncoder:
+    """One model's access to the encoder that it shares with another; thread-safe.
+
+    A distilled draft keeps the encoder of its teacher, so a window is encoded once. A model
+    never receives its own encoding: sessions without a draft share nothing.
+    """
+
+    encoder: Encoder
+    num_kept: int
+    kept: OrderedDict[bytes, tuple[SharedEncoder, Any]]  # encodings for the other model, the oldest first
+    lock: Lock  # draft and target may encode in different threads: the second waits
+
+    max_windows = 1  # an encoding may be needed by another thread, or on another stream
+
+    def __call__(self, windows: Sequence[Features]) -> Sequence[Any]:
+        """Encode windows one by one, or return the other model's encodings."""
+        return [self._encode(features) for features in windows]
+
+    def _encode(self, features: Features) -> Any:
+        key = hashlib.blake2b(features.tobytes()).digest()
+        with self.lock:
+            by, encoded = self.kept.get(key, (self, None))
+            if by is not self:
+                del self.kept[key]
+                return encoded
+            (encoded,) = self.encoder([features])
+            self.kept[key] = (self, encoded)
+            if len(self.kept) > self.num_kept:  # the other model did not need it, or not yet
+                self.kept.popitem(last=False)
+            return encoded
+
+
+def share(encoder: Encoder, num_windows: int) -> tuple[SharedEncoder, SharedEncoder]:
+    """Return two models' access to one encoder.
+
+    ``num_windows``: most windows kept for the other model: one for each session that may be open.
+    """
+    shared = encoder, num_windows, OrderedDict[bytes, tuple[SharedEncoder, Any]](), Lock()
+    return SharedEncoder(*shared), SharedEncoder(*shared)
 
 
 def load_encoders(
@@ -184,12 +229,12 @@ def open_backend(
     if library == "pytorch":
         placed = f"'{checkpoint.name}' in {checkpoint.dtype} on {device}"
         with needs_extra(placed if device_map is None else "A device map", "server"):
-            from specwhisper.model.pytorch.backend import TorchBackend, TorchEncoder
+            from specwhisper.model.pytorch.backend import TorchEncoder, open_decoder
 
         of_encoder, of_decoder = (
             offload_folder and Path(offload_folder) / part for part in ("encoder", "decoder")
         )
-        return TorchBackend(
+        return open_decoder(
             checkpoint,
             num_slots,
             encoder=encoder
@@ -199,19 +244,11 @@ def open_backend(
             offload_folder=of_decoder,
             has_static_shapes=has_static_shapes,
         )
-    from specwhisper.model.onnx.decoder import SlotDecoder
-    from specwhisper.model.onnx.encoder import OnnxEncoder
+    from specwhisper.model.onnx.decoder import OnnxEncoder, SlotDecoder
 
     log_untried()
-    return SlotDecoder(
-        checkpoint.sizes,
-        checkpoint.weights,
-        num_slots,
-        is_int8=checkpoint.dtype == "int8",
-        num_threads=num_threads(),
-        queried_layers={layer for layer, _ in checkpoint.alignment_heads},
-        encoder=encoder or OnnxEncoder(checkpoint),
-    )
+    encoder = encoder or OnnxEncoder(checkpoint, num_threads())
+    return SlotDecoder(checkpoint, num_slots, num_threads=num_threads(), encoder=encoder)
 
 
 def split_device_map(

@@ -86,7 +86,6 @@ def load_tokenizer(source: str) -> WhisperTokenizer:
         from transformers import WhisperTokenizer
 
         from specwhisper.model.pytorch.compat import quiet_transformers
-
     with quiet_transformers():
         tokenizer: WhisperTokenizer = WhisperTokenizer.from_pretrained(source)
     return tokenizer

@@ -18,11 +18,10 @@ from array_api_compat import array_namespace
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import CheckpointError, UnsupportedOption
 from specwhisper.model.arrays import Array, softmax, to_device
-from specwhisper.model.backend import Backend, Encoder, Features, SharedEncoder
-from specwhisper.model.backends import open_backend
+from specwhisper.model.backend import Backend, Encoder, Features, is_device_fault
+from specwhisper.model.backends import SharedEncoder, open_backend
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.choosing import ProbeResult, Row, Scores, choose
-from specwhisper.model.faults import is_device_fault
 from specwhisper.model.rules import DecodingRules
 from specwhisper.model.word_times import align_words, begin_alignment
 from specwhisper.transcription.vocabulary import Vocabulary

@@ -18,6 +18,7 @@ from specwhisper.errors import UnsupportedOption
 from specwhisper.model.backend import Encoder
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.checkpoints.generation import NUM_TIMESTAMPS
+from specwhisper.model.checkpoints.tokenizer import merged
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions, Task
@@ -100,21 +101,9 @@ class Spelling:
         if (tokens := self._words.get(data)) is None:
             if len(self._words) >= MAX_CACHED_WORDS:
                 self._words.clear()
-            tokens = self._words[data] = self._merged(data)
+            known = bytes(byte for byte in data if bytes([byte]) in self._ranks)
+            tokens = self._words[data] = tuple(self._ranks[part] for part in merged(known, self._ranks))
         return tokens
-
-    def _merged(self, data: bytes) -> tuple[int, ...]:
-        """Merge the neighbours whose union has the lowest id, again and again."""
-        ranks = self._ranks
-        parts = [data[i : i + 1] for i in range(len(data)) if data[i : i + 1] in ranks]
-        while len(parts) > 1:
-            pairs = [(ranks.get(parts[i] + parts[i + 1]), i) for i in range(len(parts) - 1)]
-            merges = [(rank, i) for rank, i in pairs if rank is not None]
-            if not merges:
-                break
-            _, first = min(merges)
-            parts[first : first + 2] = [parts[first] + parts[first + 1]]
-        return tuple(ranks[part] for part in parts)
 
 
 def words(letters: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -13,7 +13,7 @@ import numpy as np
 from array_api_compat import array_namespace, device, is_numpy_array
 from numpy.typing import NDArray
 
-from specwhisper.model.arrays import Array, begin_copy_to_host, windows
+from specwhisper.model.arrays import Array, windows
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.words import split_into_words
 from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, Window, WordAlignment
@@ -43,7 +43,9 @@ def begin_alignment(
     weights = weights[:, :, :end][:, :, :end]  # twice as in transformers: below 0, each cuts off some
     if is_numpy_array(weights):
         return lambda: _alignment(weights, median_width)
-    return begin_copy_to_host(_alignment(weights, median_width))
+    from specwhisper.model.pytorch.operations import to_host  # loads torch
+
+    return to_host(_alignment(weights, median_width))
 
 
 def align_words(

@@ -12,9 +12,9 @@ from specwhisper.engine.process import prepare_process, redirect_logs, return_fr
 from specwhisper.engine.target_engine import TargetEngine
 from specwhisper.errors import OutOfMemory
 from specwhisper.extras import needs_extra
+from specwhisper.model.backend import is_out_of_memory
 from specwhisper.model.backends import library_for
 from specwhisper.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
-from specwhisper.model.faults import is_out_of_memory
 from specwhisper.model.model import Model, WhisperModel
 from specwhisper.observe.tracing import configure_tracing
 from specwhisper.rpc.serving import AddServicer, serve

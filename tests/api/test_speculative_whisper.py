@@ -14,10 +14,9 @@ from experiments.exactness.prepared import recording
 from specwhisper import SpeculativeConfig, SpeculativeWhisper, compare_gammas
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
 from specwhisper.model import backends
-from specwhisper.model.backend import SharedEncoder
-from specwhisper.model.backends import load_encoders
+from specwhisper.model.backends import SharedEncoder, load_encoders
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
-from specwhisper.model.onnx.layers import sums_bytes_exactly
+from specwhisper.model.onnx.graph import sums_bytes_exactly
 from specwhisper.types import Mode
 from tests.encoding import note_encoded
 
@@ -186,7 +185,7 @@ def test_a_recording_that_lacks_something_has_warnings(pair, samples):
     [
         (np.full(16_000, np.nan, np.float32), "no samples that are finite numbers"),
         (np.zeros((2, 16_000), np.float32), "is not a recording"),
-        (np.zeros(0, np.float32), "is empty"),
+        (np.zeros(0, np.float32), "holds no audio samples"),
         ("nowhere.wav", "does not exist"),
         ([0.0, 0.1], "of type float cannot be read: pass a file name"),
         (None, "of type NoneType cannot be read: pass a file name"),

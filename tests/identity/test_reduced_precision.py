@@ -6,7 +6,7 @@ from experiments.common.models.checkpoints import Shape
 from experiments.exactness.cases import Case
 from experiments.exactness.matrix import Row, run_reduced
 from experiments.exactness.prepared import Prepared
-from specwhisper.model.onnx.layers import sums_bytes_exactly
+from specwhisper.model.onnx.graph import sums_bytes_exactly
 
 BFLOAT16_STEP = 1 / 16  # between neighbouring logits of 8 to 16
 ROW = Row("reduced", lambda: Prepared(Case("reduced", Shape(seed=71), (3.0, 12.0))))

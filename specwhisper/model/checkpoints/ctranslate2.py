@@ -28,7 +28,6 @@ from specwhisper.model.checkpoints.weights import (
     EMBEDDING,
     ENCODER,
     PROJECTION,
-    FieldReader,
     StoredArray,
     Weights,
     WeightsFile,
@@ -130,35 +129,35 @@ class _Variable:
         return part
 
 
-def _string(reader: FieldReader) -> str:
+def _string(file: WeightsFile) -> str:
     """Read a string, which ends with a zero byte."""
-    return reader.take(reader.number("H")).removesuffix(b"\0").decode()
+    return file.take(file.number("H")).removesuffix(b"\0").decode()
 
 
 def read_variables(path: Path) -> dict[str, _Variable]:
     """Return the variables of a file by name."""
-    reader = FieldReader(path)
-    version, spec = reader.number(), _string(reader)
+    file = WeightsFile(path)
+    version, spec = file.number(), _string(file)
     if spec != SPEC or version != FILE_VERSION:
         raise ValueError(f"{MODEL_BIN} is a {spec} of version {version}, not a {SPEC} of {FILE_VERSION}")
-    reader.number()  # revision of the spec
+    file.number()  # revision of the spec
     variables: dict[str, _Variable] = {}
-    for _ in range(reader.number()):
-        name, rank = _string(reader), reader.number("B")
+    for _ in range(file.number()):
+        name, rank = _string(file), file.number("B")
         if rank > MAX_RANK:
             raise ValueError(f"{MODEL_BIN} is damaged: '{name}' has {rank} axes")
-        shape = tuple(reader.number() for _ in range(rank))
-        type_, num_bytes = reader.number("B"), reader.number()
+        shape = tuple(file.number() for _ in range(rank))
+        type_, num_bytes = file.number("B"), file.number()
         if type_ >= len(NUMBER_TYPES):
             raise ValueError(
                 f"{MODEL_BIN} has numbers of an unknown type: convert the model again as float16"
             )
-        variable = _Variable(reader.file, reader.skip(num_bytes), NUMBER_TYPES[type_], shape)
+        variable = _Variable(file, file.skip(num_bytes), NUMBER_TYPES[type_], shape)
         if variable.num_bytes != num_bytes:
             raise ValueError(f"{MODEL_BIN} is damaged: '{name}' has {num_bytes} bytes")
         variables[name] = variable
-    for _ in range(reader.number()):
-        alias, name = _string(reader), _string(reader)
+    for _ in range(file.number()):
+        alias, name = _string(file), _string(file)
         if name not in variables:
             raise ValueError(f"{MODEL_BIN} is damaged: it has no '{name}'")
         variables[alias] = variables[name]

@@ -19,7 +19,7 @@ from specwhisper.model.checkpoints.generation import Generation
 from specwhisper.model.checkpoints.published import generation_of, special_tokens
 from specwhisper.model.checkpoints.sizes import ModelSizes, read_sizes
 from specwhisper.model.checkpoints.tokenizer import Tokenizer, tokenizer_of
-from specwhisper.model.checkpoints.weights import FieldReader, StoredArray, Weights, WeightsFile
+from specwhisper.model.checkpoints.weights import StoredArray, Weights, WeightsFile
 
 NAMES = {
     "blocks": "layers",
@@ -95,14 +95,14 @@ class GgmlModel:
     """A file of whisper.cpp."""
 
     def __init__(self, name: str, path: Path) -> None:
-        reader = FieldReader(path)
-        reader.skip(MAGIC_BYTES)
+        file = WeightsFile(path)
+        file.skip(MAGIC_BYTES)
         self._name = name
         self._path = path
-        self._dimensions = {dimension: reader.number("i") for dimension in DIMENSIONS}
-        reader.skip(4 * reader.number() * reader.number())  # mel filters
-        self._tokens = [reader.take(reader.number()) for _ in range(reader.number())]
-        tensors = list(_tensors(reader))
+        self._dimensions = {dimension: file.number("i") for dimension in DIMENSIONS}
+        file.skip(4 * file.number() * file.number())  # mel filters
+        self._tokens = [file.take(file.number()) for _ in range(file.number())]
+        tensors = list(_tensors(file))
         self._tensors = {name: stored for name, stored, _ in tensors}
         self.is_quantised = any(is_quantised for *_, is_quantised in tensors)
 
@@ -128,15 +128,15 @@ class GgmlModel:
         return Weights(tensors), [self._path]
 
 
-def _tensors(reader: FieldReader) -> Iterator[tuple[str, StoredArray, bool]]:
+def _tensors(file: WeightsFile) -> Iterator[tuple[str, StoredArray, bool]]:
     """Yield the name of each tensor, the tensor, and whether it is quantised, to the end of the file."""
-    file, types = reader.file, {**FLOATS, **BLOCKS}
-    while not reader.is_at_end:
-        rank, name_bytes, type_ = reader.number(), reader.number(), reader.number()
+    types = {**FLOATS, **BLOCKS}
+    while not file.is_at_end:
+        rank, name_bytes, type_ = file.number(), file.number(), file.number()
         if rank > MAX_RANK:
             raise ValueError(f"{file.path.name} is damaged: a tensor has {rank} axes")
-        shape = tuple(reader.number() for _ in range(rank))[::-1]
-        name = reader.take(name_bytes).decode()
+        shape = tuple(file.number() for _ in range(rank))[::-1]
+        name = file.take(name_bytes).decode()
         if type_ not in types:
             raise ValueError(
                 f"'{name}' has ggml's type {type_}: choose a file in f32, f16, q8_0, q5_0, q5_1, q4_0 or q4_1"
@@ -147,7 +147,7 @@ def _tensors(reader: FieldReader) -> Iterator[tuple[str, StoredArray, bool]]:
             shape = (math.prod(shape),)  # those of convolutions have two axes
         is_quantised, number_type = type_ in BLOCKS, types[type_]
         num_bytes = math.prod(shape) // (BLOCK if is_quantised else 1) * number_type.itemsize
-        read = partial(_numbers, file, reader.skip(num_bytes), num_bytes, number_type, shape)
+        read = partial(_numbers, file, file.skip(num_bytes), num_bytes, number_type, shape)
         yield name, StoredArray(shape, read), is_quantised
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from operator import add
 from typing import Any
 
@@ -84,15 +85,20 @@ def _merges(tokens: Sequence[bytes]) -> Iterator[tuple[int, int]]:
     """Yield the two tokens that each token is merged of: what those before it make of its bytes."""
     ranks = {token: rank for rank, token in enumerate(tokens)}
     for rank, token in enumerate(tokens):
-        parts = [token[i : i + 1] for i in range(len(token))]
-        while len(parts) > 2:
-            pairs = enumerate(map(add, parts, parts[1:]))
-            lowest, at = min((ranks.get(pair, rank), i) for i, pair in pairs)
-            if lowest >= rank:
-                break
-            parts[at : at + 2] = [parts[at] + parts[at + 1]]
+        parts = merged(token, ranks, rank)
         if len(parts) == 2 and all(part in ranks for part in parts):
             yield ranks[parts[0]], ranks[parts[1]]
+
+
+def merged(data: bytes, ranks: Mapping[bytes, int], end: float = inf) -> list[bytes]:
+    """Merge the neighbours whose union has the lowest rank, again and again while that is below ``end``."""
+    parts = [data[i : i + 1] for i in range(len(data))]
+    while len(parts) > 1:
+        lowest, at = min((ranks.get(pair, end), i) for i, pair in enumerate(map(add, parts, parts[1:])))
+        if lowest >= end:
+            break
+        parts[at : at + 2] = [parts[at] + parts[at + 1]]
+    return parts
 
 
 def _pair(merge: str | list[str]) -> tuple[str, str]:

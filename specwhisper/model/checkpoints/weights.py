@@ -172,9 +172,15 @@ def _in_order(stored: StoredArray, rows: Sequence[int]) -> StoredArray:
 
 
 class WeightsFile:
+    """A file of weights, and a place in its header, which moves on with each field.
+
+    Methods of fields raise :class:`ValueError` if the file ends before the field does.
+    """
+
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file = path.open("rb", buffering=0)
+        self.position = 0
+        self._file = path.open("rb")
         self.size = os.fstat(self._file.fileno()).st_size
         self._lock = Lock()  # guards the position in the file
         weakref.finalize(self, self._file.close)
@@ -184,39 +190,57 @@ class WeightsFile:
         room = np.empty(num_bytes + CACHE_LINE, np.uint8)
         offset = -room.ctypes.data % CACHE_LINE
         block = room[offset : offset + num_bytes]
-        view, position = block.data, 0
         with self._lock:
             self._file.seek(start)
-            while position < num_bytes:
-                num_read = self._file.readinto(view[position:])
-                if not num_read:
-                    raise CheckpointError(
-                        f"{self.path} was cut off while it was read: fetch or save it again."
-                    )
-                position += num_read
+            num_read = self._file.readinto(block.data)
+        if num_read < num_bytes:
+            raise CheckpointError(f"{self.path} was cut off while it was read: fetch or save it again.")
         return block
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.position >= self.size
+
+    def skip(self, num_bytes: int) -> int:
+        """Return where the next bytes are, and pass over them."""
+        start = self.position
+        if start + num_bytes > self.size:
+            raise ValueError(f"{self.path.name} is cut off")
+        self.position += num_bytes
+        return start
+
+    def take(self, num_bytes: int) -> bytes:
+        start = self.skip(num_bytes)
+        with self._lock:
+            self._file.seek(start)
+            return self._file.read(num_bytes)
+
+    def number(self, code: str = "I") -> int:
+        """Read a number of one of struct's types; the default is unsigned."""
+        value: int = struct.unpack(f"<{code}", self.take(struct.calcsize(f"<{code}")))[0]
+        return value
 
 
 def _in_safetensors(path: Path) -> Iterator[tuple[str, StoredArray]]:
     """Yield the weights of a safetensors file: the length of a header, the header, the numbers."""
     try:
-        reader = FieldReader(path)
-        if (num_header_bytes := reader.number("Q")) > MAX_HEADER_BYTES:
+        file = WeightsFile(path)
+        if (num_header_bytes := file.number("Q")) > MAX_HEADER_BYTES:
             raise ValueError
-        for name, entry in json.loads(reader.take(num_header_bytes)).items():
+        for name, entry in json.loads(file.take(num_header_bytes)).items():
             if name != "__metadata__":
-                yield name, _entry(reader, entry)
+                yield name, _entry(file, entry)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path.name} is cut off, or no safetensors file") from error
 
 
-def _entry(reader: FieldReader, entry: Mapping[str, Any]) -> StoredArray:
-    """Return an array; ``reader`` is after the header, where offsets begin."""
-    file, type_name = reader.file, str(entry["dtype"])
-    begin, end = (reader.position + int(offset) for offset in entry["data_offsets"])
+def _entry(file: WeightsFile, entry: Mapping[str, Any]) -> StoredArray:
+    """Return an array; the file's position is after the header, where offsets begin."""
+    type_name = str(entry["dtype"])
+    begin, end = (file.position + int(offset) for offset in entry["data_offsets"])
     shape = tuple(int(length) for length in entry["shape"])
     number_type = NUMBER_TYPES.get(type_name)
-    if not reader.position <= begin <= end <= file.size or min(shape, default=0) < 0:
+    if not file.position <= begin <= end <= file.size or min(shape, default=0) < 0:
         raise ValueError
     if number_type is not None and math.prod(shape) * np.dtype(number_type).itemsize != end - begin:
         raise ValueError
@@ -229,43 +253,3 @@ def _entry(reader: FieldReader, entry: Mapping[str, Any]) -> StoredArray:
         return file.read(begin, end - begin).view(number_type).reshape(shape)
 
     return StoredArray(shape, read)
-
-
-BLOCK_BYTES = 1 << 16  # read at a time: many fields are short
-
-
-class FieldReader:
-    """A place in a file, which moves on with each field.
-
-    Raise :class:`ValueError` by every method, if the file ends before the field does.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.file = WeightsFile(path)
-        self.position = 0
-        self._block, self._block_start = b"", 0
-
-    @property
-    def is_at_end(self) -> bool:
-        return self.position >= self.file.size
-
-    def skip(self, num_bytes: int) -> int:
-        """Return where the next bytes are, and pass over them."""
-        start = self.position
-        if start + num_bytes > self.file.size:
-            raise ValueError(f"{self.file.path.name} is cut off")
-        self.position += num_bytes
-        return start
-
-    def take(self, num_bytes: int) -> bytes:
-        offset = self.skip(num_bytes) - self._block_start
-        if offset < 0 or offset + num_bytes > len(self._block):
-            self._block_start += offset
-            length = min(max(num_bytes, BLOCK_BYTES), self.file.size - self._block_start)
-            self._block, offset = bytes(self.file.read(self._block_start, length)), 0
-        return self._block[offset : offset + num_bytes]
-
-    def number(self, code: str = "I") -> int:
-        """Read a number of one of struct's types; the default is unsigned."""
-        value: int = struct.unpack(f"<{code}", self.take(struct.calcsize(f"<{code}")))[0]
-        return value

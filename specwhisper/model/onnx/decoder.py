@@ -1,4 +1,4 @@
-"""Whisper's decoder on ONNX Runtime, over preallocated slots.
+"""Whisper on ONNX Runtime: its decoder over preallocated slots, and its encoder.
 
 A slot holds the keys and values of one session: self-attention for every token appended so far,
 cross-attention for the encoded window. Rollback moves a position back; the next append overwrites what lies
@@ -8,7 +8,7 @@ after it. The result of a token has the same bits whatever is decoded beside it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -17,12 +17,11 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from specwhisper.model.arrays import softmax
 from specwhisper.model.backend import Encoder, Features, wanted_tokens
-from specwhisper.model.checkpoints.sizes import ModelSizes
-from specwhisper.model.checkpoints.weights import DECODER
-from specwhisper.model.onnx.decoder_graph import SPARE_POSITIONS, DecoderGraph
-from specwhisper.model.onnx.graph import Graph, bind
-from specwhisper.model.onnx.layers import Layers
+from specwhisper.model.checkpoints.checkpoint import Checkpoint
+from specwhisper.model.onnx.graph import bind
+from specwhisper.model.onnx.graphs import SPARE_POSITIONS, DecoderGraph, encoder_graph, window_graph
 
 # The runtime multiplies by up to this many queries in one way; more would change the order of its sums.
 MAX_QUERIES = 16
@@ -53,7 +52,7 @@ class BatchShape:
 
 
 def indices_of(shape: BatchShape) -> dict[str, NDArray[Any]]:
-    """Return the inputs of :class:`.decoder_graph.DecoderGraph` that a shape determines, by name.
+    """Return the inputs of :class:`.graphs.DecoderGraph` that a shape determines, by name.
 
     A slot between two slots of the forward pass has no queries. A lone token stands twice in the batch.
     """
@@ -121,12 +120,9 @@ class BoundArrays:
 class SlotDecoder:
     """A :class:`specwhisper.model.backend.Backend`: a decoder with its slots, and an encoder.
 
-    Parameters
-    ----------
-    weights : by transformers' names; the embedding has this model's order of ids.
-    is_int8 : round the weights to int8, activations too; keys and values stay float32.
-    queried_layers : layers whose cross-attention can be returned.
-    encoder : the checkpoint's; without it, nothing can be encoded.
+    In int8, weights and activations are rounded; keys and values stay float32.
+
+    ``encoder``: the checkpoint's; without it, nothing can be encoded.
 
     Attributes
     ----------
@@ -139,18 +135,15 @@ class SlotDecoder:
 
     def __init__(
         self,
-        sizes: ModelSizes,
-        weights: Mapping[str, Floats],
+        checkpoint: Checkpoint,
         num_slots: int,
         *,
-        is_int8: bool,
         num_threads: int,
-        queried_layers: Collection[int] = (),
         encoder: Encoder | None = None,
     ) -> None:
         self._encoder = encoder
         self.lengths = [0] * num_slots
-        self._sizes = sizes
+        self._sizes = sizes = checkpoint.sizes
         self._num_rows = min(num_slots, MAX_ROWS)
         heads, head_size = sizes.decoder_attention_heads, sizes.d_model // sizes.decoder_attention_heads
         layers = range(sizes.decoder_layers)
@@ -164,8 +157,10 @@ class SlotDecoder:
             [np.zeros((num_slots, size), np.float32) for _ in layers] for _ in "kv"
         )
         self._window_lengths = [sizes.max_source_positions] * num_slots
-        self._window_session = window_graph(sizes, weights).open(num_threads)
-        graph = DecoderGraph(sizes, weights, num_rows=self._num_rows, is_int8=is_int8)
+        self._window_session = window_graph(sizes, checkpoint.weights).open(num_threads)
+        is_int8 = checkpoint.dtype == "int8"
+        graph = DecoderGraph(sizes, checkpoint.weights, num_rows=self._num_rows, is_int8=is_int8)
+        queried_layers = {layer for layer, _ in checkpoint.alignment_heads}
         self._session = graph.build(queried_layers).open(num_threads)
         self._bound_arrays: OrderedDict[object, BoundArrays] = OrderedDict()
         self._results: dict[str, Floats] = {}  # logits, and queries of layers
@@ -230,7 +225,7 @@ class SlotDecoder:
         return self._num_rows if all(self.lengths[slot] <= room for slot in slots) else 1
 
     def cross_attention(self, slot: int, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> Floats:
-        """Return cross-attention weights of heads in the layers that were named at the start."""
+        """Return cross-attention weights of heads, in layers that have some of the checkpoint's."""
         self.rollback(slot, 0)
         try:
             outputs = self._run([slot], [tokens], [0], [(0, 0)], layers=tuple({layer for layer, _ in heads}))
@@ -241,9 +236,7 @@ class SlotDecoder:
         weights = []
         for layer, head in heads:
             query = outputs[f"query_{layer}"][: len(tokens), head * size : (head + 1) * size]
-            scores = query @ keys[f"key_{layer}"][0, head].T
-            scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
-            weights.append(scores / scores.sum(axis=-1, keepdims=True))
+            weights.append(softmax(query @ keys[f"key_{layer}"][0, head].T))
         return np.stack(weights)
 
     def _run(
@@ -342,21 +335,23 @@ class SlotDecoder:
                 yield f"{part}_{layer}", cache[layer][slot, : length * self._sizes.d_model].reshape(shape)
 
 
-def window_graph(sizes: ModelSizes, weights: Mapping[str, Floats]) -> Graph:
-    """Return a graph from ``encoded``, a window, to every layer's keys and values.
+class OnnxEncoder:
+    """The encoder of a checkpoint; a :class:`specwhisper.model.backend.Encoder`."""
 
-    Outputs are ``key_L``, 1 x heads x window x head size, and ``value_L``, transposed.
-    """
-    graph = Graph()
-    layers = Layers(graph, weights, is_int8=False)
-    heads, head_size = sizes.decoder_attention_heads, sizes.d_model // sizes.decoder_attention_heads
-    graph.input("encoded", np.float32, ("window", sizes.d_model))
-    for layer in range(sizes.decoder_layers):
-        for part, order, shape in (
-            ("key", (0, 2, 1, 3), (1, heads, "window", head_size)),
-            ("value", (0, 2, 3, 1), (1, heads, head_size, "window")),
-        ):
-            projected = layers.projected("encoded", f"{DECODER}.layers.{layer}.encoder_attn", part[0])
-            projected = graph.reshape(projected, 1, -1, heads, head_size)
-            graph.output(f"{part}_{layer}", graph.transpose(projected, *order), np.float32, shape)
-    return graph
+    max_windows = 1  # threads of the runtime encode a window together
+
+    def __init__(self, checkpoint: Checkpoint, num_threads: int) -> None:
+        # In int8, weights and activations of the layers are rounded.
+        graph = encoder_graph(checkpoint.sizes, checkpoint.weights, is_int8=checkpoint.dtype == "int8")
+        self._session = graph.open(num_threads)
+        # Free what a window needs after each: 30 MB for tiny, which take about as long as a decoder step.
+        self._options = onnxruntime.RunOptions()
+        self._options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+
+    def __call__(self, windows: Sequence[Features]) -> Sequence[NDArray[np.float32]]:
+        """Encode windows one after the other.
+
+        Each is mel bins x frames, and becomes (frames / 2) x d_model.
+        """
+        run, options = self._session.run, self._options
+        return [run(["encoded"], {"features": features[None]}, options)[0] for features in windows]

@@ -1,4 +1,4 @@
-"""The private APIs of torch, transformers and accelerate that this package uses, and transformers' messages.
+"""The private APIs of torch, transformers and accelerate that this package uses, and their output.
 
 ``tests/unit/model/test_model_compat.py`` fails where a release changes the APIs.
 """

@@ -8,6 +8,7 @@ after it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate
 from typing import cast
 
@@ -15,12 +16,26 @@ import torch
 from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
-from specwhisper.model.backend import wanted_tokens
+from specwhisper.model.arrays import Array
+from specwhisper.model.backend import Encoder, Features, wanted_tokens
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.model.checkpoints.weights import DECODER, EMBEDDING, PROJECTION
 from specwhisper.model.pytorch.compat import execution_device
-from specwhisper.model.pytorch.operations import BatchRow, LayerCache, PlainOperations, to_device
-from specwhisper.model.pytorch.packed import TOKENS, CudaGraphs, PackedBatch, PackedInputs, PackedRunner
+from specwhisper.model.pytorch.operations import (
+    BatchRow,
+    LayerCache,
+    PlainOperations,
+    logits_device,
+    to_device,
+)
+from specwhisper.model.pytorch.packed import (
+    CAPTURING,
+    TOKENS,
+    CudaGraphs,
+    PackedBatch,
+    PackedInputs,
+    PackedRunner,
+)
 from specwhisper.model.pytorch.ragged import RaggedBatch
 from specwhisper.model.pytorch.self_test import operations_for
 
@@ -59,13 +74,24 @@ class DecoderLayer(nn.Module):
 
 
 class CachedDecoder(nn.Module):
-    """A Whisper decoder with its slots.
+    """A :class:`specwhisper.model.backend.Backend`: a decoder with its slots, and an encoder.
 
-    ``lengths``: tokens in each slot; :meth:`append` adds to them, :meth:`rollback` takes from them.
+    Parameters
+    ----------
+    encoder : the checkpoint's, on the same device; another model may share it.
+
+    Attributes
+    ----------
+    lengths : tokens in each slot; :meth:`append` adds to them, :meth:`rollback` takes from them.
     """
 
-    def __init__(self, sizes: ModelSizes, num_slots: int) -> None:
+    takes_short_windows = False
+
+    def __init__(self, sizes: ModelSizes, num_slots: int, encoder: Encoder | None = None) -> None:
         super().__init__()
+        self._encoder = encoder
+        self.max_windows = 1 if encoder is None else encoder.max_windows
+        self.device: torch.device | None = None
         self.sizes = sizes
         self.num_slots = num_slots
         self.embed_tokens: nn.Module = nn.Embedding(sizes.vocab_size, sizes.d_model)
@@ -80,12 +106,15 @@ class CachedDecoder(nn.Module):
         self._operations = PlainOperations()
         self._logits: Tensor
 
-    def allocate(self, *, has_static_shapes: bool = False) -> None:
+    def allocate(self, device: torch.device, *, has_static_shapes: bool = False) -> None:
         """Allocate each layer's cache on the layer's device, once weights are placed.
 
-        ``has_static_shapes``: pad batches to a few shapes, as GPUs need it; all weights are on one device
-        then.
+        Parameters
+        ----------
+        device : where the whole model is, or with a device map what is offloaded runs.
+        has_static_shapes : pad batches to a few shapes, as GPUs need it; all weights are on one device then.
         """
+        self.device = logits_device(device)
         sizes, dtype = self.sizes, self.unembed.weight.dtype
         num_slots = self.num_slots + has_static_shapes  # the last one is for padding
         heads = sizes.decoder_attention_heads
@@ -118,6 +147,18 @@ class CachedDecoder(nn.Module):
     def bytes_per_slot(self) -> int:
         return sum(cache.bytes_per_slot for cache in self._caches)
 
+    def inference(self) -> AbstractContextManager[object]:
+        return torch.inference_mode()
+
+    @torch.inference_mode()
+    def encode(self, windows: Sequence[tuple[int, Features]]) -> None:
+        assert self._encoder is not None
+        with CAPTURING if self.device is not None else nullcontext():
+            encoded = self._encoder([features for _, features in windows])
+            self.prefill_audio([slot for slot, _ in windows], torch.stack(list(encoded)))
+        if self.device is not None:
+            torch.cuda.current_stream(self.device).synchronize()  # else the next forward pass waits for it
+
     @torch.inference_mode()
     def prefill_audio(self, slots: Sequence[int], encoded: Tensor) -> None:
         """Empty slots and write their cross-attention caches.
@@ -133,8 +174,14 @@ class CachedDecoder(nn.Module):
         for slot in slots:
             self.lengths[slot] = 0
 
+    def length(self, slot: int) -> int:
+        return self.lengths[slot]
+
     def rollback(self, slot: int, length: int) -> None:
         self.lengths[slot] = min(self.lengths[slot], length)
+
+    def _placed(self, values: Tensor) -> Array:
+        return values.numpy(force=True) if self.device is None else values.to(self.device)
 
     @torch.inference_mode()
     def append(
@@ -143,8 +190,7 @@ class CachedDecoder(nn.Module):
         tokens: Sequence[Sequence[int]],
         num_scored: Sequence[int],
         probes: Sequence[tuple[int, int]] = (),
-    ) -> Tensor:
-        """Append rows of tokens, as :meth:`specwhisper.model.backend.Backend.append`."""
+    ) -> Array:
         order = sorted(range(len(slots)), key=slots.__getitem__)
         rows = [BatchRow(slots[row], self.lengths[slots[row]], tokens[row]) for row in order]
         firsts = list(accumulate((len(row.tokens) for row in rows), initial=0))
@@ -154,12 +200,12 @@ class CachedDecoder(nn.Module):
             hidden = self.run_layers(RaggedBatch.of(rows, self._causal))
             self._extend(rows)
             hidden = hidden.index_select(0, to_device(wanted, hidden.device))
-            return self._operations.norm_linear(hidden, self.norm, self.unembed).float()
+            return self._placed(self._operations.norm_linear(hidden, self.norm, self.unembed).float())
         logits = []
         for part, of_part in self._runner.run(rows):
             self._extend(rows[part.start : part.stop])
             logits.append(of_part[: firsts[part.stop] - firsts[part.start]].clone())
-        return torch.cat(logits).index_select(0, to_device(wanted, self._logits.device))
+        return self._placed(torch.cat(logits).index_select(0, to_device(wanted, self._logits.device)))
 
     def _extend(self, rows: Sequence[BatchRow]) -> None:
         for row in rows:
@@ -179,19 +225,8 @@ class CachedDecoder(nn.Module):
         return self._operations.norm_linear(hidden, self.norm, self.unembed, out=logits)
 
     @torch.inference_mode()
-    def cross_attention(self, slot: int, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> Tensor:
-        """Run tokens through an emptied slot; return cross-attention weights of heads.
-
-        Layers after the last of these heads do not run. The slot is empty afterwards.
-
-        Parameters
-        ----------
-        heads : as (layer, head).
-
-        Returns
-        -------
-        float32 weights, heads x tokens x encoder positions, each row summing to 1; on the last head's device.
-        """
+    def cross_attention(self, slot: int, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> Array:
+        """Return cross-attention weights of heads; layers after the last of these do not run."""
         queries: dict[int, Tensor] = {}
 
         def keep_query(layer: int) -> Callable[[nn.Module, object, Tensor], None]:
@@ -212,7 +247,7 @@ class CachedDecoder(nn.Module):
             query = queries[i].unflatten(-1, (-1, key.shape[-1]))[:, head]
             scores = query.float() * query.shape[-1] ** -0.5 @ key.float().T
             weights.append(scores.softmax(dim=-1))
-        return torch.stack([each.to(weights[-1].device) for each in weights])
+        return self._placed(torch.stack([each.to(weights[-1].device) for each in weights]))
 
 
 def load_decoder_weights(decoder: CachedDecoder, read: Callable[[str], Tensor], *, is_tied: bool) -> None:

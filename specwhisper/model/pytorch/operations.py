@@ -1,16 +1,16 @@
 """A decoder layer's keys and values, and its operations by PyTorch alone.
 
-These run unless Triton's kernels agree with them.
+They run unless Triton's kernels agree with them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 # Tokens of one row that attend together: the fewest queries that tensor cores multiply. It is the same in
@@ -34,19 +34,54 @@ def to_device(numbers: ArrayLike, device: torch.device) -> Tensor:
     return torch.tensor(numbers, pin_memory=True).to(device, non_blocking=True)
 
 
-def to_host(values: Tensor) -> Callable[[], Tensor]:
+def to_host(values: Tensor) -> Callable[[], NDArray[Any]]:
     """Start a copy to the host; return a function that waits for it, on any thread."""
     if values.device.type != "cuda":
-        return values.cpu
+        return lambda: values.numpy(force=True)
     copied = values.to("cpu", non_blocking=True)  # into pinned memory
     is_copied = torch.cuda.Event()
     is_copied.record(torch.cuda.current_stream(values.device))
 
-    def wait() -> Tensor:
+    def wait() -> NDArray[Any]:
         is_copied.synchronize()
-        return copied
+        return copied.numpy()
 
     return wait
+
+
+class BatchRow(NamedTuple):
+    """Tokens to append to one slot, which holds ``start`` tokens already."""
+
+    slot: int
+    start: int
+    tokens: Sequence[int]
+
+
+class LayerCache(NamedTuple):
+    """Keys and values of one layer: the tokens of each slot and its encoded window.
+
+    Both are 2 (keys, values) x slots x heads x positions x head size. Later tokens overwrite the positions
+    after a slot's length.
+    """
+
+    self_cache: Tensor
+    cross_cache: Tensor
+
+    @property
+    def device(self) -> torch.device:
+        return self.cross_cache.device
+
+    @property
+    def bytes_per_slot(self) -> int:
+        return self.self_cache[:, 0].nbytes + self.cross_cache[:, 0].nbytes
+
+    def write_cross_kv(self, slots: Tensor, key_value: Tensor) -> None:
+        """Write windows' keys and values: windows x positions x (2 x d_model)."""
+        self.cross_cache[:, slots] = self.split_heads(key_value, 2).permute(2, 0, 3, 1, 4)
+
+    def split_heads(self, projected: Tensor, num_parts: int) -> Tensor:
+        """Split ... x (parts x d_model) into ... x parts x heads x head_size."""
+        return projected.view(*projected.shape[:-1], num_parts, self.self_cache.shape[2], -1)
 
 
 class Places(NamedTuple):
@@ -144,38 +179,3 @@ def _by_block(values: Tensor, places: Places) -> Tensor:
     """Return tokens' values as blocks x 16 x ...; what follows a block's tokens is not its own."""
     tokens = places.firsts[:, None] + torch.arange(BLOCK_TOKENS, device=values.device)
     return values[tokens.clamp(max=len(values) - 1)]
-
-
-class BatchRow(NamedTuple):
-    """Tokens to append to one slot, which holds ``start`` tokens already."""
-
-    slot: int
-    start: int
-    tokens: Sequence[int]
-
-
-class LayerCache(NamedTuple):
-    """Keys and values of one layer: the tokens of each slot and its encoded window.
-
-    Both are 2 (keys, values) x slots x heads x positions x head size. Later tokens overwrite the positions
-    after a slot's length.
-    """
-
-    self_cache: Tensor
-    cross_cache: Tensor
-
-    @property
-    def device(self) -> torch.device:
-        return self.cross_cache.device
-
-    @property
-    def bytes_per_slot(self) -> int:
-        return self.self_cache[:, 0].nbytes + self.cross_cache[:, 0].nbytes
-
-    def write_cross_kv(self, slots: Tensor, key_value: Tensor) -> None:
-        """Write windows' keys and values: windows x positions x (2 x d_model)."""
-        self.cross_cache[:, slots] = self.split_heads(key_value, 2).permute(2, 0, 3, 1, 4)
-
-    def split_heads(self, projected: Tensor, num_parts: int) -> Tensor:
-        """Split ... x (parts x d_model) into ... x parts x heads x head_size."""
-        return projected.view(*projected.shape[:-1], num_parts, self.self_cache.shape[2], -1)

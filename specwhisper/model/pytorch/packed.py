@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specwhisper.model.faults import is_device_fault, is_out_of_memory
+from specwhisper.model.backend import is_device_fault, is_out_of_memory
 from specwhisper.model.pytorch.operations import BLOCK_TOKENS, BatchRow, LayerCache, Places, PlainOperations
 
 logger = logging.getLogger(__name__)

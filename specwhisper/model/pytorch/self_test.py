@@ -18,8 +18,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from specwhisper.model.backend import is_device_fault
 from specwhisper.model.checkpoints.sizes import ModelSizes
-from specwhisper.model.faults import is_device_fault
 from specwhisper.model.pytorch import kernels
 from specwhisper.model.pytorch.operations import BatchRow, PlainOperations
 from specwhisper.model.pytorch.packed import PackedInputs, bucket_for

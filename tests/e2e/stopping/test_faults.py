@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from experiments.faults.clients import recording_file
-from specwhisper.model.faults import FAULT_STATUS
+from specwhisper.engine.process import FAULT_STATUS
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Limits, Mode
 from specwhisper_client.api import TranscriptionClient

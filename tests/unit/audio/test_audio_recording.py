@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import WhisperFeatureExtractor
 
-from specwhisper.audio.recording import WHOLE_BYTES, Pieces, Recording, log_mel_max
+from specwhisper.audio.recording import Recording, log_mel_max
 from specwhisper.errors import InvalidAudio, InvalidRequest
 from specwhisper.options import Padding
 from specwhisper.types import CONTEXT_SAMPLES, AudioChunk
@@ -238,32 +238,3 @@ def test_chunks_that_do_not_fit_are_refused(chunks, sentence):
 def test_a_maximum_that_is_not_finite_is_refused(maximum):
     with pytest.raises(InvalidRequest, match="log_mel_max for 80 bins"):
         Recording({80: maximum})
-
-
-SIZES = st.one_of(st.integers(0, 5), st.integers(WHOLE_BYTES - 2, WHOLE_BYTES + 2))
-ACTIONS = st.lists(st.tuples(st.sampled_from(["append", "drop", "read"]), SIZES, SIZES), max_size=20)
-
-
-@given(ACTIONS)
-def test_pieces_are_as_one_array(actions):
-    pieces, array, next_byte = Pieces(), bytearray(), 0
-    for action, first, second in actions:
-        if action == "append":
-            piece = bytes((next_byte + i) % 256 for i in range(first))
-            next_byte += 7
-            pieces.append(piece)
-            array += piece
-        elif action == "drop":
-            pieces.drop(first)
-            del array[:first]
-        else:
-            assert pieces.read(first, second) == bytes(array[first:second])
-        assert len(pieces) == len(array)
-    assert pieces.read(0, len(array)) == bytes(array)
-
-
-def test_many_small_pieces_are_put_together():
-    pieces = Pieces()
-    for _ in range(3 * WHOLE_BYTES):
-        pieces.append(b"ab")
-    assert len(pieces._pieces) <= 7

@@ -43,9 +43,10 @@ class ManualExecutor(Executor):
         self.waiting.append((future, lambda: fn(*args, **kwargs)))
         return future
 
-    def run(self) -> None:
-        future, fn = self.waiting.pop(0)
-        future.set_result(fn())
+    def run(self, num_calls: int = 1) -> None:
+        for _ in range(num_calls):
+            future, fn = self.waiting.pop(0)
+            future.set_result(fn())
 
 
 class DelayedExecutor(Executor):

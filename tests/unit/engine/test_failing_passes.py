@@ -17,7 +17,7 @@ from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.engine_thread import EngineThread
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import DeviceFault, OutOfMemory, ServerFull
-from specwhisper.model.faults import is_device_fault, is_out_of_memory
+from specwhisper.model.backend import is_device_fault, is_out_of_memory
 from specwhisper.model.model import MicroBatcher
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength

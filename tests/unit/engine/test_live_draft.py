@@ -110,6 +110,9 @@ def test_the_last_hypothesis_is_a_hint():
     assert draft.model.num_forwards - num_forwards < 0.6 * num_forwards
 
 
+PREFIX = token_ids(0.0, "AB", 3.0, 6.0)
+
+
 class TestCandidates:
     def test_they_are_sent_once_the_window_is_opened(self):
         draft = Draft()
@@ -127,15 +130,6 @@ class TestCandidates:
         ]
         assert draft.candidates() == []  # once
 
-    def test_they_follow_the_prefix(self):
-        draft = Draft()
-        draft.append(12, mark(BEGIN, 10), mark(END, 12))
-        draft.run()
-        draft.open(4, 12, prefix=token_ids(0.0, "AB", 3.0, 6.0))
-        (block,) = draft.candidates()
-        assert block.tokens == tuple(tokens_at(10, 12))
-        assert (block.base, block.known_committed) == (5, 5)
-
     def test_a_late_hypothesis_is_sent_once_it_is_whole(self):
         draft = Draft()
         draft.append(2, mark(BEGIN, 0))
@@ -151,19 +145,21 @@ class TestCandidates:
         draft.finish(draft.open(0, 2), 0, END_OF_TEXT)
         assert [each.start_sample for each in draft.hypotheses()] == [4 * SAMPLE_RATE]
 
-    def test_a_window_of_a_growing_piece_has_no_ending(self):
-        draft = Draft()
-        draft.append(2, mark(BEGIN, 0))
+    @pytest.mark.parametrize(
+        ("spoken", "opened", "more", "expected"),
+        [
+            ((10, 12), (4, 12), {"prefix": PREFIX}, [(5, 5, tuple(tokens_at(10, 12)))]),
+            ((0, None), (0, 2.5), {}, [(0, 0, (TIME, *tokens_at(0, 2)[:-1]))]),  # it grows: no ending
+            ((0, 2), (0, 2), {"attempt": 1, "temperature": 0.4}, []),  # a retry
+        ],
+    )
+    def test_they_fit_the_window(self, spoken, opened, more, expected):
+        draft, (begin_s, end_s) = Draft(), spoken
+        draft.append(end_s or 2, mark(BEGIN, begin_s), *([mark(END, end_s)] if end_s else []))
         draft.run()
-        draft.open(0, 2.5)
-        assert [block.tokens for block in draft.candidates()] == [(TIME, *tokens_at(0, 2)[:-1])]
-
-    def test_a_retry_has_none(self):
-        draft = Draft()
-        draft.append(2, mark(BEGIN, 0), mark(END, 2))
-        draft.run()
-        draft.open(0, 2, attempt=1, temperature=0.4)
-        assert draft.candidates() == []
+        draft.open(*opened, **more)
+        blocks = draft.candidates()
+        assert [(block.base, block.known_committed, block.tokens) for block in blocks] == expected
 
 
 def test_a_draft_waits_until_the_target_has_found_the_language():

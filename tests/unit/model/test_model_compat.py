@@ -1,4 +1,4 @@
-"""Libraries that run and read models have releases that were tried; their private parts work."""
+"""Libraries of models have releases that were tried; their private parts work; their output stays away."""
 
 import accelerate
 import huggingface_hub
@@ -7,7 +7,9 @@ import onnxruntime
 import pytest
 import torch
 import transformers
+from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 from torch import nn
+from transformers.utils import logging
 
 from specwhisper.model import backends
 from specwhisper.model.checkpoints.files import HUGGINGFACE_HUB
@@ -47,3 +49,30 @@ def test_the_device_of_an_offloaded_layer_is_that_of_its_hook():
     assert compat.execution_device(layer) == torch.device("cpu")
     accelerate.hooks.add_hook_to_module(layer, accelerate.hooks.AlignDevicesHook(execution_device="meta"))
     assert compat.execution_device(layer) == torch.device("meta")
+
+
+@pytest.fixture
+def settings():
+    """Return what the process has set now; the test's changes are undone."""
+
+    def now() -> tuple[int, bool, bool]:
+        return logging.get_verbosity(), logging.is_progress_bar_enabled(), are_progress_bars_disabled()
+
+    verbosity, has_bars, has_no_downloads = now()
+    yield now
+    logging.set_verbosity(verbosity)
+    (logging.enable_progress_bar if has_bars else logging.disable_progress_bar)()
+    (disable_progress_bars if has_no_downloads else enable_progress_bars)()
+
+
+@pytest.mark.parametrize("has_bars", [True, False])
+@pytest.mark.parametrize("has_downloads", [True, False])
+def test_the_callers_settings_return(settings, has_bars, has_downloads):
+    logging.set_verbosity_warning()
+    (logging.enable_progress_bar if has_bars else logging.disable_progress_bar)()
+    (enable_progress_bars if has_downloads else disable_progress_bars)()
+    before = settings()
+    with pytest.raises(ValueError), compat.quiet_transformers():
+        assert settings() == (logging.ERROR, False, not has_downloads)
+        raise ValueError
+    assert settings() == before

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from transformers.modeling_outputs import BaseModelOutput
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
-from specwhisper.model.checkpoints.sizes import ModelSizes, read_sizes
 from specwhisper.model.onnx.decoder import MAX_QUERIES, MAX_ROWS, SlotDecoder
-from specwhisper.model.onnx.layers import sums_bytes_exactly
+from specwhisper.model.onnx.graph import sums_bytes_exactly
 from tests.nightly import examples, mostly_nightly
 from tests.unit.model.pytorch.test_pytorch_decoder import (
     AUDIO,
+    CHECKPOINT,
     CLOSE,
     FILLED,
     NUM_SLOTS,
@@ -33,24 +33,11 @@ from tests.unit.model.pytorch.test_pytorch_decoder import new_decoder as new_tor
 LENGTHS = (1500, 1500, 700, 100, 1)  # positions of each slot's window
 
 
-def sizes_of(model) -> ModelSizes:
-    return read_sizes("a test's", model.config.to_dict())
-
-
-def weights_of(model) -> dict[str, np.ndarray]:
-    return {name: tensor.float().numpy() for name, tensor in model.state_dict().items()}
-
-
 def new_decoder(*, num_slots: int = NUM_SLOTS, is_int8: bool = False, num_threads: int = 1) -> SlotDecoder:
     """Build a decoder whose slot i holds the first positions of ``AUDIO[i]``."""
-    decoder = SlotDecoder(
-        sizes_of(TRANSFORMERS),
-        weights_of(TRANSFORMERS),
-        num_slots,
-        is_int8=is_int8,
-        num_threads=num_threads,
-        queried_layers=(0, 2),
-    )
+    dtype, heads = "int8" if is_int8 else "float32", ((0, 0), (2, 0))
+    checkpoint = replace(CHECKPOINT, dtype=dtype, alignment_heads=heads)
+    decoder = SlotDecoder(checkpoint, num_slots, num_threads=num_threads)
     for slot in range(num_slots):
         decoder.prefill_audio(slot, audio(slot))
     return decoder
@@ -119,10 +106,8 @@ class Company:
     """A decoder of a published shape, and each text's logits, one token after the other."""
 
     def __init__(self, shape: Shape, *, is_int8: bool, num_threads: int) -> None:
-        model = build_checkpoint(shape)[0]
-        self.decoder = SlotDecoder(
-            sizes_of(model), weights_of(model), 3, is_int8=is_int8, num_threads=num_threads
-        )
+        checkpoint = replace(build_checkpoint(shape)[1], dtype="int8" if is_int8 else "float32")
+        self.decoder = SlotDecoder(checkpoint, 3, num_threads=num_threads)
         random = np.random.default_rng(1)
         for slot, length in enumerate((1500, 1500, 250)):
             self.decoder.prefill_audio(

@@ -14,7 +14,7 @@ from transformers import TopKLogitsWarper, TopPLogitsWarper
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from specwhisper.model.choosing import Row, choose
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.pytorch import backend
+from specwhisper.model.pytorch import decoder
 from specwhisper.model.sampling import (
     GOLDEN,
     MASK,
@@ -178,7 +178,7 @@ def transfers(monkeypatch) -> Counter:
 
 
 def test_a_greedy_forward_pass_reads_the_device_once(transfers, monkeypatch):
-    monkeypatch.setattr(backend, "logits_device", lambda device: device)  # as on a GPU
+    monkeypatch.setattr(decoder, "logits_device", lambda device: device)  # as on a GPU
     model = WhisperModel(CHECKPOINT, 2, has_static_shapes=True)
     model.score(ROWS)
     assert transfers["reads"] == 1

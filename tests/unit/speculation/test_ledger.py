@@ -64,13 +64,7 @@ class TestLedger:
     @pytest.mark.parametrize("case", EVENTS)
     def test_blocks_are_taken_or_dropped(self, case):
         committed, events, expected = EVENTS[case]
-        ledger = Ledger(committed)
-        for event in events:
-            if isinstance(event, list):
-                ledger.extend_committed(event)
-            else:
-                assert ledger.add_candidates(*event[:3]) is event[3]
-        assert tokens(ledger) == expected
+        assert tokens(after(Ledger(committed), events)) == expected
 
     def test_the_number_of_pending_candidates_is_limited(self):
         ledger = Ledger(max_pending=3)
@@ -78,53 +72,49 @@ class TestLedger:
         assert (tokens(ledger), ledger.held) == ([1, 2, 3], 3)
         assert not ledger.add_candidates(4, 0, [5])
 
-    @given(
-        st.lists(
-            st.one_of(
-                st.tuples(st.integers(0, 12), st.integers(0, 12), st.lists(st.integers(0, 3), max_size=6)),
-                st.lists(st.integers(0, 3), min_size=1, max_size=3),
-            )
-        )
-    )
-    def test_only_commits_change_committed_tokens_and_candidates_follow_them(self, events):
-        ledger, expected = Ledger(max_pending=8), []
-        for event in events:
-            if isinstance(event, tuple):
-                ledger.add_candidates(*event)
-            else:
-                ledger.extend_committed(event)
-                expected += event
-            assert ledger.committed == expected
-            assert len(tokens(ledger)) <= 8
-            assert ledger.held == len(ledger.committed) + len(tokens(ledger))
+
+# The ledger, events as above, and the candidates after them with the initials of their sources: the target's
+# own opening text, the draft's, or what it had sent before a correction; how far tokens are held.
+CORRECTED = [(0, 0, [1, 2, 3, 4], True), [1, 9]]
+HINTED = {
+    "an opening text": ({"opening": [1, 2]}, [], [1, 2], "oo", 2),
+    "it comes before candidates": ({"opening": [1, 2]}, [(2, 0, [3], True)], [1, 2, 3], "ood", 3),
+    "a block that contradicts it is void": ({"opening": [1, 2]}, [(1, 0, [7, 8], False)], [1, 2], "oo", 2),
+    "a block that contains it": ({"opening": [1, 2]}, [(0, 0, [1, 2, 3], True)], [1, 2, 3], "ood", 3),
+    "it continues after a correction": ({"opening": [1, 2, 3, 4]}, [[1, 9]], [3, 4], "oo", 2),
+    "a correction may skip some of it": ({"opening": [1, 2, 3, 4, 5]}, [[1, 4]], [5], "o", 2),
+    "sent before": ({"keeps_sent": True}, CORRECTED, [3, 4], "ss", 2),
+    "it was on its way": ({"keeps_sent": True}, [*CORRECTED, (4, 0, [5], False)], [3, 4, 5], "sss", 2),
+    "a block between is lost": ({"keeps_sent": True}, [*CORRECTED, (5, 0, [8], False)], [3, 4], "ss", 2),
+    "a late block": ({"keeps_sent": True}, [[1, 2], (1, 1, [7, 3, 4], False)], [3, 4], "ss", 2),
+    "late blocks follow each other": (
+        {"keeps_sent": True},
+        [[1, 2], (1, 1, [7, 3, 4], False), (4, 1, [5], False)],
+        *([3, 4, 5], "sss", 2),
+    ),
+    "a fresh block replaces it": ({"keeps_sent": True}, [*CORRECTED, (2, 2, [3, 8], True)], [3, 8], "dd", 4),
+    "for good": ({"keeps_sent": True}, [*CORRECTED, (2, 2, [3, 8], True), [3, 8]], [], "", 4),
+    "a fresh block agrees with it": ({"keeps_sent": True}, [*CORRECTED, (2, 2, [3], True)], [3, 4], "ds", 3),
+    "other modes drop it": ({}, CORRECTED, [], "", 2),
+}
 
 
 class TestHints:
     """Candidates that no fresh block has sent."""
 
-    def test_an_opening_text_comes_before_candidates_of_a_draft(self):
-        ledger = Ledger(opening=[1, 2])
-        assert (tokens(ledger), ledger.opening, ledger.held) == ([1, 2], (1, 2), 2)
-        assert ledger.add_candidates(2, 0, [3])
-        assert sources(ledger) == [CandidateSource.OWN, CandidateSource.OWN, CandidateSource.DRAFT]
+    @pytest.mark.parametrize("case", HINTED)
+    def test_a_text_is_reused_where_it_continues_the_committed_one(self, case):
+        given, events, expected, initials, held = HINTED[case]
+        shared = SharedHints(keeps_sent=given.get("keeps_sent", False))
+        ledger = after(Ledger(opening=given.get("opening", []), shared=shared), events)
+        assert (tokens(ledger), ledger.held) == (expected, held)
+        assert "".join(source.value[0] for source in sources(ledger)) == initials
 
-    def test_a_block_that_contradicts_it_is_void(self):
-        ledger = Ledger(opening=[1, 2])
-        assert not ledger.add_candidates(1, 0, [7, 8])
-        assert tokens(ledger) == [1, 2]
-        assert ledger.add_candidates(0, 0, [1, 2, 3])
-        assert sources(ledger) == [CandidateSource.OWN, CandidateSource.OWN, CandidateSource.DRAFT]
-
-    def test_it_continues_after_a_correction(self):
+    def test_an_opening_text_is_known_until_a_correction(self):
         ledger = Ledger(opening=[1, 2, 3, 4])
+        assert ledger.opening == (1, 2, 3, 4)
         ledger.extend_committed([1, 9])
-        assert (tokens(ledger), ledger.opening, ledger.held, ledger.correction) == ([3, 4], (), 2, 1)
-        assert sources(ledger) == [CandidateSource.OWN, CandidateSource.OWN]
-
-    def test_a_correction_may_skip_some_of_it(self):
-        ledger = Ledger(opening=[1, 2, 3, 4, 5])
-        ledger.extend_committed([1, 4])
-        assert tokens(ledger) == [5]
+        assert (ledger.opening, ledger.correction) == ((), 1)
 
     def test_a_text_from_outside_follows(self):
         ledger = Ledger([1], shared=SharedHints(script=script([1, 2, 3, 4])))
@@ -150,45 +140,6 @@ class TestHints:
             hint.seek(position)
         assert num_offered < 50
 
-    def test_what_the_draft_had_sent_becomes_a_hint(self):
-        ledger = Ledger(shared=SharedHints(keeps_sent=True))
-        ledger.add_candidates(0, 0, [1, 2, 3, 4])
-        ledger.extend_committed([1, 9])
-        assert (tokens(ledger), sources(ledger), ledger.held) == ([3, 4], [CandidateSource.SENT] * 2, 2)
-        assert not ledger.add_candidates(4, 0, [5, 6])  # it was on its way at the correction
-        assert tokens(ledger) == [3, 4, 5, 6]
-        assert not ledger.add_candidates(7, 0, [8])  # a block between them was lost
-        assert tokens(ledger) == [3, 4, 5, 6]
-
-    def test_a_late_block_becomes_a_hint_too(self):
-        ledger = Ledger([1, 2], shared=SharedHints(keeps_sent=True))
-        assert not ledger.add_candidates(1, 1, [7, 3, 4])
-        assert tokens(ledger) == [3, 4]
-        assert not ledger.add_candidates(4, 1, [5])
-        assert tokens(ledger) == [3, 4, 5]
-
-    def test_a_fresh_block_replaces_what_was_sent_before(self):
-        ledger = Ledger(shared=SharedHints(keeps_sent=True))
-        ledger.add_candidates(0, 0, [1, 2, 3, 4])
-        ledger.extend_committed([1, 9])
-        assert ledger.add_candidates(2, 2, [3, 8])
-        assert tokens(ledger) == [3, 8]
-        ledger.extend_committed([3, 8])
-        assert tokens(ledger) == []
-
-    def test_a_fresh_block_that_agrees_is_continued_by_what_was_sent_before(self):
-        ledger = Ledger(shared=SharedHints(keeps_sent=True))
-        ledger.add_candidates(0, 0, [1, 2, 3, 4])
-        ledger.extend_committed([1, 9])
-        ledger.add_candidates(2, 2, [3])
-        assert (tokens(ledger), sources(ledger)) == ([3, 4], [CandidateSource.DRAFT, CandidateSource.SENT])
-
-    def test_other_modes_drop_what_the_draft_had_sent(self):
-        ledger = Ledger()
-        ledger.add_candidates(0, 0, [1, 2, 3])
-        ledger.extend_committed([9])
-        assert ledger.next_candidates() == []
-
     def test_a_hint_adds_fewer_candidates_where_each_takes_longer(self):
         text = list(range(100))
         counts = []
@@ -206,11 +157,9 @@ class TestHints:
     def test_candidates_are_of_some_source_and_never_change_what_is_committed(self, data):
         token = st.integers(0, 3)
         text = st.lists(token, max_size=8)
-        ledger = Ledger(
-            opening=data.draw(text),
-            shared=SharedHints(script=script(data.draw(text)), keeps_sent=data.draw(st.booleans())),
-            max_pending=8,
-        )
+        opening, given, keeps_sent = data.draw(text), data.draw(text), data.draw(st.booleans())
+        hints = SharedHints(script=script(given), keeps_sent=keeps_sent)
+        ledger = Ledger(opening=opening, shared=hints, max_pending=8)
         committed = []
         for _ in range(data.draw(st.integers(0, 12))):
             if data.draw(st.booleans()):
@@ -223,7 +172,18 @@ class TestHints:
             assert ledger.committed == committed
             assert len(committed) <= ledger.held <= len(committed) + 8
             assert ledger.has_candidates == bool(ledger.next_candidates())
+            if not (opening or given or keeps_sent):
+                assert ledger.held == len(committed) + len(tokens(ledger))
             assert len(ledger.next_candidates(2)) <= len(ledger.next_candidates())
+
+
+def after(ledger: Ledger, events: Iterable[list[int] | tuple]) -> Ledger:
+    for event in events:
+        if isinstance(event, list):
+            ledger.extend_committed(event)
+        else:
+            assert ledger.add_candidates(*event[:3]) is event[3]
+    return ledger
 
 
 def tokens(ledger: Ledger) -> list[int]:

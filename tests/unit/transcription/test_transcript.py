@@ -34,26 +34,22 @@ def builder() -> TranscriptBuilder:
     return made
 
 
-def test_text_is_verified_or_drafted(builder):
-    builder.observe(candidates(0, A, B))
-    assert (builder.verified_text, builder.tentative_text) == ("", "ab")
-    builder.observe(commit(0, A))
-    assert (builder.verified_text, builder.tentative_text) == ("a", "b")
-    builder.observe(candidates(2, C))
-    assert (builder.verified_text, builder.tentative_text) == ("a", "bc")
-
-
-def test_a_correction_discards_the_rest_of_the_draft(builder):
-    builder.observe(candidates(0, A, B, C))
-    builder.observe(commit(0, A, D))
-    assert (builder.verified_text, builder.tentative_text) == ("ad", "")
-
-
-def test_candidates_before_the_committed_end_or_after_a_gap_are_not_shown(builder):
-    builder.observe(commit(0, A, B))
-    builder.observe(candidates(0, C, D))
-    builder.observe(candidates(3, C))
-    assert (builder.verified_text, builder.tentative_text) == ("ab", "")
+@pytest.mark.parametrize(
+    ("messages", "verified", "tentative"),
+    [
+        ([candidates(0, A, B)], "", "ab"),
+        ([candidates(0, A, B), commit(0, A)], "a", "b"),
+        ([candidates(0, A, B), commit(0, A), candidates(2, C)], "a", "bc"),
+        ([candidates(0, A, B, C), commit(0, A, D)], "ad", ""),  # a correction discards the rest
+        ([commit(0, A, B), candidates(0, C, D)], "ab", ""),  # before the committed end
+        ([commit(0, A, B), candidates(3, C)], "ab", ""),  # after a gap
+        ([commit(0, A, window_id=5), candidates(0, B, window_id=5)], "", ""),  # of another window
+    ],
+)
+def test_text_is_verified_or_drafted(builder, messages, verified, tentative):
+    for message in messages:
+        builder.observe(message)
+    assert (builder.verified_text, builder.tentative_text) == (verified, tentative)
 
 
 def test_an_ended_window_returns_its_segments(builder):
@@ -92,10 +88,7 @@ def test_silence_is_no_segment(builder):
     assert builder.finish().window_tokens == ((END,),)
 
 
-def test_messages_of_other_windows_are_ignored(builder):
-    builder.observe(commit(0, A, window_id=5))
-    builder.observe(candidates(0, B, window_id=5))
-    assert (builder.verified_text, builder.tentative_text) == ("", "")
+def test_a_commit_of_an_ended_window_is_ignored(builder):
     builder.observe(commit(0, A, END, final=True))
     assert builder.observe(commit(0, B, END, final=True)) == []
     assert builder.finish().text == "a"

@@ -1,4 +1,4 @@
-"""Each window starts where the text of the last one ends; it is kept, retried, or skipped as silence."""
+"""Each window starts where the text of the last one ends, after a prompt; it is kept, retried, or skipped."""
 
 import math
 from dataclasses import replace
@@ -12,7 +12,7 @@ from transformers.models.whisper.generation_whisper import WhisperGenerationMixi
 from experiments.common.models.scripted import END, TIME, VOCABULARY
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import CompressionRatio, DecodingOptions
-from specwhisper.transcription.prompting import PromptText
+from specwhisper.transcription.prompting import PreviousText, PromptText
 from specwhisper.transcription.sequential_windows import SequentialWindows
 from specwhisper.transcription.windows import (
     MaxLength,
@@ -69,15 +69,6 @@ def test_the_prompt_of_each_window_is_added_to_a_max_length_also_where_another_t
         (8, 500, 41),
         (9, 500, 42),
     ]
-
-
-def test_another_attempt_at_a_window_has_the_same_limit():
-    options = DecodingOptions.greedy(temperatures=(0.0, 0.5), logprob_threshold=-1.0)
-    made = SequentialWindows(VOCABULARY, options, max_new_tokens=MaxLength(20))
-    first = made.open(3000)
-    made.close(first, (0, END), [-9.0, -9.0])
-    second = made.open(3000)
-    assert (second.attempt, second.max_new_tokens) == (1, first.max_new_tokens)
 
 
 def test_a_long_prompt_may_leave_none_of_a_small_max_length():
@@ -138,12 +129,13 @@ def test_the_outcome_follows_from_the_thresholds(options, log_prob, no_speech_pr
 
 def test_temperatures_are_tried_in_order_and_the_last_is_kept():
     options = DecodingOptions.greedy(temperatures=(0.0, 0.4, 0.8), logprob_threshold=-1.0)
-    windows = SequentialWindows(VOCABULARY, options)
+    windows = SequentialWindows(VOCABULARY, options, max_new_tokens=MaxLength(20))
     tokens, bad = [TIME, 1, END], [-2.0] * 3
     tried = []
     for _ in range(3):
         window = windows.open(3000)
         tried.append((window.id, window.start_frame, window.temperature, window.attempt))
+        assert window.max_new_tokens == 20, "it grows with each window, and not with an attempt"
         closed = windows.close(window, tokens, bad)
     assert tried == [(0, 0, 0.0, 0), (1, 0, 0.4, 1), (2, 0, 0.8, 2)]
     assert closed.outcome is KEPT
@@ -166,3 +158,101 @@ def test_discarded_tokens_are_reused_with_the_next_windows_timestamps(end):
     closed = windows.close(windows.open(3000), tokens, [-math.log(2)] * len(tokens))
     assert closed.opening == (TIME, 2, 3, TIME + 50, 4)
     assert closed.num_kept == 4  # a hint continues after the first two times
+
+
+PREV = VOCABULARY.start_of_prev
+START = VOCABULARY.start_of_transcript
+NOTHING = PromptText()
+WORDS = PromptText(initial=(1, 2))
+WITH_HOTWORDS = PromptText(initial=(1, 2), hotwords=(9,))
+
+
+def previous(words: PromptText = NOTHING, *, condition: bool = True) -> PreviousText:
+    return PreviousText(VOCABULARY, words, condition=condition)
+
+
+def test_text_is_kept_with_its_timestamps_and_doubled_ones_once():
+    made = previous()
+    assert made.prefix() == previous(condition=False).prefix() == ()
+    made.append([[TIME, 3, TIME + 5], [TIME + 5, 4, TIME + 9, TIME + 9]], 0.0)
+    assert made.prefix() == (PREV, TIME, 3, TIME + 5, TIME + 5, 4, TIME + 9)
+
+
+@pytest.mark.parametrize("num_given", [1, 16, 20, 31])
+@pytest.mark.parametrize("is_carried", [True, False])
+def test_words_that_stay_leave_every_window_room_to_write_in(num_given, is_carried):
+    given = tuple([5] * num_given)
+    words = PromptText(initial=given, is_carried=True) if is_carried else PromptText(hotwords=given)
+    options = DecodingOptions.greedy(condition_on_previous_text=True)
+    windows = SequentialWindows(VOCABULARY, options, words)
+    for _ in range(4):
+        window = windows.open(3000)
+        assert window.prompt[: 1 + num_given] == (PREV, *given)
+        assert window.max_new_tokens >= VOCABULARY.max_length // 4 - 4
+        windows.close(window, [TIME, *[3] * 10, TIME + 1500, END])
+    assert len(window.prompt) == 1 + num_given + min(31, 47 - num_given) + 1
+
+
+LONG = [3] * 100
+CARRIED = replace(WITH_HOTWORDS, is_carried=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "condition", "windows", "expected"),
+    [
+        (NOTHING, True, [([3], 0.6)], ()),
+        (NOTHING, True, [([3], 0.6), ([4], 0.4)], (PREV, 3, 4)),
+        (NOTHING, True, [([], 0.0)], (PREV,)),  # an empty window counts
+        (WORDS, True, [], (PREV, 1, 2)),
+        (WORDS, True, [([3], 0.0)], (PREV, 1, 2, 3)),
+        (WORDS, True, [(LONG, 0.0)], (PREV, *[3] * (VOCABULARY.max_length // 2 - 1))),
+        (WORDS, False, [([3], 0.0)], (PREV, 1, 2)),
+        (CARRIED, True, [], (PREV, 9, 1, 2)),
+        (CARRIED, True, [(LONG, 0.0)], (PREV, 9, 1, 2, *[3] * 31)),
+        (WITH_HOTWORDS, True, [], (PREV, 9, 1, 2)),
+    ],
+)
+def test_words_and_text_of_windows_make_a_prompt(words, condition, windows, expected):
+    made = previous(words, condition=condition)
+    for tokens, temperature in windows:
+        made.append([tokens], temperature)
+    assert made.prefix() == expected
+
+
+def test_another_target_continues_with_the_previous_text():
+    made, other = previous(WORDS), previous(WORDS)
+    made.append([[3, 4]], 0.0)
+    other.resume(made.tokens)
+    assert other.prefix() == made.prefix()
+
+
+@pytest.mark.parametrize("is_carried", [True, False])
+@pytest.mark.parametrize(
+    ("initial", "hotwords", "expected"),
+    [
+        (range(40), (), range(9, 40)),  # as openai/whisper: the last ones
+        (range(31), (99,), (99, *range(1, 31))),
+        ((7,), range(40), range(9, 40)),
+        (range(40), range(31), range(31)),
+    ],
+)
+def test_of_a_prompt_that_is_too_long_the_last_tokens_count(initial, hotwords, expected, is_carried):
+    words = PromptText(tuple(initial), tuple(hotwords), is_carried)
+    for condition in (False, True):
+        made = previous(words, condition=condition)
+        assert made.prefix() == (PREV, *expected)
+
+
+def test_a_model_without_prompts_refuses_them():
+    with pytest.raises(UnsupportedOption, match="takes no prompt"):
+        PreviousText(replace(VOCABULARY, start_of_prev=None), WORDS, condition=False)
+
+
+def test_the_prompt_takes_room_from_the_window():
+    windows = SequentialWindows(VOCABULARY, DecodingOptions.greedy(condition_on_previous_text=True))
+    first = windows.open(3000)
+    assert (first.prompt, first.max_new_tokens) == ((START,), 63)
+    windows.close(first, [TIME, 3, END], [-0.1] * 3)
+    second = windows.open(3000)
+    assert second.prompt == (PREV, TIME, 3, START)
+    assert second.max_new_tokens == 60

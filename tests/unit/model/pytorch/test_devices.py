@@ -10,8 +10,8 @@ from specwhisper import SpeculativeLM, SpeculativeWhisper
 from specwhisper.engine import process
 from specwhisper.engine.process import prepare_process, resolve_device
 from specwhisper.errors import InvalidRequest
-from specwhisper.model.faults import is_out_of_memory
-from specwhisper.model.pytorch.backend import TorchBackend, TorchEncoder
+from specwhisper.model.backend import is_out_of_memory
+from specwhisper.model.pytorch.backend import TorchEncoder, open_decoder
 from specwhisper.model.pytorch.operations import logits_device
 
 SHAPE = Shape(d_model=16, heads=1, decoder_layers=2, seed=4)
@@ -70,7 +70,7 @@ def test_encoder_and_decoder_make_no_float64():
     with Recording() as recording:
         _, checkpoint = build_checkpoint(SHAPE)
         encoder = TorchEncoder(checkpoint)
-        backend = TorchBackend(checkpoint, 2, encoder=encoder, has_static_shapes=False)
+        backend = open_decoder(checkpoint, 2, encoder=encoder, has_static_shapes=False)
         windows = np.zeros((2, checkpoint.num_mel_bins, 3000), np.float32)
         recording.dtypes.clear()
         backend.encode([(0, windows[0])])

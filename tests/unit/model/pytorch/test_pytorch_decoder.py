@@ -1,7 +1,6 @@
 """PyTorch's decoder equals transformers', whatever the calls, slots, batches; placement; vocabularies."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -15,8 +14,8 @@ from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.model import backends
 from specwhisper.model.choosing import Row
 from specwhisper.model.model import WhisperModel
-from specwhisper.model.pytorch.decoder import CachedDecoder, load_decoder_weights
-from specwhisper.model.pytorch.placement import read_tensor
+from specwhisper.model.pytorch.backend import open_decoder
+from specwhisper.model.pytorch.decoder import CachedDecoder
 from specwhisper.model.translated import draft_ids
 from tests.encoding import recorded
 from tests.nightly import examples
@@ -32,11 +31,8 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-4}  # logits are of order 1; kernels differ in
 
 def new_decoder(kind: str = "ragged") -> CachedDecoder:
     """Build a decoder whose slot i holds ``AUDIO[i]``: without padding, or padded to static shapes."""
-    with torch.device("meta"):
-        decoder = CachedDecoder(CHECKPOINT.sizes, NUM_SLOTS)
-    load_decoder_weights(decoder, partial(read_tensor, CHECKPOINT), is_tied=True)
-    decoder.eval().requires_grad_(False).to("cuda" if kind == "on a GPU" else "cpu")
-    decoder.allocate(has_static_shapes=kind != "ragged")
+    device = "cuda" if kind == "on a GPU" else "cpu"
+    decoder = open_decoder(CHECKPOINT, NUM_SLOTS, device=device, has_static_shapes=kind != "ragged")
     decoder.prefill_audio(range(NUM_SLOTS), AUDIO)
     return decoder
 

@@ -1,8 +1,8 @@
-"""The graphs of Whisper's decoder over slots.
+"""The graphs of Whisper's encoder, and of its decoder over slots.
 
-Tokens of all rows lie one after the other, so that linear layers compute nothing for padding. Self-attention
-takes the rows side by side and reads and writes the slots in place. Cross-attention is a branch for each row,
-since each reads another slot; branches that a forward pass does not need are not run.
+In the decoder, tokens of all rows lie one after the other, so that linear layers compute nothing for padding.
+Self-attention takes the rows side by side and reads and writes the slots in place. Cross-attention is a
+branch for each row, since each reads another slot; branches that a forward pass does not need are not run.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specwhisper.model.checkpoints.sizes import ModelSizes
-from specwhisper.model.checkpoints.weights import DECODER, EMBEDDING, PROJECTION
-from specwhisper.model.onnx.graph import Graph
-from specwhisper.model.onnx.layers import Layers, round_rows
+from specwhisper.model.checkpoints.weights import DECODER, EMBEDDING, ENCODER, PROJECTION
+from specwhisper.model.onnx.graph import Graph, Layers, round_rows
 
 # Positions of a slot after the last one of the model: a lone token is fed as two, the second is overwritten.
 SPARE_POSITIONS = 2
@@ -163,3 +162,60 @@ class DecoderGraph:
         weights = graph.node("Softmax", scores, axis=2)
         attended = graph.node("MatMul", value, weights)  # pieces x heads x head size x queries
         return graph.reshape(graph.transpose(attended, 0, 3, 1, 2), -1, sizes.d_model)
+
+
+def window_graph(sizes: ModelSizes, weights: Mapping[str, NDArray[np.float32]]) -> Graph:
+    """Return a graph from ``encoded``, a window, to every layer's keys and values.
+
+    Outputs are ``key_L``, 1 x heads x window x head size, and ``value_L``, transposed.
+    """
+    graph = Graph()
+    layers = Layers(graph, weights, is_int8=False)
+    heads, head_size = sizes.decoder_attention_heads, sizes.d_model // sizes.decoder_attention_heads
+    graph.input("encoded", np.float32, ("window", sizes.d_model))
+    for layer in range(sizes.decoder_layers):
+        for part, order, shape in (
+            ("key", (0, 2, 1, 3), (1, heads, "window", head_size)),
+            ("value", (0, 2, 3, 1), (1, heads, head_size, "window")),
+        ):
+            projected = layers.projected("encoded", f"{DECODER}.layers.{layer}.encoder_attn", part[0])
+            projected = graph.reshape(projected, 1, -1, heads, head_size)
+            graph.output(f"{part}_{layer}", graph.transpose(projected, *order), np.float32, shape)
+    return graph
+
+
+FRAMES_PER_POSITION = 2  # the second convolution halves the frames
+
+
+def encoder_graph(sizes: ModelSizes, weights: Mapping[str, NDArray[np.float32]], *, is_int8: bool) -> Graph:
+    """Return a graph from ``features`` to ``encoded``."""
+    graph = Graph()
+    layers = Layers(graph, weights, is_int8=is_int8)
+    hidden = graph.input("features", np.float32, (1, sizes.num_mel_bins, "frames"))
+    for name, stride in (("conv1", 1), ("conv2", FRAMES_PER_POSITION)):
+        weight, bias = (layers.weight(f"{ENCODER}.{name}.{part}") for part in ("weight", "bias"))
+        convolved = graph.node("Conv", hidden, weight, bias, kernel_shape=[3], pads=[1, 1], strides=[stride])
+        hidden = graph.contrib("Gelu", convolved)
+    hidden = graph.reshape(graph.transpose(hidden, 0, 2, 1), -1, sizes.d_model)
+    num_positions = graph.node("Shape", hidden, start=0, end=1)
+    positions = layers.weight(f"{ENCODER}.embed_positions.weight")
+    positions = graph.node("Slice", positions, graph.constant([0]), num_positions)
+    hidden = graph.node("Add", hidden, positions)
+    for name in (f"{ENCODER}.layers.{layer}" for layer in range(sizes.encoder_layers)):
+        own = f"{name}.self_attn"
+        qkv = layers.projected(layers.norm(hidden, f"{own}_layer_norm"), own, "qkv")
+        attended = _attend_everywhere(graph, qkv, sizes)
+        hidden = graph.node("Add", hidden, layers.linear(attended, f"{own}.out_proj"))
+        expanded = layers.linear(layers.norm(hidden, f"{name}.final_layer_norm"), f"{name}.fc1")
+        hidden = graph.node("Add", hidden, layers.linear(graph.contrib("Gelu", expanded), f"{name}.fc2"))
+    encoded = layers.norm(hidden, f"{ENCODER}.layer_norm")
+    graph.output("encoded", encoded, np.float32, ("positions", sizes.d_model))
+    return graph
+
+
+def _attend_everywhere(graph: Graph, qkv: str, sizes: ModelSizes) -> str:
+    """Attend from every position to every other: positions x (3 x d_model) to positions x d_model."""
+    num_heads = sizes.encoder_attention_heads
+    parts = [graph.reshape(part, 1, -1, sizes.d_model) for part in graph.split(qkv, 3)]
+    attended = graph.contrib("MultiHeadAttention", *parts, num_heads=num_heads)
+    return graph.reshape(attended, -1, sizes.d_model)

@@ -1,1 +1,0 @@
-"""Hints: files, the way to servers."""
