@@ -47,6 +47,10 @@ def candidates(tokens: Iterable[int] = (), base: int = 0, **changes) -> pb.Candi
     return pb.Candidates(base=base, tokens=tokens, **changes)
 
 
+def heartbeat(sent_ns: int = 1) -> pb.VerifyRequest:
+    return pb.VerifyRequest(heartbeat=pb.Heartbeat(sent_ns=sent_ns))
+
+
 Request = pb.VerifyRequest | pb.Candidates
 Response = pb.VerifyResponse | pb.SharedEvent
 

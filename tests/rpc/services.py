@@ -3,8 +3,8 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from experiments.common.models.scripted import ScriptedModel, recording, scripte
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc.channels import open_channel, with_true_status
+from specwhisper.rpc.channels import Credentials, open_channel, with_true_status
 from specwhisper.rpc.serving import AddServicer, RunningServer, start_server
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tokens import Leases
@@ -191,6 +191,15 @@ async def draft_server(
 
 
 @asynccontextmanager
+async def callers(server: Any, *tokens: str) -> AsyncIterator[list[Any]]:
+    """Yield a server for each caller, over a connection with the caller's token."""
+    async with AsyncExitStack() as stack:
+        connections = [open_channel(server.address, Credentials(token=token)) for token in tokens]
+        channels = [await stack.enter_async_context(each) for each in connections]
+        yield [replace(server, stub=type(server.stub)(channel)) for channel in channels]
+
+
+@asynccontextmanager
 async def running_pair(**settings) -> AsyncIterator[tuple[Target, Draft]]:
     """Run a scripted target and a draft server for it."""
     async with target_server() as target, draft_server(target.address, **settings) as draft:
@@ -206,6 +215,12 @@ def streaming_config(*, interim: bool = False, decoding=None, **config) -> pb.St
             config=pb.RecognitionConfig(**config), interim_results=interim
         )
     )
+
+
+def whole_request(pcm: bytes, **config: Any) -> pb.RecognizeRequest:
+    """Return a whole recording in one message."""
+    linear = {"encoding": "AUDIO_ENCODING_LINEAR16", "sample_rate_hertz": RATE}
+    return pb.RecognizeRequest(config=pb.RecognitionConfig(**linear | config), audio=pcm)
 
 
 def opening(*, sample_rate_hertz: int = RATE, **settings) -> pb.StreamingRecognizeRequest:

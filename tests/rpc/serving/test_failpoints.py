@@ -5,15 +5,14 @@ import signal
 import pytest
 
 from specwhisper.errors import SpecWhisperError
-from specwhisper.rpc.channels import with_true_status
 from specwhisper.testing.failpoints import DRAFT_POINTS, TARGET_POINTS, Failpoint, Failpoints, Fault
 from tests.rpc.services import (
     all_free,
     audio_requests,
     check_text,
     draft_server,
-    error_of,
     recording,
+    refusal,
     streaming_config,
     target_server,
 )
@@ -42,8 +41,7 @@ async def test_a_failpoint_that_raises_ends_only_its_session(point):
     failpoints = Failpoints({point: Failpoint(Fault.RAISE, 3)})
     async with target_server(failpoints=failpoints) as target, draft_server(target.address) as draft:
         if not point.startswith("send"):
-            requests = iter([streaming_config(), *audio_requests(recording(LENGTH_S))])
-            error = await error_of(with_true_status(draft.stub.StreamingRecognize(requests)))
+            error = await refusal(draft, streaming_config(), *audio_requests(recording(LENGTH_S)))
             assert type(error) is SpecWhisperError
             await all_free(target, draft)
         await check_text(draft, LENGTH_S)

@@ -4,16 +4,16 @@ import asyncio
 import ssl
 import urllib.error
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 import trustme
 
 from experiments.common.models.speech import LENGTH_S as LIVE_LENGTH_S
-from experiments.common.models.speech import SPANS, EnergyVad, talk
+from experiments.common.models.speech import SPANS, talk
 from specwhisper import __version__
 from specwhisper.errors import InvalidRequest, PortTaken, ServerFull
 from specwhisper.observe.metrics import ServerMetrics
-from specwhisper.rpc import failover
 from specwhisper.rpc.channels import Credentials
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
@@ -26,7 +26,6 @@ from tests.rpc.network import cut_network
 from tests.rpc.scrapes import collected, parsed, scrape, value
 from tests.rpc.services import (
     MAX_SESSIONS,
-    Target,
     all_free,
     audio_requests,
     draft_server,
@@ -80,10 +79,6 @@ async def test_a_session_is_counted_on_both_servers():
     )
 
 
-def held_audio_bytes(target: Target) -> float:
-    return value(collected(target.service.metrics.collected), f"{TARGET}_held_audio_bytes")
-
-
 async def test_sessions_are_counted_by_outcome():
     async with (
         target_server(limits=Limits(max_sessions=1)) as target,
@@ -96,7 +91,9 @@ async def test_sessions_are_counted_by_outcome():
         await eventually(lambda: target.num_free_slots == 0)
         samples = collected(target.service.metrics.collected)
         assert value(samples, f"{TARGET}_slots_in_use") == value(samples, f"{TARGET}_active_sessions") == 1
-        await eventually(lambda: held_audio_bytes(target) == len(recording(1.0)))
+        held = partial(value, name=f"{TARGET}_held_audio_bytes")
+        metrics = target.service.metrics.collected
+        await eventually(lambda: held(collected(metrics)) == len(recording(1.0)))
         refused = draft.stub.StreamingRecognize(iter([streaming_config(mode="MODE_SYNC")]))
         assert isinstance(await error_of(refused), ServerFull)
         call.cancel()
@@ -114,9 +111,7 @@ async def test_sessions_are_counted_by_outcome():
         assert value(collected(target.service.metrics.collected), f"{TARGET}_draining") == 1
 
 
-async def test_the_latency_of_live_text_and_the_loss_of_a_target_are_exported(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
+async def test_the_latency_of_live_text_and_the_loss_of_a_target_are_exported(energy_vad, fast_retries):
     async with (
         speaking_target() as target,
         cut_network(target.address, [3]) as (network, _),

@@ -7,16 +7,13 @@ import logging
 import pytest
 import websockets
 
-from experiments.common.models.speech import EnergyVad, talk
+from experiments.common.models.speech import talk
 from specwhisper.observe import request_id
 from specwhisper.observe.logs import LogFormat, configure_logging
-from specwhisper.rpc import failover
 from specwhisper_gateway import page_files as page
 from tests.rpc.gateways import RECORDING, running_gateway
 from tests.rpc.network import cut_network
-from tests.rpc.services import (
-    running_pair,
-)
+from tests.rpc.services import running_pair
 from tests.rpc.speaking import Listener, live_client, speaking_draft, speaking_target
 
 
@@ -82,17 +79,14 @@ async def test_a_failure_of_the_gateway_has_an_id(log, monkeypatch):
     assert (reply.status_code, reply.headers["x-request-id"]) == (500, "mine")
 
 
-async def test_a_live_stream_keeps_its_id_over_lost_connections(log, monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
+async def test_a_live_stream_keeps_its_id_over_lost_connections(log, energy_vad, fast_retries):
     async with (
         speaking_target() as target,
         cut_network(target.address, [3]) as (network, _),
         speaking_draft(network.address) as draft,
     ):
         async with live_client(draft.address) as client:
-            listener = Listener(client)
-            await listener.end(talk())
+            await Listener(client).end(talk())
     opened = log("session opened")
     assert len(opened) >= 3, "twice on the draft server, and on the target"
     assert len({line["request"] for line in opened}) == 1

@@ -17,18 +17,17 @@ from specwhisper.errors import (
     SlowReader,
     TargetUnavailable,
 )
-from specwhisper.rpc.channels import Credentials, open_channel
 from specwhisper.rpc.tokens import Tokens
 from specwhisper.types import Limits
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
-from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_target_server import candidate_call
 from tests.rpc.hostile import Session, Shared, candidates, hello, session, whole
-from tests.rpc.services import Target, all_free, eventually, recording, target_alone, target_server
+from tests.rpc.services import Target, all_free, callers, eventually, recording, target_alone, target_server
 
 LONG, SHORT = recording(65.0), recording(8.0)
-TOKENS = Tokens({"a" * 32: "first", "b" * 32: "second"})
+FIRST, SECOND = "a" * 32, "b" * 32
+TOKENS = Tokens({FIRST: "first", SECOND: "second"})
 
 
 @asynccontextmanager
@@ -39,15 +38,6 @@ async def share(target: Target) -> AsyncIterator[Shared]:
         yield opened
     finally:
         opened.call.cancel()
-
-
-@asynccontextmanager
-async def two_callers(target: Target) -> AsyncIterator[list[verification_pb2_grpc.VerificationStub]]:
-    async with (
-        open_channel(target.address, Credentials(token="a" * 32)) as first,
-        open_channel(target.address, Credentials(token="b" * 32)) as second,
-    ):
-        yield [verification_pb2_grpc.VerificationStub(channel) for channel in (first, second)]
 
 
 async def session_error(session: Session, *requests: pb.VerifyRequest) -> Exception:
@@ -87,12 +77,12 @@ async def test_a_session_waits_for_its_shared_call_and_not_for_long(is_late, mon
 
 async def test_a_call_is_shared_by_sessions_of_its_own_caller_only(monkeypatch):
     monkeypatch.setattr(candidate_call, "JOIN_S", 0.2)
-    async with target_server(tokens=TOKENS) as target, two_callers(target) as (first, second):
-        shared = Shared(first)
+    async with target_server(tokens=TOKENS) as target, callers(target, FIRST, SECOND) as (first, second):
+        shared = Shared(first.stub)
         await shared.open()
         await shared.read()  # the target has it: a session of another call does not wait for it
-        for stub, joins in ((first, True), (second, False)):
-            call = stub.Verify(iter([hello(share_key=shared.key, share_number=1)]))
+        for caller, joins in ((first, True), (second, False)):
+            call = caller.stub.Verify(iter([hello(share_key=shared.key, share_number=1)]))
             try:
                 assert (await call.read()).HasField("welcome") and joins
             except Exception as error:
@@ -170,12 +160,12 @@ async def test_too_many_blocks_end_the_call_and_its_sessions(monkeypatch):
     ],
 )
 async def test_there_are_twice_as_many_shared_calls_as_sessions(limit, words):
-    async with target_server(tokens=TOKENS, **limit) as target, two_callers(target) as (caller, _):
+    async with target_server(tokens=TOKENS, **limit) as target, callers(target, FIRST) as (caller,):
         for _ in range(2):
-            held = Shared(caller)
+            held = Shared(caller.stub)
             await held.open()
             await held.read()
-        refused = Shared(caller)
+        refused = Shared(caller.stub)
         await refused.open()
         error = await refused.error()
         assert type(error) is ServerFull and words in str(error)

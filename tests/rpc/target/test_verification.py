@@ -15,7 +15,7 @@ from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper_target_server import service
 from tests.api.test_languages import Listener, joined
-from tests.rpc.hostile import candidates, hello, session, whole
+from tests.rpc.hostile import candidates, heartbeat, hello, session, whole
 from tests.rpc.services import (
     MAX_SESSIONS,
     PROMPTLY_S,
@@ -71,7 +71,7 @@ async def test_a_session_begins_with_a_welcome_and_ends_with_the_text():
 async def test_heartbeats_come_back_before_and_during_a_window():
     async with target_server() as target, session(target, hello()) as quiet:
         for number in (1, 2**63):
-            await quiet.send(pb.VerifyRequest(heartbeat=pb.Heartbeat(sent_ns=number)))
+            await quiet.send(heartbeat(number))
             assert (await quiet.read_until("heartbeat")).echo_ns == number
 
 
@@ -80,8 +80,8 @@ async def test_the_target_sends_heartbeats_unasked(monkeypatch):
     monkeypatch.setattr(service, "HEARTBEAT_S", 0.01)
     async with target_server() as target, session(target, hello()) as quiet:
         for _ in range(3):
-            heartbeat = await quiet.read_until("heartbeat")
-            assert heartbeat.sent_ns and not heartbeat.echo_ns
+            received = await quiet.read_until("heartbeat")
+            assert received.sent_ns and not received.echo_ns
 
 
 async def test_every_block_is_answered_with_the_targets_position():

@@ -18,7 +18,7 @@ from specwhisper.errors import (
 )
 from specwhisper.wire.status import INTERNAL_ERROR, error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
-from tests.rpc.hostile import Session, audio, candidates, hello, session, whole
+from tests.rpc.hostile import Session, audio, candidates, heartbeat, hello, session, whole
 from tests.rpc.services import (
     MAX_SESSIONS,
     PROMPTLY_S,
@@ -35,10 +35,6 @@ LONG = recording(65.0)
 SIZE = len(VOCABULARY)
 
 
-def heartbeat() -> pb.VerifyRequest:
-    return pb.VerifyRequest(heartbeat=pb.Heartbeat(sent_ns=1))
-
-
 def resume(committed=(), **window) -> pb.VerifyRequest:
     fields = {"id": 1, "start_frame": 100, "num_frames": 3000, "prompt": [END + 1], "max_new_tokens": 60}
     message = pb.Resume(
@@ -53,13 +49,11 @@ def position(next_sample=320, **fields) -> pb.VerifyRequest:
 
 OPENINGS = {
     "no hello": ([heartbeat()], InvalidRequest, "begins with a hello"),
-    "nothing at all": ([pb.VerifyRequest()], InvalidRequest, "begins with a hello"),
     "another protocol": ([hello(protocol_version=7)], PairMismatch, "speaks protocol 7"),
     "another vocabulary": ([hello(vocabulary_digest="?")], PairMismatch, "'by-hand' .* target 'scripted'"),
     "other weights": ([hello(weights_digest="?")], PairMismatch, "other weights than .* 'scripted'"),
     "no mode": ([hello(mode=0)], InvalidRequest, "Mode 0 is unset"),
     "an unknown language": ([hello(options={"languages": ["xx"]})], UnsupportedOption, "English-only"),
-    "no tokens": ([hello(options={"max_new_tokens": 0})], InvalidRequest, "max_new_tokens is 0"),
 }
 MESSAGES = {
     "a second hello": ([hello()], InvalidRequest, "no 'hello' message after"),
