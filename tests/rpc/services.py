@@ -20,6 +20,7 @@ from experiments.common.models.scripted import ScriptedModel, recording, scripte
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
+from specwhisper.rpc.addresses import split_address
 from specwhisper.rpc.channels import Credentials, open_channel, with_true_status
 from specwhisper.rpc.serving import AddServicer, RunningServer, start_server
 from specwhisper.rpc.serving_options import ServingOptions
@@ -77,15 +78,25 @@ def slowed(model: Model, step_s: float = 0.002) -> Model:
     return model
 
 
-@dataclass(frozen=True)
-class Target:
-    service: VerificationService
+class Addressed:
+    """A server with an address."""
+
     server: RunningServer
-    stub: verification_pb2_grpc.VerificationStub
 
     @property
     def address(self) -> str:
         return self.server.address
+
+    @property
+    def port(self) -> int:
+        return split_address(self.address)[1]
+
+
+@dataclass(frozen=True)
+class Target(Addressed):
+    service: VerificationService
+    server: RunningServer
+    stub: verification_pb2_grpc.VerificationStub
 
     @property
     def num_free_slots(self) -> int:
@@ -93,15 +104,11 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Draft:
+class Draft(Addressed):
     service: TranscriptionService
     server: RunningServer
     channel: grpc.aio.Channel
     stub: transcription_pb2_grpc.TranscriptionStub
-
-    @property
-    def address(self) -> str:
-        return self.server.address
 
 
 @asynccontextmanager

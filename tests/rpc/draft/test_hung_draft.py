@@ -22,7 +22,6 @@ from tests.rpc.health import NOT_SERVING, SERVING, until
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
     MAX_SESSIONS,
-    RATE,
     all_free,
     check_statistics,
     check_text,
@@ -34,6 +33,7 @@ from tests.rpc.services import (
     stream,
     target_alone,
     target_server,
+    whole_request,
 )
 
 MODES = ("MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
@@ -101,12 +101,7 @@ async def test_sessions_during_a_hang_begin_without_a_draft_and_later_ones_with_
         ) as draft,
     ):
         await until(draft.address, SERVING, TRANSCRIPTION)
-        whole = pb.RecognizeRequest(
-            config=pb.RecognitionConfig(
-                encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=RATE, mode="MODE_SYNC"
-            ),
-            audio=recording(1.0),
-        )
+        whole = whole_request(recording(1.0), mode="MODE_SYNC")
         for _ in range(2):  # the first one makes it hang
             response = await draft.stub.Recognize(whole)
             assert finals([response]) == expected_finals(alone)

@@ -13,7 +13,6 @@ import pytest
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel, scripted_checkpoint
 from specwhisper.errors import PairMismatch, ServerFull
 from specwhisper.model.checkpoints.sizes import ModelSizes
-from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import Limits
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import decoding_pb2, resume_point_pb2
@@ -27,7 +26,6 @@ from tests.rpc.services import (
     audio_requests,
     check_text,
     draft_server,
-    error_of,
     eventually,
     expected_finals,
     finals,
@@ -159,8 +157,7 @@ async def test_weights_of_another_vocabulary_are_refused_at_once():
         first = streaming_config()
         state = resume_point_pb2.ResumePointState(weights_digest=strange.weights_digest)
         first.streaming_config.resume_point.state = state.SerializeToString()
-        requests = [first, *audio_requests(recording(1.0))]
-        error = await refusal(draft, *requests)
+        error = await refusal(draft, first, *audio_requests(recording(1.0)))
         assert type(error) is PairMismatch
         await check_text(draft, 1.0)
 
@@ -199,8 +196,7 @@ async def test_without_a_target_of_its_vocabulary_a_session_ends_at_once(unused_
         async with target_server(port=unused_tcp_port):
             await stream(draft, recording(0.5))
         async with target_server(ScriptedModel(8, vocabulary=MULTILINGUAL), strange, port=unused_tcp_port):
-            request = iter([streaming_config(), *audio_requests(recording(1.0))])
-            error = await error_of(with_true_status(draft.stub.StreamingRecognize(request)))
+            error = await refusal(draft, streaming_config(), *audio_requests(recording(1.0)))
     assert type(error) is PairMismatch
     assert "was set up for another vocabulary than that of target 'strange'" in str(error)
 

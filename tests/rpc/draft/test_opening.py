@@ -20,7 +20,6 @@ from tests.rpc.network import BadNetwork
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
     MAX_SESSIONS,
-    RATE,
     Target,
     all_free,
     as_target,
@@ -40,6 +39,7 @@ from tests.rpc.services import (
     streaming_config,
     target_alone,
     target_server,
+    whole_request,
 )
 
 ONE_SECOND = (streaming_config(), *audio_requests(recording(1.0)))
@@ -142,22 +142,19 @@ async def test_an_outdated_description_is_corrected_by_the_first_welcome(asked):
             assert asked["Describe"] == 2
 
 
-OTHERS = [PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1]
-
-
 def audio_received_s(target: Target) -> float:
     return value(collected(target.service.metrics.collected), "specwhisper_target_audio_seconds_total")
 
 
-@pytest.mark.parametrize("version", OTHERS)
-@pytest.mark.parametrize("other", ["target", "draft server"])
+@pytest.mark.parametrize(
+    ("other", "version"), [("target", PROTOCOL_VERSION - 1), ("draft server", PROTOCOL_VERSION + 1)]
+)
 async def test_a_draft_server_refuses_targets_of_another_protocol(other, version, monkeypatch):
     changed = specwhisper_target_server.service if other == "target" else specwhisper_draft_server.link.link
     monkeypatch.setattr(changed, "PROTOCOL_VERSION", version)
     versions = (version, PROTOCOL_VERSION)
     of_target, of_draft = versions if other == "target" else versions[::-1]
-    config = pb.RecognitionConfig(encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=RATE)
-    whole = pb.RecognizeRequest(config=config, audio=recording(1.0))
+    whole = whole_request(recording(1.0))
     async with running_pair() as (target, draft):
         for error in (await error_of(draft.stub.Recognize(whole)), await refusal(draft, *ONE_SECOND)):
             assert type(error) is PairMismatch

@@ -3,7 +3,6 @@
 import pytest
 
 from specwhisper.errors import SpecWhisperError
-from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import Mode
 from specwhisper.wire import codec
 from tests.nightly import NIGHTLY, mostly_nightly
@@ -12,8 +11,8 @@ from tests.rpc.services import (
     all_free,
     audio_requests,
     draft_server,
-    error_of,
     recording,
+    refusal,
     streaming_config,
     target_server,
 )
@@ -48,8 +47,7 @@ async def test_audio_that_cannot_be_sent_ends_the_session(monkeypatch, caplog):
 
     monkeypatch.setattr(codec, "audio_chunk_to_proto", fails)
     async with target_server() as target, draft_server(target.address) as server:
-        requests = iter([streaming_config(), *audio_requests(recording(40.0))])
-        error = await error_of(with_true_status(server.stub.StreamingRecognize(requests)))
+        error = await refusal(server, streaming_config(), *audio_requests(recording(40.0)))
         assert type(error) is SpecWhisperError
         await all_free(target, server)
     assert "The encoder has failed" in caplog.text and "target lost" not in caplog.text

@@ -13,17 +13,21 @@ from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.v1 import decoding_pb2, resume_point_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.nightly import NIGHTLY, mostly_nightly
-from tests.rpc.services import all_free, audio_requests, error_of, eventually, is_one_sentence, refusal
+from tests.rpc.services import (
+    all_free,
+    audio_requests,
+    error_of,
+    eventually,
+    is_one_sentence,
+    refusal,
+    rest_of,
+)
 from tests.rpc.speaking import config, final_results, final_text, listen, speaking_pair, texts_of
 
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
 LIVE_MODES = ("MODE_TARGET_ONLY", "MODE_FULL")
-
-
-async def all_of(call) -> list[pb.StreamingRecognizeResponse]:
-    return [response async for response in call]
 
 
 @pytest.mark.parametrize("piece_bytes", mostly_nightly([1_001, 3_200, 64_000]))
@@ -56,9 +60,9 @@ async def test_a_session_with_a_draft_reports_how_it_runs_whatever_is_asked():
     assert responses[-1].statistics.gamma == 0, "it sends whole texts"
 
 
-async def test_speech_events_report_where_utterances_begin_and_end():
+async def test_speech_events_report_where_utterances_begin_and_end_and_all_open_text():
     async with speaking_pair() as (_, draft):
-        responses = await listen(draft, talk())
+        responses = await listen(draft, talk(), interim=True)
     events = [
         (response.speech_event, response.speech_event_offset.ToNanoseconds() / 1e9)
         for response in responses
@@ -71,6 +75,13 @@ async def test_speech_events_report_where_utterances_begin_and_end():
     ):
         assert begin_s - padding_s - frame_s <= reported_begin_s <= begin_s
         assert end_s <= reported_end_s <= end_s + tail_s + frame_s
+    shown: list[str] = []
+    for response in responses:
+        text = [result.alternatives[0].transcript for result in response.results if not result.is_final]
+        if response.speech_event:
+            assert text == shown
+        elif response.HasField("audio_received"):
+            shown = text
 
 
 @pytest.mark.parametrize("confirm_every_ms", [None, 300])
@@ -81,7 +92,7 @@ async def test_interim_results_are_all_open_text_the_most_stable_first(confirm_e
     async with speaking_pair(error_rate=0.0) as (target, draft):
         call = with_true_status(draft.stub.StreamingRecognize())
         await call.write(config(interim=True, live=live))
-        reading = asyncio.create_task(all_of(call))
+        reading = asyncio.create_task(rest_of(call))
         for request in audio_requests(pcm, 3_200):
             await call.write(request)
             await eventually(lambda: not target.service._verifier.has_work)
@@ -103,18 +114,6 @@ async def test_interim_results_are_all_open_text_the_most_stable_first(confirm_e
         assert confirm_every_ms or whole.startswith(shown[:-1].rstrip())
     assert final == whole
     assert stabilities >= ({0.9, 0.1} if confirm_every_ms else {0.5, 0.1})
-
-
-async def test_a_speech_event_has_all_open_text():
-    async with speaking_pair() as (_, draft):
-        responses = await listen(draft, talk(), interim=True)
-    shown: list[str] = []
-    for response in responses:
-        text = [result.alternatives[0].transcript for result in response.results if not result.is_final]
-        if response.speech_event:
-            assert text == shown
-        elif response.HasField("audio_received"):
-            shown = text
 
 
 @pytest.mark.parametrize("mode", LIVE_MODES)
@@ -196,9 +195,7 @@ def resumed(position: dict, **changes) -> pb.StreamingRecognizeRequest:
     [
         ([config()], InvalidAudio, "recording is empty"),
         ([config(live={"step_ms": 50}), AUDIO], InvalidRequest, "step_ms is 50"),
-        ([config(live={"confirm_every_ms": 50}), AUDIO], InvalidRequest, "confirm_every_ms is 50"),
         ([config(endpointing={"threshold": 0.99}), AUDIO], InvalidRequest, "threshold is 0.99"),
-        ([config(endpointing={"max_piece_ms": 1_999}), AUDIO], InvalidRequest, "max_piece_ms is 1999"),
         (
             [resumed({"next_sample": 320, "pieces": [{"tokens": [1, END]}]}), AUDIO],
             InvalidRequest,

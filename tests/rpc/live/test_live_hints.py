@@ -16,7 +16,7 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.types import SAMPLE_RATE, Mode, TimedHint
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from tests.rpc.services import audio_requests, error_of, eventually
+from tests.rpc.services import audio_requests, eventually, refusal
 from tests.rpc.speaking import (
     Listener,
     config,
@@ -115,13 +115,8 @@ async def test_a_session_that_loses_its_target_sends_its_hints_to_the_next_one()
 )
 async def test_a_wrong_hint_is_refused(hint, words):
     async with speaking_pair() as (_, draft):
-        requests = [
-            config(),
-            pb.StreamingRecognizeRequest(hint=hint),
-            *audio_requests(talk()),
-        ]
-        error = await error_of(draft.stub.StreamingRecognize(iter(requests)))
-        assert words in str(error)
+        request = pb.StreamingRecognizeRequest(hint=hint)
+        assert words in str(await refusal(draft, config(), request, *audio_requests(talk())))
         async with live_client(draft.address) as client:
             with pytest.raises(InvalidRequest, match=r"bytes|start_s"):
                 client.hint(hint.text, hint.start_sample / 16_000)

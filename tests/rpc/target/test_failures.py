@@ -1,7 +1,6 @@
 """When servers or clients fail, the others continue and every slot is freed."""
 
 import asyncio
-from contextlib import AsyncExitStack
 
 import grpc.aio
 import pytest
@@ -76,18 +75,15 @@ async def test_no_target_then_a_target_on_the_same_channel(unused_tcp_port):
 @pytest.mark.parametrize("mode", mostly_nightly(["MODE_FULL", *MODES[:-1]]))
 async def test_a_target_that_is_lost_mid_stream(mode):
     """The test cuts its connections; tests/e2e kills the process."""
-    async with AsyncExitStack() as stack:
-        first = await stack.enter_async_context(target_server())
-        settings = {"connect_timeout_s": 10, "resume_timeout_s": 0.1}
-        draft = await stack.enter_async_context(draft_server(first.address, **settings))
+    settings = {"connect_timeout_s": 10, "resume_timeout_s": 0.1}
+    async with target_server() as first, draft_server(first.address, **settings) as draft:
         call = await live_session(draft.stub, mode=mode)
         await first.server.stop(drain_timeout_s=0)
         error = await error_of(rest_of(call))
         assert type(error) is TargetUnavailable
         assert is_one_sentence(error)
         await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
-        port = int(first.address.rpartition(":")[2])
-        async with target_server(port=port) as second:
+        async with target_server(port=first.port) as second:
             await check_text(draft, 1.0)
             await all_free(second, draft)
 
