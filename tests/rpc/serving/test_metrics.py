@@ -3,7 +3,6 @@
 import asyncio
 import ssl
 import urllib.error
-from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
@@ -15,7 +14,6 @@ from specwhisper import __version__
 from specwhisper.errors import InvalidRequest, PortTaken, ServerFull
 from specwhisper.observe.metrics import ServerMetrics
 from specwhisper.rpc.channels import Credentials
-from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ClientTls
 from specwhisper.rpc.tokens import Tokens
@@ -32,6 +30,7 @@ from tests.rpc.services import (
     error_of,
     eventually,
     recording,
+    running,
     running_pair,
     stream,
     streaming_config,
@@ -129,15 +128,10 @@ async def test_the_latency_of_live_text_and_the_loss_of_a_target_are_exported(en
     assert value(samples, f"{DRAFT}_held_audio_bytes") == 0
 
 
-@asynccontextmanager
-async def exposed(**options):
+def exposed(**options):
     """Run a server without services, and its metrics."""
     metrics = ServerMetrics("specwhisper_test", model="m", dtype="float32", device="cpu")
-    server = await start_server({}, ServingOptions(**{"metrics_port": 0} | options), metrics)
-    try:
-        yield server
-    finally:
-        await server.stop(drain_timeout_s=0)
+    return running({}, ServingOptions(**{"metrics_port": 0} | options), metrics)
 
 
 async def test_metrics_have_a_port_of_their_own_that_closes_with_the_server():
