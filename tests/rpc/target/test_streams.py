@@ -13,10 +13,9 @@ from specwhisper.rpc import compat
 from specwhisper.rpc.channels import open_channel, with_true_status
 from specwhisper.rpc.serving import RunningServer
 from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
-from tests.rpc.services import PROMPTLY_S, SMALL_BUFFERS, as_target, eventually, running
+from tests.rpc.services import PROMPTLY_S, SMALL_BUFFERS, as_target, error_of, eventually, running
 
 NUM_CALLS = 100
 AUDIO = pb.VerifyRequest(audio=pb.Audio(data=bytes(60_000)))
@@ -52,10 +51,7 @@ async def test_an_end_is_the_servers_with_its_error_if_it_has_one():
             call = with_true_status(ends.Verify(endless()))
             assert [response.going_away.reason async for response in call] == ["test"]
             call = with_true_status(refuses.Verify(endless()))
-            with pytest.raises(grpc.aio.AioRpcError) as ended:
-                async for _ in call:
-                    pass
-            error = error_from_rpc(ended.value, "here")
+            error = await error_of(call)
             assert (type(error), str(error)) == (ServerFull, "Every slot is taken.")
 
 
@@ -71,10 +67,8 @@ async def test_a_refusal_waits_for_a_slow_reader():
         writing = asyncio.create_task(write())
         await asyncio.wait([writing], timeout=0.2)
         assert (await call.read()).going_away.reason
-        with pytest.raises(grpc.aio.AioRpcError) as ended:
-            await call.read()
+        assert type(await error_of(call.read())) is ServerFull
         await asyncio.gather(writing, return_exceptions=True)
-    assert type(error_from_rpc(ended.value, "here")) is ServerFull
 
 
 class Call:

@@ -97,9 +97,8 @@ def live_progress() -> LiveProgress:
 
 async def num_taken(target: Flapping, clock: Clock, *, is_live: bool = False) -> int:
     """Return how often a session is opened on a target until it fails."""
-    metrics, progress = DraftMetrics(DraftConfig()), ResumeTracker(target.limits.max_ahead_tokens)
-    if is_live:
-        progress = live_progress()
+    metrics = DraftMetrics(DraftConfig())
+    progress = live_progress() if is_live else ResumeTracker(target.limits.max_ahead_tokens)
     session = ResumingTargetStream(
         "id", target.open, target.target, progress, SessionHints(), TIMEOUT_S, metrics, clock=clock
     )
@@ -151,9 +150,8 @@ async def test_only_final_text_is_progress_of_live_audio():
     clock = Clock()
     target = Flapping(clock, [[OPENED, first(7)]], taking_s=4.0)
     assert await num_taken(target, clock, is_live=True) == 1 + 3
-    final = Commit(
-        1, 0, (9,), log_probs=(-1.0,), held=1, is_final=True, piece=CompletePiece(1, 0, is_utterance_end=True)
-    )
+    piece = CompletePiece(1, 0, is_utterance_end=True)
+    final = Commit(1, 0, (9,), log_probs=(-1.0,), held=1, is_final=True, piece=piece)
     target = Flapping(clock, [[OPENED, final]] * 5 + [[OPENED, first(7)]], taking_s=4.0)
     assert await num_taken(target, clock, is_live=True) == 5 + 3
 
@@ -195,20 +193,14 @@ async def test_a_session_that_waits_long_begins_without_a_target():
         while not events.done():
             clock.now_s += 10.0
             await asyncio.sleep(0)
-        with pytest.raises(
-            TargetUnavailable, match="No target has taken the session for 900 s: It is not there"
-        ):
+        sentence = "No target has taken the session for 900 s: It is not there"
+        with pytest.raises(TargetUnavailable, match=sentence):
             await events
 
 
 async def test_marks_reach_each_target_with_the_audio_that_led_to_them():
     marks = KeptMarks()
-    begin, cut, end = (
-        VoiceMark(event, sample)
-        for event, sample in zip(
-            (VoiceEvent.BEGIN, VoiceEvent.CUT, VoiceEvent.END), (0, 640, 1_280), strict=True
-        )
-    )
+    begin, cut, end = map(VoiceMark, (VoiceEvent.BEGIN, VoiceEvent.CUT, VoiceEvent.END), (0, 640, 1_280))
     marks.put(320, [begin])
     marks.put(960, [cut])
     marks.put(1_600, [end])
