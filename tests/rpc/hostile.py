@@ -87,6 +87,12 @@ class Shared:
     def tokens(self, number: int) -> tuple[tuple[int, ...], ...]:
         return window_tokens(self.events[number], {})
 
+    async def ended(self) -> None:
+        """Read to the end, which must not be an error; there may be heartbeats before it."""
+        with suppress(EOFError):
+            while True:
+                await self.read()
+
     async def error(self) -> Exception:
         """Read to the end, which must be an error."""
         try:

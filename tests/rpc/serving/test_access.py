@@ -31,6 +31,7 @@ TOKENS = Tokens({TOKEN: "anna", "another-token-of-hers": "anna"})
 SERVICE = "specwhisper.wire.v1.Verification"
 METHODS = list(methods_of(*(file for files in FILES.values() for file in files if file not in OF_ALL)))
 OPEN = list(methods_of(health_pb2))
+WITHIN_S = 30.0  # also on a busy machine
 OTHERS = [
     *methods_of(reflection_pb2),
     "/specwhisper.wire.v1.Verification/NoSuchMethod",
@@ -93,7 +94,7 @@ async def located(address: str, credentials: Credentials) -> str:
     async with open_channel(address, credentials) as channel:
         stub = verification_pb2_grpc.VerificationStub(channel)
         try:
-            return (await stub.Locate(pb.LocateRequest(), timeout=5)).address
+            return (await stub.Locate(pb.LocateRequest(), timeout=WITHIN_S)).address
         except grpc.aio.AioRpcError as error:
             raise error_from_rpc(error, address) from error
 
@@ -129,8 +130,8 @@ async def test_calls_without_a_valid_token_are_refused():
             metadata = () if header is None else (("authorization", header),)
             for method in [*METHODS, *OTHERS]:
                 for ask in (
-                    lambda: channel.unary_unary(method)(b"", metadata=metadata, timeout=5),  # noqa: B023
-                    lambda: channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=5),  # noqa: B023
+                    lambda: channel.unary_unary(method)(b"", metadata=metadata, timeout=WITHIN_S),  # noqa: B023
+                    lambda: channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=WITHIN_S),  # noqa: B023
                 ):
                     error = await refusal(ask)
                     assert error.code() is grpc.StatusCode.UNAUTHENTICATED, (header, method)
@@ -146,7 +147,7 @@ async def enter_all(channel: grpc.aio.Channel, token: str) -> None:
     """Call every method with a token, which must succeed."""
     metadata = (("authorization", f"Bearer {token}"),)
     for method in [*METHODS, *OTHERS[1:]]:
-        call = channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=10)
+        call = channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=WITHIN_S)
         assert [answer async for answer in call] == [b""], method
 
 
@@ -243,7 +244,7 @@ async def test_no_method_is_reached_over_an_untrusted_connection(case, folder):
     ):
         async with open_channel(address, Credentials(tls)) as channel:
             for method in [*METHODS, *OTHERS, *OPEN]:
-                call = channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=10)
+                call = channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=WITHIN_S)
                 with pytest.raises(grpc.aio.AioRpcError) as refused:
                     await call.read()
                 assert refused.value.code() is grpc.StatusCode.UNAVAILABLE, method
