@@ -257,11 +257,16 @@ def audio_requests(pcm: bytes, piece_bytes: int = 32_000) -> list[pb.StreamingRe
     ]
 
 
+async def responses_to(
+    draft: Draft, *requests: pb.StreamingRecognizeRequest
+) -> list[pb.StreamingRecognizeResponse]:
+    """Return all responses to the messages of a streaming call."""
+    return [each async for each in with_true_status(draft.stub.StreamingRecognize(iter(requests)))]
+
+
 async def stream(draft: Draft, pcm: bytes, **config) -> list[pb.StreamingRecognizeResponse]:
     """Transcribe a recording over the streaming call."""
-    requests = iter([streaming_config(**config), *audio_requests(pcm)])
-    call = with_true_status(draft.stub.StreamingRecognize(requests))
-    return [response async for response in call]
+    return await responses_to(draft, streaming_config(**config), *audio_requests(pcm))
 
 
 def finals(responses: Sequence[pb.StreamingRecognizeResponse | pb.RecognizeResponse]) -> list[tuple]:

@@ -9,13 +9,11 @@ import specwhisper_draft_server.link.link
 import specwhisper_target_server.service
 from experiments.common.models.scripted import ScriptedModel
 from specwhisper import __version__
-from specwhisper.errors import PairMismatch, ServerFull, TargetUnavailable
+from specwhisper.errors import PairMismatch, TargetUnavailable
 from specwhisper.rpc.tokens import Leases
-from specwhisper.types import Limits
 from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_target_server.service import VerificationService
-from tests.rpc.hostile import hello, session
 from tests.rpc.network import BadNetwork
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
@@ -27,7 +25,6 @@ from tests.rpc.services import (
     check_text,
     draft_server,
     error_of,
-    eventually,
     expected_finals,
     finals,
     is_one_sentence,
@@ -89,16 +86,6 @@ async def test_get_model_is_answered_by_the_target(asked):
         await target.server.stop(drain_timeout_s=0)
         error = await error_of(draft.stub.GetModel(pb.GetModelRequest()))
         assert type(error) is TargetUnavailable
-
-
-async def test_a_full_target_refuses_sessions_that_did_not_call_locate(asked):
-    async with target_server(limits=Limits(max_sessions=1)) as target, draft_server(target.address) as draft:
-        await check_text(draft)
-        async with session(target, hello()) as other:
-            await other.read_until("welcome")
-            assert type(await refusal(draft, *ONE_SECOND)) is ServerFull
-        await eventually(lambda: target.num_free_slots == 1)
-        await check_text(draft)
 
 
 async def test_a_target_that_returns_with_other_weights_is_described_again(unused_tcp_port, asked):

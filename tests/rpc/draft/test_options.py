@@ -25,6 +25,7 @@ from tests.rpc.services import (
     draft_server,
     recording,
     refusal,
+    responses_to,
     scripted_checkpoint,
     streaming_config,
     target_server,
@@ -67,7 +68,7 @@ async def check_transcribed(
         cut_network(target.address, cuts) as (network, cutting),
         draft_server(network.address, draft, scripted_checkpoint("draft", vocabulary=MULTILINGUAL)) as server,
     ):
-        responses = [response async for response in server.stub.StreamingRecognize(iter(requests))]
+        responses = await responses_to(server, *requests)
         await all_free(target, server)
     expected = target_only(options, pcm)
     results = [result for response in responses for result in response.results]

@@ -30,6 +30,7 @@ from tests.rpc.services import (
     expected_finals,
     finals,
     recording,
+    responses_to,
     running_pair,
     slowed,
     stream,
@@ -176,8 +177,7 @@ async def test_raw_8_khz_stereo_is_resampled_and_mixed():
     config = streaming_config(sample_rate_hertz=8_000, audio_channel_count=2)
     async with running_pair() as (_, draft):
         # Pieces of odd length end within samples and within frames.
-        call = draft.stub.StreamingRecognize(iter([config, *audio_requests(frames.tobytes(), 4_097)]))
-        responses = [response async for response in call]
+        responses = await responses_to(draft, config, *audio_requests(frames.tobytes(), 4_097))
     assert finals(responses) == expected_finals(alone)
     assert responses[-1].audio_received.ToNanoseconds() == 2e9
 

@@ -22,6 +22,7 @@ from tests.rpc.services import (
     finals,
     opening,
     recording,
+    responses_to,
     resume_point_of,
     running_pair,
     target_alone,
@@ -72,9 +73,7 @@ async def test_another_callers_session_id_opens_a_session_of_its_own():
 
 
 async def resumed(draft: Draft, resume_point: client_pb.ResumePoint, pcm: bytes) -> list[tuple]:
-    requests = [opening(resume_point=resume_point), *audio_requests(pcm)]
-    call = with_true_status(draft.stub.StreamingRecognize(iter(requests)))
-    return finals([response async for response in call])
+    return finals(await responses_to(draft, opening(resume_point=resume_point), *audio_requests(pcm)))
 
 
 async def test_a_resume_point_reveals_only_its_own_content():

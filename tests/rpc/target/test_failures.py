@@ -1,14 +1,16 @@
 """When servers or clients fail, the others continue and every slot is freed."""
 
 import asyncio
+import signal
 
 import grpc.aio
 import pytest
 
 from experiments.common.models.scripted import ScriptedModel
 from experiments.common.servers.proxy import Proxy
-from specwhisper.errors import TargetUnavailable
+from specwhisper.errors import SpecWhisperError, TargetUnavailable
 from specwhisper.rpc.channels import open_channel, with_true_status
+from specwhisper.testing.failpoints import DRAFT_POINTS, TARGET_POINTS, Failpoint, Failpoints, Fault
 from specwhisper.types import Limits
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -32,6 +34,7 @@ from tests.rpc.services import (
     finals,
     is_one_sentence,
     recording,
+    refusal,
     rest_of,
     running_pair,
     stream,
@@ -244,3 +247,33 @@ async def test_a_target_with_a_round_trip_over_the_connect_timeout_takes_session
         async with draft_server(proxy.address, connect_timeout_s=CONNECT_TIMEOUT_S) as draft:
             await check_text(draft, 1.0)
             await all_free(target, draft)
+
+
+LENGTH_S = 40.0
+
+
+async def test_every_failpoint_is_reached_more_than_once():
+    sent: list[int] = []
+
+    def failing(points: tuple[str, ...]) -> Failpoints:
+        return Failpoints({point: Failpoint(Fault.STOP, 2) for point in points}, sent.append)
+
+    async with (
+        target_server(failpoints=failing(TARGET_POINTS)) as target,
+        draft_server(target.address, failpoints=failing(DRAFT_POINTS)) as draft,
+    ):
+        # The target waits for drafts: others may end before the draft's second step.
+        await check_text(draft, LENGTH_S, interim=True, mode="MODE_PIPELINED")
+    assert sent == [signal.SIGSTOP] * (len(TARGET_POINTS) + len(DRAFT_POINTS))
+
+
+@pytest.mark.parametrize("point", TARGET_POINTS)
+async def test_a_failpoint_that_raises_ends_only_its_session(point):
+    """An error of the call that sessions share does not even end them: they resume."""
+    failpoints = Failpoints({point: Failpoint(Fault.RAISE, 3)})
+    async with target_server(failpoints=failpoints) as target, draft_server(target.address) as draft:
+        if not point.startswith("send"):
+            error = await refusal(draft, streaming_config(), *audio_requests(recording(LENGTH_S)))
+            assert type(error) is SpecWhisperError
+            await all_free(target, draft)
+        await check_text(draft, LENGTH_S)
