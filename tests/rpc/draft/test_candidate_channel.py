@@ -50,14 +50,13 @@ async def check_texts(draft: Draft, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["MODE_TARGET_ONLY", "MODE_FULL"])
-async def test_sessions_share_a_call_that_ends_with_the_last_of_them(calls, mode):
-    async with target_server() as target, draft_server(target.address) as draft:
-        await check_texts(draft, mode)
-        assert len(calls) == 1
-        await all_free(target)
-        await eventually(lambda: target.server.calls.num_open == 0)
-        await stream(draft, recording(8.0))
-        assert len(calls) == 2
+async def test_sessions_share_a_call_that_ends_with_the_last_of_them(target, draft, calls, mode):
+    await check_texts(draft, mode)
+    assert len(calls) == 1
+    await all_free(target)
+    await eventually(lambda: target.server.calls.num_open == 0)
+    await stream(draft, recording(8.0))
+    assert len(calls) == 2
 
 
 @pytest.mark.parametrize("num_responses", [0, 8])
@@ -86,12 +85,10 @@ async def test_sessions_continue_after_the_silence_of_their_call(calls, fast_ret
     assert len(calls) > 1
 
 
-async def test_a_target_that_refuses_the_shared_call_refuses_the_session(monkeypatch):
-    async with target_server() as target, draft_server(target.address) as draft:
-        monkeypatch.setattr(target.service._call_limiter, "max_sessions", 0)
-        error = await error_of(stream(draft, recording(8.0)))
-        assert type(error) is ServerFull and "holds its 0 `Share` calls" in str(error)
-        await all_free(target)
+async def test_a_target_that_refuses_the_shared_call_refuses_the_session(target, draft, monkeypatch):
+    monkeypatch.setattr(target.service._call_limiter, "max_sessions", 0)
+    error = await error_of(stream(draft, recording(8.0)))
+    assert type(error) is ServerFull and "holds its 0 `Share` calls" in str(error)
 
 
 @asynccontextmanager

@@ -95,11 +95,10 @@ async def check_served(target, draft) -> None:
 
 
 @pytest.mark.parametrize("case", STREAMS)
-async def test_an_invalid_stream(case):
+async def test_an_invalid_stream(target, draft, case):
     requests, error_type, words = STREAMS[case]
-    async with running_pair() as (target, draft):
-        error = await refusal(draft, *requests)
-        await check_served(target, draft)
+    error = await refusal(draft, *requests)
+    await check_served(target, draft)
     check_error(error, error_type, words)
 
 

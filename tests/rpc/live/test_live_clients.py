@@ -36,35 +36,33 @@ from tests.rpc.speaking import (
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
-async def test_a_stream_continues_in_another_mode_without_a_lost_word():
-    async with speaking_pair() as (target, draft):
-        async with live_client(draft.address, endpointing=CUT_OFTEN) as client:
-            listener, at = Listener(client), 0
-            for number, mode in enumerate((Mode.TARGET_ONLY, Mode.FULL, Mode.TARGET_ONLY), start=1):
-                await follow(client, target, LECTURE, at, number * 6 * SAMPLE_RATE)
-                await listener.received(20 * number)
-                at = number * 6 * SAMPLE_RATE
-                client.change(mode=mode)
-            await listener.end(LECTURE[at * 2 :])
-            assert client.model.mode is Mode.TARGET_ONLY
-            await all_free(target, draft)
+async def test_a_stream_continues_in_another_mode_without_a_lost_word(target, draft):
+    async with live_client(draft.address, endpointing=CUT_OFTEN) as client:
+        listener, at = Listener(client), 0
+        for number, mode in enumerate((Mode.TARGET_ONLY, Mode.FULL, Mode.TARGET_ONLY), start=1):
+            await follow(client, target, LECTURE, at, number * 6 * SAMPLE_RATE)
+            await listener.received(20 * number)
+            at = number * 6 * SAMPLE_RATE
+            client.change(mode=mode)
+        await listener.end(LECTURE[at * 2 :])
+        assert client.model.mode is Mode.TARGET_ONLY
+        await all_free(target, draft)
     listener.check(final_text(LECTURE, CUT_OFTEN))
 
 
-async def test_quick_changes_of_settings_open_one_call():
+async def test_quick_changes_of_settings_open_one_call(target, draft):
     """A slider that is moved changes settings faster than calls can be opened."""
-    async with speaking_pair() as (target, draft):
-        async with live_client(draft.address, endpointing=CUT_OFTEN) as client:
-            listener = Listener(client)
-            await follow(client, target, LECTURE, 0, 6 * SAMPLE_RATE)
-            await listener.received(20)
-            client.change(mode=Mode.TARGET_ONLY)
-            client.change(mode=Mode.FULL)
-            await asyncio.sleep(0)
-            client.change(mode=Mode.TARGET_ONLY)
-            await listener.end(LECTURE[6 * SAMPLE_RATE * 2 :])
-            assert client.model.mode is Mode.TARGET_ONLY
-            await all_free(target, draft)
+    async with live_client(draft.address, endpointing=CUT_OFTEN) as client:
+        listener = Listener(client)
+        await follow(client, target, LECTURE, 0, 6 * SAMPLE_RATE)
+        await listener.received(20)
+        client.change(mode=Mode.TARGET_ONLY)
+        client.change(mode=Mode.FULL)
+        await asyncio.sleep(0)
+        client.change(mode=Mode.TARGET_ONLY)
+        await listener.end(LECTURE[6 * SAMPLE_RATE * 2 :])
+        assert client.model.mode is Mode.TARGET_ONLY
+        await all_free(target, draft)
     listener.check(final_text(LECTURE, CUT_OFTEN))
 
 
@@ -185,10 +183,9 @@ async def test_a_session_that_loses_its_target_sends_its_hints_to_the_next_one()
         (decoding_pb2.Hint(text="a", start_sample=2**62), "start_sample is 4"),
     ],
 )
-async def test_a_wrong_hint_is_refused(hint, words):
-    async with speaking_pair() as (_, draft):
-        request = pb.StreamingRecognizeRequest(hint=hint)
-        assert words in str(await refusal(draft, config(), request, *audio_requests(talk())))
-        async with live_client(draft.address) as client:
-            with pytest.raises(InvalidRequest, match=r"bytes|start_s"):
-                client.hint(hint.text, hint.start_sample / 16_000)
+async def test_a_wrong_hint_is_refused(draft, hint, words):
+    request = pb.StreamingRecognizeRequest(hint=hint)
+    assert words in str(await refusal(draft, config(), request, *audio_requests(talk())))
+    async with live_client(draft.address) as client:
+        with pytest.raises(InvalidRequest, match=r"bytes|start_s"):
+            client.hint(hint.text, hint.start_sample / 16_000)

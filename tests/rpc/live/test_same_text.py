@@ -126,16 +126,14 @@ async def test_at_any_pace_with_a_draft_and_without(audio):
     assert texts == [await undisturbed(audio)] * len(texts)
 
 
-async def test_beside_other_sessions():
-    async with speaking_pair() as (target, draft):
-        names = list(AUDIO)
-        together = await asyncio.gather(
-            *(
-                transcribed(draft, target, audio, "with stalls" if seed % 2 else "at once", seed)
-                for seed, audio in enumerate(names)
-            )
+async def test_beside_other_sessions(target, draft):
+    names = list(AUDIO)
+    together = await asyncio.gather(
+        *(
+            transcribed(draft, target, audio, "with stalls" if seed % 2 else "at once", seed)
+            for seed, audio in enumerate(names)
         )
-        await all_free(target, draft)
+    )
     assert together == [await undisturbed(audio) for audio in names]
 
 

@@ -68,19 +68,18 @@ def num_alive() -> dict[str, int]:
     return {kind.__name__: kinds.count(kind) for kind in KINDS}
 
 
-async def test_many_sessions_leave_no_resources():
-    async with target_server() as target, draft_server(target.address) as draft:
-        await run_sessions(draft, range(12))
-        await all_free(target, draft)
-        await eventually(lambda: target.server.calls.num_open == 0)
-        tasks, threads = len(asyncio.all_tasks()), threading.active_count()
-        alive = num_alive()
-        await run_sessions(draft, range(NUM_SESSIONS))
-        await all_free(target, draft)
-        await eventually(lambda: draft.server.calls.num_open == target.server.calls.num_open == 0)
-        await eventually(lambda: len(asyncio.all_tasks()) <= tasks)
-        assert threading.active_count() <= threads
-        assert num_alive() == alive
+async def test_many_sessions_leave_no_resources(target, draft):
+    await run_sessions(draft, range(12))
+    await all_free(target, draft)
+    await eventually(lambda: target.server.calls.num_open == 0)
+    tasks, threads = len(asyncio.all_tasks()), threading.active_count()
+    alive = num_alive()
+    await run_sessions(draft, range(NUM_SESSIONS))
+    await all_free(target, draft)
+    await eventually(lambda: draft.server.calls.num_open == target.server.calls.num_open == 0)
+    await eventually(lambda: len(asyncio.all_tasks()) <= tasks)
+    assert threading.active_count() <= threads
+    assert num_alive() == alive
 
 
 async def send_audio(call) -> None:
