@@ -53,14 +53,15 @@ def fast_retries(monkeypatch) -> None:
 
 @pytest.fixture
 async def target() -> AsyncIterator[Target]:
-    """Run a scripted target."""
+    """Run a scripted target; at the end no session is left on it."""
     async with target_server() as running:
         yield running
+        await all_free(running)
 
 
 @pytest.fixture
 async def draft(target) -> AsyncIterator[Draft]:
-    """Run a draft server for the target; at the end no session is left on either."""
+    """Run a draft server for the target; at the end no session is left on it."""
     async with draft_server(target.address) as running:
         yield running
         await all_free(target, running)

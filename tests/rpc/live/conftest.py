@@ -10,9 +10,10 @@ from tests.rpc.speaking import speaking_draft, speaking_target
 
 @pytest.fixture
 async def target() -> AsyncIterator[Target]:
-    """Run a target that recognises synthetic words."""
+    """Run a target that recognises synthetic words; at the end no session is left on it."""
     async with speaking_target() as running:
         yield running
+        await all_free(running)
 
 
 @pytest.fixture

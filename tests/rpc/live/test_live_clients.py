@@ -67,10 +67,10 @@ async def test_quick_changes_of_settings_open_one_call(target, draft):
 
 
 @pytest.mark.parametrize("disabled", [False, True])
-async def test_the_end_of_an_utterance_makes_its_text_final_at_once(disabled):
+async def test_the_end_of_an_utterance_makes_its_text_final_at_once(draft, disabled):
     """Also where nothing was said."""
     pcm = talk()
-    async with speaking_pair() as (target, draft), live_client(draft.address, disabled=disabled) as client:
+    async with live_client(draft.address, disabled=disabled) as client:
         listener = Listener(client)
         await client.send(pcm[: 9 * SAMPLE_RATE * 2])
         client.end_utterance()
@@ -83,11 +83,10 @@ async def test_the_end_of_an_utterance_makes_its_text_final_at_once(disabled):
         assert listener.segments[-1].text == ""
         await listener.end()
         assert listener.num_words == words
-        await all_free(target, draft)
 
 
-async def test_the_end_of_an_utterance_without_audio_has_an_empty_text():
-    async with speaking_pair() as (target, draft), live_client(draft.address) as client:
+async def test_the_end_of_an_utterance_without_audio_has_an_empty_text(draft):
+    async with live_client(draft.address) as client:
         listener = Listener(client)
         client.end_utterance()
         await client.send(talk())
@@ -97,7 +96,6 @@ async def test_the_end_of_an_utterance_without_audio_has_an_empty_text():
         empty, *spoken = listener.segments
         assert (empty.text, empty.end_s, empty.is_utterance_end) == ("", 0.0, True)
         assert texts_of(spoken) == spoken_utterances(talk())
-        await all_free(target, draft)
 
 
 SPEECH = speech(6.0)

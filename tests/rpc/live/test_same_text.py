@@ -103,7 +103,7 @@ async def undisturbed(audio: str) -> list[Segment]:
 
 
 @pytest.mark.parametrize("audio", KINDS)
-async def test_at_any_pace_with_a_draft_and_without(audio):
+async def test_at_any_pace_with_a_draft_and_without(target, draft, audio):
     """Also with verified text of growing pieces."""
     ways = (
         ("as it is spoken", {}),
@@ -112,17 +112,13 @@ async def test_at_any_pace_with_a_draft_and_without(audio):
         ("at once", {"confirm_every_ms": 2_000}),
         ("with stalls", {"mode": Mode.TARGET_ONLY}),
     )
-    async with (
-        speaking_pair() as (target, draft),
-        draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as without,
-    ):
+    async with draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as without:
         texts = [
             await transcribed(draft, target, audio, pace, seed, **how)
             for seed in range(3 if NIGHTLY else 1)
             for pace, how in ways
         ]
         texts.append(await transcribed(without, target, audio, "as it is spoken"))
-        await all_free(target, draft)
     assert texts == [await undisturbed(audio)] * len(texts)
 
 
@@ -209,12 +205,12 @@ async def test_over_draft_servers_that_are_lost_at_any_time(audio):
     assert listener.segments == await undisturbed(audio)
 
 
-async def test_with_a_client_that_ends_utterances():
+async def test_with_a_client_that_ends_utterances(target, draft):
     """Wherever it does, also while a draft server is lost; nothing is ended twice."""
     pcm, ends = LECTURE, (5 * SAMPLE_RATE, 11 * SAMPLE_RATE, 17 * SAMPLE_RATE)
     expected = final_text(pcm, CUT_OFTEN, tuple(2 * end for end in ends))
     assert len(expected) == 4
-    async with speaking_pair() as (target, draft), client_for(draft, "lecture") as client:
+    async with client_for(draft, "lecture") as client:
         listener, at = Listener(client), 0
         for number, end in enumerate(ends):
             if number == 1:

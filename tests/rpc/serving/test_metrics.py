@@ -31,7 +31,6 @@ from tests.rpc.services import (
     eventually,
     recording,
     running,
-    running_pair,
     stream,
     streaming_config,
     target_server,
@@ -42,11 +41,10 @@ LENGTH_S = 70.0
 TARGET, DRAFT = "specwhisper_target", "specwhisper_draft"
 
 
-async def test_a_session_is_counted_on_both_servers():
-    async with running_pair() as (target, draft):
-        responses = await stream(draft, recording(LENGTH_S), mode="MODE_FULL")
-        await all_free(target, draft)
-        at_target, at_draft = (collected(server.service.metrics.collected) for server in (target, draft))
+async def test_a_session_is_counted_on_both_servers(target, draft):
+    responses = await stream(draft, recording(LENGTH_S), mode="MODE_FULL")
+    await all_free(target, draft)
+    at_target, at_draft = (collected(server.service.metrics.collected) for server in (target, draft))
     statistics = responses[-1].statistics
     for samples, prefix in ((at_target, TARGET), (at_draft, DRAFT)):
         assert value(samples, f"{prefix}_sessions_total", mode="full", outcome="complete") == 1

@@ -13,7 +13,6 @@ from specwhisper.observe.logs import LogFormat, configure_logging
 from specwhisper_gateway import page_files as page
 from tests.rpc.gateways import RECORDING, running_gateway
 from tests.rpc.network import cut_network
-from tests.rpc.services import running_pair
 from tests.rpc.speaking import Listener, live_client, speaking_draft, speaking_target
 
 
@@ -31,9 +30,9 @@ def log():
 
 
 @pytest.mark.parametrize("headers", [{}, {"X-Request-ID": "from-a-proxy.1"}])
-async def test_a_request_id_is_in_the_logs_of_all_servers_and_kept_by_a_gateway(log, headers):
+async def test_a_request_id_is_in_the_logs_of_all_servers_and_kept_by_a_gateway(draft, log, headers):
     form = {"files": {"file": RECORDING}, "data": {"model": "scripted"}}
-    async with running_pair() as (_, draft), running_gateway(draft.address) as gateway:
+    async with running_gateway(draft.address) as gateway:
         reply = await gateway.http.post("/v1/audio/transcriptions", headers=headers, **form)
     shown = reply.headers["x-request-id"]
     assert shown == headers.get("X-Request-ID", shown)
@@ -43,8 +42,8 @@ async def test_a_request_id_is_in_the_logs_of_all_servers_and_kept_by_a_gateway(
     assert of_target["draft_session"] == of_draft["session"] != of_target["session"]
 
 
-async def test_a_web_socket_keeps_its_request_id(log):
-    async with running_pair() as (_, draft), running_gateway(draft.address) as gateway:
+async def test_a_web_socket_keeps_its_request_id(draft, log):
+    async with running_gateway(draft.address) as gateway:
         async with websockets.connect(
             f"ws://{gateway.server.address}/v1/realtime?intent=transcription",
             additional_headers={"X-Request-ID": "from-a-proxy"},

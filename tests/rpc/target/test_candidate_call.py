@@ -133,13 +133,12 @@ async def test_invalid_candidates_end_their_session_only():
         await all_free(target)
 
 
-async def test_the_end_of_the_call_ends_its_sessions():
-    async with target_server() as target:
-        async with share(target) as shared, session(target, hello(), shared=shared) as joined:
-            await joined.read()
-            shared.call.cancel()
-            assert type(await session_error(joined)) is TargetUnavailable
-        await all_free(target)
+async def test_the_end_of_the_call_ends_its_sessions(target):
+    async with share(target) as shared, session(target, hello(), shared=shared) as joined:
+        await joined.read()
+        shared.call.cancel()
+        assert type(await session_error(joined)) is TargetUnavailable
+    await all_free(target)
 
 
 async def test_too_many_blocks_end_the_call_and_its_sessions(monkeypatch):

@@ -36,7 +36,6 @@ from tests.rpc.services import (
     recording,
     refusal,
     rest_of,
-    running_pair,
     stream,
     streaming_config,
     target_alone,
@@ -91,9 +90,9 @@ async def test_a_target_that_is_lost_mid_stream(mode):
             await all_free(second, draft)
 
 
-async def test_a_client_whose_connection_drops():
+async def test_a_client_whose_connection_drops(target, draft):
     """As when a laptop is closed."""
-    async with running_pair() as (target, draft), Proxy.listening() as proxy:
+    async with Proxy.listening() as proxy:
         proxy.upstream = draft.address
         async with open_channel(proxy.address) as channel:
             await live_session(transcription_pb2_grpc.TranscriptionStub(channel))
@@ -132,16 +131,15 @@ class FailingDraft(ScriptedModel):
         [{"good_steps": 4}, {"good_windows": 1}, *[{"good_steps": n} for n in (0, 1, 17)]], by_day=2
     ),
 )
-async def test_a_failed_draft_costs_speed_and_no_text(mode, good, caplog):
+async def test_a_failed_draft_costs_speed_and_no_text(target, mode, good, caplog):
     alone = target_alone(65.0)
-    async with target_server() as target:
-        model = FailingDraft(MAX_SESSIONS, **good)
-        async with draft_server(target.address, model) as draft:
-            responses = await stream(draft, recording(65.0), mode=mode, gamma=3)
-            assert finals(responses) == expected_finals(alone)
-            check_statistics(responses[-1].statistics, alone)
-            await all_free(target, draft)
-            figures = collected(draft.service.metrics.collected)
+    model = FailingDraft(MAX_SESSIONS, **good)
+    async with draft_server(target.address, model) as draft:
+        responses = await stream(draft, recording(65.0), mode=mode, gamma=3)
+        assert finals(responses) == expected_finals(alone)
+        check_statistics(responses[-1].statistics, alone)
+        await all_free(target, draft)
+        figures = collected(draft.service.metrics.collected)
     assert value(figures, "specwhisper_draft_sessions_total", mode=mode[5:].lower(), outcome="complete") == 1
     if mode != "MODE_FULL":  # there the target may end before the draft begins
         assert "draft failed" in caplog.messages

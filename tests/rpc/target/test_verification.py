@@ -33,10 +33,9 @@ LONG = recording(65.0)
 EXPECTED = target_alone(65.0)
 
 
-async def test_describe_leaves_a_known_vocabulary_out():
-    async with target_server() as target:
-        first = await target.stub.Describe(pb.DescribeRequest())
-        again = await target.stub.Describe(pb.DescribeRequest(vocabulary_digest=first.vocabulary_digest))
+async def test_describe_leaves_a_known_vocabulary_out(target):
+    first = await target.stub.Describe(pb.DescribeRequest())
+    again = await target.stub.Describe(pb.DescribeRequest(vocabulary_digest=first.vocabulary_digest))
     assert first.vocabulary_digest == VOCABULARY.digest
     assert tuple(first.vocabulary.tokens) == VOCABULARY.tokens
     assert (first.model, first.weights_digest, first.num_mel_bins) == ("scripted", "digest of scripted", 80)
@@ -84,28 +83,27 @@ async def test_the_target_sends_heartbeats_unasked(monkeypatch):
             assert received.sent_ns and not received.echo_ns
 
 
-async def test_every_block_is_answered_with_the_targets_position():
+async def test_every_block_is_answered_with_the_targets_position(target):
     """Send a lock-step target right, wrong, stale and misplaced blocks."""
     text = target_alone(1.0).window_tokens[0]
     assert len(text) > 8
-    async with target_server() as target:
-        async with session(target, hello(mode="MODE_PIPELINED"), *whole(recording(1.0))) as waiting:
-            await waiting.read_until("window_opened")
-            blocks = [
-                (candidates(text[:3]), (text[:4], 3)),
-                (candidates([text[4], 0, 0], base=4, known_committed=4), (text[4 : 4 + 2], 1)),
-                (candidates([0, 0], base=5, known_committed=4), ((), 0)),  # drafted before the correction
-                (candidates(text[:3]), ((), 0)),  # known already
-                (candidates([7], base=50, known_committed=6), ((), 0)),  # a gap
-                (candidates(base=6, known_committed=6), (text[6:7], 0)),  # empty: self-decoding
-            ]
-            for received, (block, (tokens, num_accepted)) in enumerate(blocks, start=1):
-                block.block_number = received
-                await waiting.send(candidates([1], window_id=99), block)  # window 99 does not exist
-                commit = await waiting.read_until("commit")
-                assert (tuple(commit.tokens), commit.num_accepted) == (tokens, num_accepted)
-                assert commit.answered_block == received
-                assert commit.credit == commit.base + len(commit.tokens) + 256
+    async with session(target, hello(mode="MODE_PIPELINED"), *whole(recording(1.0))) as waiting:
+        await waiting.read_until("window_opened")
+        blocks = [
+            (candidates(text[:3]), (text[:4], 3)),
+            (candidates([text[4], 0, 0], base=4, known_committed=4), (text[4 : 4 + 2], 1)),
+            (candidates([0, 0], base=5, known_committed=4), ((), 0)),  # drafted before the correction
+            (candidates(text[:3]), ((), 0)),  # known already
+            (candidates([7], base=50, known_committed=6), ((), 0)),  # a gap
+            (candidates(base=6, known_committed=6), (text[6:7], 0)),  # empty: self-decoding
+        ]
+        for received, (block, (tokens, num_accepted)) in enumerate(blocks, start=1):
+            block.block_number = received
+            await waiting.send(candidates([1], window_id=99), block)  # window 99 does not exist
+            commit = await waiting.read_until("commit")
+            assert (tuple(commit.tokens), commit.num_accepted) == (tokens, num_accepted)
+            assert commit.answered_block == received
+            assert commit.credit == commit.base + len(commit.tokens) + 256
 
 
 async def test_flac_and_repeated_audio():

@@ -98,16 +98,14 @@ async def check_refusal(target, requests, error_type, words):
 
 
 @pytest.mark.parametrize("case", OPENINGS)
-async def test_an_invalid_opening(case):
-    async with target_server() as target:
-        await check_refusal(target, *OPENINGS[case])
+async def test_an_invalid_opening(target, case):
+    await check_refusal(target, *OPENINGS[case])
 
 
 @pytest.mark.parametrize("case", MESSAGES)
-async def test_an_invalid_message(case):
+async def test_an_invalid_message(target, case):
     requests, error_type, words = MESSAGES[case]
-    async with target_server() as target:
-        await check_refusal(target, [hello(mode="MODE_SYNC"), *requests], error_type, words)
+    await check_refusal(target, [hello(mode="MODE_SYNC"), *requests], error_type, words)
 
 
 async def test_cancelling_before_the_end_of_the_audio():
@@ -124,19 +122,17 @@ async def test_cancelling_before_the_end_of_the_audio():
             await all_free(target)
 
 
-async def test_an_oversized_message():
-    async with target_server() as target:
-        requests = [hello(), audio(bytes(300_000))]
-        await check_refusal(target, requests, MessageTooLarge, r"300\d+ bytes exceeds the 262144")
-        async with session(target) as oversized:
-            assert (await oversized.error(requests)).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+async def test_an_oversized_message(target):
+    requests = [hello(), audio(bytes(300_000))]
+    await check_refusal(target, requests, MessageTooLarge, r"300\d+ bytes exceeds the 262144")
+    async with session(target) as oversized:
+        assert (await oversized.error(requests)).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-async def test_audio_too_far_ahead():
+async def test_audio_too_far_ahead(target):
     pieces = whole(recording(300.0))
-    async with target_server() as target:
-        requests = [hello(mode="MODE_SYNC"), *pieces[:-1]]
-        await check_refusal(target, requests, InvalidRequest, "it must wait for the next window")
+    requests = [hello(mode="MODE_SYNC"), *pieces[:-1]]
+    await check_refusal(target, requests, InvalidRequest, "it must wait for the next window")
 
 
 async def test_a_resumed_session_cannot_hoard_audio_from_before_its_window():
