@@ -40,18 +40,22 @@ async def share(target: Target) -> AsyncIterator[Shared]:
         opened.call.cancel()
 
 
+@pytest.fixture
+async def shared(target) -> AsyncIterator[Shared]:
+    async with share(target) as opened:
+        yield opened
+
+
 async def session_error(session: Session, *requests: pb.VerifyRequest) -> Exception:
     return error_from_rpc(await session.error(requests), "here")
 
 
-async def test_events_of_a_session_come_in_the_shared_call_and_its_end_in_its_own():
-    async with target_server() as target, share(target) as shared:
-        async with session(target, hello(), *whole(LONG), shared=shared, number=7) as joined:
-            await shared.read_until(7, "is_finished")
-            await joined.finish()
-        assert {each.WhichOneof("message") for each in joined.responses} <= {"welcome", "heartbeat"}
-        assert shared.tokens(7) == target_alone(65.0).window_tokens
-        await all_free(target)
+async def test_events_of_a_session_come_in_the_shared_call_and_its_end_in_its_own(target, shared):
+    async with session(target, hello(), *whole(LONG), shared=shared, number=7) as joined:
+        await shared.read_until(7, "is_finished")
+        await joined.finish()
+    assert {each.WhichOneof("message") for each in joined.responses} <= {"welcome", "heartbeat"}
+    assert shared.tokens(7) == target_alone(65.0).window_tokens
 
 
 @pytest.mark.parametrize("is_late", [True, False])
@@ -91,46 +95,42 @@ async def test_a_call_is_shared_by_sessions_of_its_own_caller_only(monkeypatch):
         shared.call.cancel()
 
 
-async def test_a_key_is_long_random_and_named_in_the_hello():
-    async with target_server() as target, share(target) as shared:
-        for key, words in ((" " * 15, "16 to 64 characters"), (shared.key, "open `Share` call")):
-            other = Shared(target.stub, key)
-            await other.open()
-            error = await other.error()
-            assert type(error) is InvalidRequest and words in str(error)
-        call = target.stub.Verify(iter([hello()]))
-        with pytest.raises(Exception, match="has no share_key"):
-            await call.read()
+async def test_a_key_is_long_random_and_named_in_the_hello(target, shared):
+    for key, words in ((" " * 15, "16 to 64 characters"), (shared.key, "open `Share` call")):
+        other = Shared(target.stub, key)
+        await other.open()
+        error = await other.error()
+        assert type(error) is InvalidRequest and words in str(error)
+    call = target.stub.Verify(iter([hello()]))
+    with pytest.raises(Exception, match="has no share_key"):
+        await call.read()
 
 
-async def test_two_sessions_of_a_call_need_two_numbers():
-    async with target_server() as target, share(target) as shared:
-        async with (
-            session(target, hello(), shared=shared) as first,
-            session(target, shared=shared) as second,
-        ):
-            await first.read()
-            assert type(await session_error(second, hello())) is InvalidRequest
-            await first.send(*whole(SHORT))
-            await shared.read_until(1, "is_finished")
-        assert shared.tokens(1) == target_alone(8.0).window_tokens
+async def test_two_sessions_of_a_call_need_two_numbers(target, shared):
+    async with (
+        session(target, hello(), shared=shared) as first,
+        session(target, shared=shared) as second,
+    ):
+        await first.read()
+        assert type(await session_error(second, hello())) is InvalidRequest
+        await first.send(*whole(SHORT))
+        await shared.read_until(1, "is_finished")
+    assert shared.tokens(1) == target_alone(8.0).window_tokens
 
 
-async def test_invalid_candidates_end_their_session_only():
-    async with target_server() as target, share(target) as shared:
-        async with (
-            session(target, hello(), shared=shared, number=1) as bad,
-            session(target, hello(), shared=shared, number=2) as good,
-        ):
-            await asyncio.gather(bad.read(), good.read())
-            await shared.send(1, candidates([2**31]))
-            assert type(await session_error(bad)) is InvalidCandidates
-            await shared.send(1, candidates([1]))  # it has ended: ignored
-            await shared.send(99, candidates([1]))  # there was none
-            await good.send(*whole(SHORT))
-            await shared.read_until(2, "is_finished")
-        assert shared.tokens(2) == target_alone(8.0).window_tokens
-        await all_free(target)
+async def test_invalid_candidates_end_their_session_only(target, shared):
+    async with (
+        session(target, hello(), shared=shared, number=1) as bad,
+        session(target, hello(), shared=shared, number=2) as good,
+    ):
+        await asyncio.gather(bad.read(), good.read())
+        await shared.send(1, candidates([2**31]))
+        assert type(await session_error(bad)) is InvalidCandidates
+        await shared.send(1, candidates([1]))  # it has ended: ignored
+        await shared.send(99, candidates([1]))  # there was none
+        await good.send(*whole(SHORT))
+        await shared.read_until(2, "is_finished")
+    assert shared.tokens(2) == target_alone(8.0).window_tokens
 
 
 async def test_the_end_of_the_call_ends_its_sessions(target):
@@ -202,28 +202,26 @@ async def test_a_call_whose_events_are_not_read_is_evicted(monkeypatch):
         await all_free(target)
 
 
-async def test_a_stopping_server_waits_for_sessions_not_for_shared_calls():
-    async with target_server() as target, share(target) as shared:
-        async with session(target, hello(), *whole(SHORT), shared=shared) as joined:
-            await joined.read()
-            stopping = asyncio.create_task(target.server.stop(60.0, target.service.announce_drain))
-            await eventually(lambda: target.server.calls.is_draining)
-            async with session(target, shared=shared, number=2) as late:
-                assert type(await session_error(late, hello())) is ServerDraining
-            await shared.read_until(1, "is_finished")
-            await joined.finish()
-            assert [each.WhichOneof("message") for each in joined.responses].count("going_away") == 1
-        await shared.ended()
-        await stopping
+async def test_a_stopping_server_waits_for_sessions_not_for_shared_calls(target, shared):
+    async with session(target, hello(), *whole(SHORT), shared=shared) as joined:
+        await joined.read()
+        stopping = asyncio.create_task(target.server.stop(60.0, target.service.announce_drain))
+        await eventually(lambda: target.server.calls.is_draining)
+        async with session(target, shared=shared, number=2) as late:
+            assert type(await session_error(late, hello())) is ServerDraining
+        await shared.read_until(1, "is_finished")
+        await joined.finish()
+        assert [each.WhichOneof("message") for each in joined.responses].count("going_away") == 1
+    await shared.ended()
+    await stopping
 
 
-async def test_a_caller_that_has_nothing_more_to_send_ends_the_call_after_its_sessions():
-    async with target_server() as target, share(target) as shared:
-        async with session(target, hello(), shared=shared) as joined:
-            await joined.read()
-            await shared.call.done_writing()
-            await joined.send(*whole(SHORT))
-            await shared.read_until(1, "is_finished")
-            await joined.finish()
-        await shared.ended()
-        assert shared.tokens(1) == target_alone(8.0).window_tokens
+async def test_a_caller_that_has_nothing_more_to_send_ends_the_call_after_its_sessions(target, shared):
+    async with session(target, hello(), shared=shared) as joined:
+        await joined.read()
+        await shared.call.done_writing()
+        await joined.send(*whole(SHORT))
+        await shared.read_until(1, "is_finished")
+        await joined.finish()
+    await shared.ended()
+    assert shared.tokens(1) == target_alone(8.0).window_tokens
