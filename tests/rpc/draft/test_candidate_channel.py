@@ -60,9 +60,8 @@ async def test_sessions_share_a_call_that_ends_with_the_last_of_them(target, dra
 
 
 @pytest.mark.parametrize("num_responses", [0, 8])
-async def test_sessions_continue_after_the_loss_of_their_call(fast_retries, num_responses):
+async def test_sessions_continue_after_the_loss_of_their_call(target, fast_retries, num_responses):
     async with (
-        target_server() as target,
         cut_network(target.address, [], [num_responses]) as (network, cutting),
         draft_server(network.address) as draft,
     ):

@@ -67,12 +67,11 @@ def runs_target_only(response: pb.StreamingRecognizeResponse | pb.RecognizeRespo
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("hit", mostly_nightly([2, 1, 9]))
-async def test_a_session_whose_draft_hangs_continues_without_it(mode, hit, gate, caplog):
+async def test_a_session_whose_draft_hangs_continues_without_it(target, mode, hit, gate, caplog):
     alone = target_alone(LENGTH_S)
-    async with (
-        target_server() as target,
-        draft_server(target.address, draft_timeout_s=STEP_TIMEOUT_S, failpoints=hanging(gate, hit)) as draft,
-    ):
+    async with draft_server(
+        target.address, draft_timeout_s=STEP_TIMEOUT_S, failpoints=hanging(gate, hit)
+    ) as draft:
         responses = await stream(draft, recording(LENGTH_S), mode=mode, gamma=3)
         assert finals(responses) == expected_finals(alone)
         check_statistics(responses[-1].statistics, alone)
@@ -95,18 +94,17 @@ async def test_an_encoder_that_hangs_is_noticed_too(gate):
             await all_free(target, draft)
 
 
-async def test_sessions_during_a_hang_begin_without_a_draft_and_later_ones_with_it(gate, fast_health_checks):
+async def test_sessions_during_a_hang_begin_without_a_draft_and_later_ones_with_it(
+    target, gate, fast_health_checks
+):
     """Health reports the hang to load balancers; the server itself still serves."""
     alone = target_alone(1.0)
-    async with (
-        target_server() as target,
-        draft_server(
-            target.address,
-            draft_timeout_s=STEP_TIMEOUT_S,
-            failpoints=hanging(gate, 1),
-            reports_engine_health=True,
-        ) as draft,
-    ):
+    async with draft_server(
+        target.address,
+        draft_timeout_s=STEP_TIMEOUT_S,
+        failpoints=hanging(gate, 1),
+        reports_engine_health=True,
+    ) as draft:
         await until(draft.address, SERVING, TRANSCRIPTION)
         whole = whole_request(recording(1.0), mode="MODE_SYNC")
         for _ in range(2):  # the first one makes it hang
@@ -143,11 +141,8 @@ class Placing:
         return ScriptedModel(MAX_SESSIONS)
 
 
-async def test_a_slowly_placed_draft_model_is_used_once_it_is_ready(gate, caplog):
-    async with (
-        target_server() as target,
-        draft_server(target.address, place=Placing(gate), draft_timeout_s=STEP_TIMEOUT_S) as draft,
-    ):
+async def test_a_slowly_placed_draft_model_is_used_once_it_is_ready(target, gate, caplog):
+    async with draft_server(target.address, place=Placing(gate), draft_timeout_s=STEP_TIMEOUT_S) as draft:
         for _ in range(2):  # the first one starts to place it
             responses = await check_text(draft, 1.0, mode="MODE_SYNC")
             assert any(map(runs_target_only, responses))

@@ -143,11 +143,10 @@ async def test_sessions_before_the_draft_is_placed_use_targets_of_one_vocabulary
         assert len(found) == (1 if mode == "MODE_SYNC" else 2)
 
 
-async def test_weights_of_another_vocabulary_are_refused_at_once():
+async def test_weights_of_another_vocabulary_are_refused_at_once(target):
     """A client has their digest from another draft server, or from ``GetModel``."""
     strange = scripted_checkpoint("strange", vocabulary=MULTILINGUAL)
     async with (
-        target_server() as target,
         target_server(ScriptedModel(8, vocabulary=MULTILINGUAL), strange) as other,
         draft_server(f"{target.address},{other.address}") as draft,
     ):

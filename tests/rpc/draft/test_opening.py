@@ -75,11 +75,8 @@ async def test_a_described_target_is_not_described_again(asked, num_targets, lea
         assert asked == {"Describe": described, "Locate": num_located}
 
 
-async def test_get_model_is_answered_by_the_target(asked):
-    async with (
-        target_server() as target,
-        draft_server(target.address, connect_timeout_s=0.5) as draft,
-    ):
+async def test_get_model_is_answered_by_the_target(asked, target):
+    async with draft_server(target.address, connect_timeout_s=0.5) as draft:
         await check_text(draft)
         await draft.stub.GetModel(pb.GetModelRequest())
         assert asked["Describe"] == 2

@@ -175,11 +175,8 @@ async def test_raw_8_khz_stereo_is_resampled_and_mixed(draft):
     assert responses[-1].audio_received.ToNanoseconds() == 2e9
 
 
-async def test_a_server_without_a_draft_writes_the_same_text():
-    async with (
-        target_server() as target,
-        draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as draft,
-    ):
+async def test_a_server_without_a_draft_writes_the_same_text(target):
+    async with draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as draft:
         responses = await check_text(draft, 3.0)
         assert responses[0].model.draft == ""
         assert list((await draft.stub.GetModel(pb.GetModelRequest())).log_mel_max_bins) == [80, 128]

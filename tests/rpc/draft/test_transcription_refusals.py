@@ -130,11 +130,8 @@ async def test_the_error_for_an_unknown_language_names_the_known_ones():
     check_error(error, UnsupportedOption, "'xx' is unknown to this model; it has: af, am, ")
 
 
-async def test_a_mode_that_needs_a_draft_on_a_server_without_one():
-    async with (
-        target_server() as target,
-        draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as draft,
-    ):
+async def test_a_mode_that_needs_a_draft_on_a_server_without_one(target):
+    async with draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as draft:
         error = await refusal(draft, *config(mode="MODE_FULL"))
         await check_served(target, draft)
     check_error(error, UnsupportedOption, "without a draft model.*full is not offered")

@@ -56,10 +56,9 @@ GRPC_BUFFERS = 16 * 1024 * 1024  # it reads ahead as far as the connection is fa
 
 
 @pytest.mark.parametrize("limit", [{"max_sessions": 2}, {"max_sessions_per_token": 1}])
-async def test_a_quota_of_each_address_at_a_draft_server(tmp_path, limit):
+async def test_a_quota_of_each_address_at_a_draft_server(target, tmp_path, limit):
     path = tmp_path / "socket"
     async with (
-        target_server() as target,
         draft_server(target.address, local_socket=path, **limit) as draft,
         grpc.aio.insecure_channel(f"unix:{path}") as channel,
     ):

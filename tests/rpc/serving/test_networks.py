@@ -43,9 +43,8 @@ METHOD = "/test.Echo/Echo"
 
 
 @pytest.mark.parametrize("kind", mostly_nightly(sorted(KINDS, reverse=True), by_day=3))
-async def test_every_mode_writes_the_same_text_under_interference(kind):
+async def test_every_mode_writes_the_same_text_under_interference(target, kind):
     async with (
-        target_server() as target,
         bad_network(
             target.address, partial(Interference, kind, 7, vocabulary_size=len(VOCABULARY))
         ) as network,
@@ -74,9 +73,9 @@ async def test_lost_blocks_cost_time_but_no_text(monkeypatch):
         await all_free(target, draft)
 
 
-async def test_grpc_reports_garbled_data_as_an_unknown_error():
+async def test_grpc_reports_garbled_data_as_an_unknown_error(target):
     """The next tests depend on it."""
-    async with target_server() as target, Proxy.listening() as proxy:
+    async with Proxy.listening() as proxy:
         proxy.upstream = target.address
         async with open_channel(proxy.address) as channel:
             through = Target(target.service, target.server, verification_pb2_grpc.VerificationStub(channel))
@@ -87,7 +86,6 @@ async def test_grpc_reports_garbled_data_as_an_unknown_error():
         assert ended.code() is grpc.StatusCode.UNKNOWN
         assert "Stream removed (Failed parsing HTTP/2" in ended.details()
         assert has_broken(ended) and type(error_from_rpc(ended, "it")) is TargetUnavailable
-        await all_free(target)
 
 
 async def test_a_recording_continues_after_a_garbled_connection_to_its_target(caplog):

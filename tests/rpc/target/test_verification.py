@@ -53,10 +53,9 @@ async def test_locate_counts_free_slots_until_there_is_none():
         assert (await target.stub.Locate(pb.LocateRequest())).free_slots == 1
 
 
-async def test_a_session_begins_with_a_welcome_and_ends_with_the_text():
-    async with target_server() as target, session(target, hello(), *whole(LONG)) as alone:
+async def test_a_session_begins_with_a_welcome_and_ends_with_the_text(target):
+    async with session(target, hello(), *whole(LONG)) as alone:
         assert await alone.finish() == EXPECTED.window_tokens
-        await all_free(target)
     welcome = alone.responses[0].welcome
     assert (welcome.weights_digest, welcome.limits.max_ahead_tokens) == ("digest of scripted", 256)
     opened = [each.window for each in alone.opened]
