@@ -51,6 +51,12 @@ def weighted(weights: str, max_sessions: int = 8, **settings):
     return target_server(model, checkpoint, limits=Limits(max_sessions=max_sessions), **settings)
 
 
+def strange(max_sessions: int = 8, **settings):
+    """Run a target of another vocabulary."""
+    model = ScriptedModel(max_sessions, vocabulary=MULTILINGUAL)
+    return target_server(model, scripted_checkpoint("strange", vocabulary=MULTILINGUAL), **settings)
+
+
 def check_one_targets_text(responses, length_s: float) -> str:
     """Check that the text is that of the weights that were reported; return those."""
     weights = responses[0].model.target_weights_digest
@@ -116,10 +122,9 @@ async def test_sessions_before_the_draft_is_placed_use_targets_of_one_vocabulary
         have_begun.wait()
         return ScriptedModel(num_sessions, vocabulary=target.vocabulary)
 
-    strange = scripted_checkpoint("strange", vocabulary=MULTILINGUAL)
     async with (
         target_server() as one,
-        target_server(ScriptedModel(num_sessions, vocabulary=MULTILINGUAL), strange) as other,
+        strange(num_sessions) as other,
         draft_server(f"{one.address},{other.address}", place=place) as draft,
     ):
         link, turns = draft.service._transcriber, cycle([one.address, other.address])
@@ -145,16 +150,12 @@ async def test_sessions_before_the_draft_is_placed_use_targets_of_one_vocabulary
 
 async def test_weights_of_another_vocabulary_are_refused_at_once(target):
     """A client has their digest from another draft server, or from ``GetModel``."""
-    strange = scripted_checkpoint("strange", vocabulary=MULTILINGUAL)
-    async with (
-        target_server(ScriptedModel(8, vocabulary=MULTILINGUAL), strange) as other,
-        draft_server(f"{target.address},{other.address}") as draft,
-    ):
+    async with strange() as other, draft_server(f"{target.address},{other.address}") as draft:
         await draft.service._transcriber._describe(target.address, ANY)
         await stream(draft, recording(0.5))
         await draft.service._transcriber._describe(other.address, ANY)
         first = streaming_config()
-        state = resume_point_pb2.ResumePointState(weights_digest=strange.weights_digest)
+        state = resume_point_pb2.ResumePointState(weights_digest="digest of strange")
         first.streaming_config.resume_point.state = state.SerializeToString()
         error = await refusal(draft, first, *audio_requests(recording(1.0)))
         assert type(error) is PairMismatch
@@ -190,11 +191,10 @@ async def test_a_full_target_refuses_no_session_that_one_of_other_mel_bins_can_t
 
 
 async def test_without_a_target_of_its_vocabulary_a_session_ends_at_once(unused_tcp_port):
-    strange = scripted_checkpoint("strange", vocabulary=MULTILINGUAL)
     async with draft_server(f"127.0.0.1:{unused_tcp_port}") as draft:
         async with target_server(port=unused_tcp_port):
             await stream(draft, recording(0.5))
-        async with target_server(ScriptedModel(8, vocabulary=MULTILINGUAL), strange, port=unused_tcp_port):
+        async with strange(port=unused_tcp_port):
             error = await refusal(draft, streaming_config(), *audio_requests(recording(1.0)))
     assert type(error) is PairMismatch
     assert "was set up for another vocabulary than that of target 'strange'" in str(error)

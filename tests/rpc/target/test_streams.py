@@ -1,4 +1,4 @@
-"""A server's status arrives although the caller writes; a response that nobody reads ends its call."""
+"""A server's status arrives although the caller writes; an unread response ends its call."""
 
 import asyncio
 from collections.abc import AsyncIterator

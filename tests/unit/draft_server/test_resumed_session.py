@@ -1,4 +1,4 @@
-"""What a session that loses its target resumes, and for how long it looks for another."""
+"""A session that loses its target resumes at another, which it looks for in a limited time."""
 
 from __future__ import annotations
 
