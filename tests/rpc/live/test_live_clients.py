@@ -133,6 +133,8 @@ async def test_a_script_with_times_saves_forward_passes():
         assert hinted.num_hinted_accepted > without.num_hinted_accepted
         undrafted = await transcribed(draft.address, script(), Mode.TARGET_ONLY)
         assert undrafted.num_hinted_accepted > 0
+        misled = {start_s: text[::-1] for start_s, text in script().items()}
+        await transcribed(draft.address, misled)
 
 
 def said(end: int) -> str:
