@@ -130,6 +130,12 @@ class Targets:
         await until(lambda: self.num_running == number)
 
 
+def are_running(*names: str) -> bool:
+    """Return whether applications run."""
+    states = serve.status().applications
+    return all(name in states and states[name].status == "RUNNING" for name in names)
+
+
 def controller_process() -> psutil.Process:
     """Return the process of Serve's controller, which starts, counts and stops replicas."""
     return psutil.Process(ray.get(_controller().get_pid.remote()))

@@ -4,22 +4,18 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from ray import serve
 
 from specwhisper.rpc.channels import OPEN
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.resolving import list_draft_servers
 from specwhisper_deploy.command import deploy
 from tests.cluster.clients import LENGTH_S, OPTIONS, expected
-from tests.cluster.conftest import START_TIMEOUT_S, application, process_at, serve_config, until
+from tests.cluster.conftest import START_TIMEOUT_S, application, are_running, process_at, serve_config, until
 from tests.rpc.services import expected_finals, recording, wav
 
 MAX_SESSIONS = 4
 
-pytestmark = [
-    pytest.mark.nightly,
-    pytest.mark.timeout(400),
-]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(400)]
 
 
 def config(target: Path, draft: Path, target_port: int, draft_port: int):
@@ -45,11 +41,6 @@ def config(target: Path, draft: Path, target_port: int, draft_port: int):
     )
 
 
-def are_running() -> bool:
-    states = serve.status().applications
-    return all(name in states and states[name].status == "RUNNING" for name in ("targets", "drafts"))
-
-
 async def wait_until_replaced(locator: str, address: str) -> None:
     """Wait until a locator lists two draft servers without the one at an address."""
     async with asyncio.timeout(START_TIMEOUT_S):
@@ -63,7 +54,7 @@ async def test_sessions_spread_over_draft_servers_and_resume_where_one_is_killed
     ports = unused_tcp_port_factory(), unused_tcp_port_factory()
     locator = f"127.0.0.1:{ports[1]}"
     deploy(config(*checkpoints, *ports))
-    await until(are_running)
+    await until(lambda: are_running("targets", "drafts"))
     paths = [wav(tmp_path / f"{seed}.wav", recording(LENGTH_S, seed)) for seed in range(2 * MAX_SESSIONS)]
     texts = [expected(checkpoints, seed) for seed in range(len(paths))]
     async with TranscriptionClient(f"locator:///{locator}") as client:

@@ -1,7 +1,8 @@
-"""``specwhisper serve``: all servers on one machine, from one command."""
+"""``specwhisper serve``: all servers of one machine from one command, and what is left where it is killed."""
 
 import asyncio
 import json
+import shlex
 import signal
 import socket
 import subprocess
@@ -12,20 +13,25 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import grpc.aio
+import psutil
 import pytest
 import yaml
 from openai import OpenAI
 
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
+from specwhisper.rpc.addresses import bind_error
 from specwhisper.rpc.channels import open_channel
 from specwhisper.wire.v1 import discovery_pb2, verification_pb2_grpc
 from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryStub
-from specwhisper_deploy.command import DEMO
+from specwhisper_deploy.command import DEMO, find_orphans
+from tests.cluster.conftest import until
 from tests.e2e.processes import run
 from tests.rpc.hostile import hello
 from tests.rpc.scrapes import parsed, scrape, value
 
 SAMPLE = DEMO_FOLDER / "samples" / "01_phone_call.flac"
+END = "End them by: "
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]
 
 
 def _as_flag(ports: range) -> str:
@@ -85,8 +91,6 @@ async def list_servers(locator: str) -> set[str]:
         return set((await DiscoveryStub(channel).ListServers(discovery_pb2.ListServersRequest())).addresses)
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.nightly
 def test_one_command_serves_and_drains(no_shared_ray, tmp_path, unused_tcp_port_factory):
     number = 2  # of draft servers and of gateways
     locator, draft_locator, targets_at, drafts_at = (unused_tcp_port_factory() for _ in range(4))
@@ -134,3 +138,27 @@ def test_one_command_serves_and_drains(no_shared_ray, tmp_path, unused_tcp_port_
         rest = process.stdout.read()
         assert process.wait() == 0, "".join(lines) + rest
         assert '"message": "draining"' in rest
+
+
+async def test_the_next_start_names_orphans_and_how_to_end_them(no_shared_ray, tmp_path, unused_tcp_port):
+    config = yaml.safe_load(DEMO.read_text())
+    gateway = config["applications"][-1]
+    gateway["args"]["gateway"]["port"] = unused_tcp_port
+    config["applications"] = [gateway]
+    path = tmp_path / "serve.yaml"
+    path.write_text(yaml.safe_dump(config))
+    before = find_orphans()
+    with serving(path) as (process, _):
+        (raylet,) = (each for each in psutil.Process(process.pid).children() if each.name() == "raylet")
+        process.kill()
+    # The gateway notices a moment later, and frees its port.
+    await until(lambda: bind_error("127.0.0.1", unused_tcp_port) is None)
+    assert not raylet.is_running()
+    assert find_orphans().keys() - before.keys()
+    with socket.create_server(("127.0.0.1", unused_tcp_port)):  # so that the next start ends before Ray's
+        status, output, errors = run("specwhisper_client.cli.main", "serve", str(path))
+    assert status == 1
+    assert "the port is taken" in errors
+    (line,) = (line for line in output.splitlines() if line.startswith("An earlier Ray on this machine"))
+    subprocess.run(shlex.split(line.partition(END)[2]), check=True)
+    await until(lambda: not find_orphans())

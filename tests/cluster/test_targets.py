@@ -5,12 +5,7 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from tests.cluster.clients import (
-    Client,
-    finish_and_check,
-    open_sessions,
-    started_clients,
-)
+from tests.cluster.clients import Client, finish_and_check, open_sessions, started_clients
 from tests.cluster.conftest import controller_process, kill_controller, process_at, until
 
 pytestmark = [

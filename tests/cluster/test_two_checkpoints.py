@@ -7,7 +7,6 @@ import grpc
 import grpc.aio
 import pytest
 import trustme
-from ray import serve
 
 from experiments.common.models.checkpoints import Shape, save_checkpoint
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
@@ -18,26 +17,18 @@ from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_deploy.command import deploy
 from tests.certificates import save
 from tests.cluster.clients import Client, expected
-from tests.cluster.conftest import application, serve_config, until
+from tests.cluster.conftest import application, are_running, serve_config, until
 from tests.rpc.services import draft_server
 
 TOKEN = "0123456789abcdef-cluster"
 
-pytestmark = [
-    pytest.mark.nightly,
-    pytest.mark.timeout(400),
-]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(400)]
 
 
 def targets(name: str, model: Path, port: int, security: dict[str, object]) -> dict[str, object]:
     flags = {"model": str(model), "threads": 1, "max-sessions": 4, "metrics-port": 0, **security}
     args = {"target": flags, "locator": {"port": port}}
     return application("targets", args, {"name": "Target", "num_replicas": 1}, name)
-
-
-def are_running(*names: str) -> bool:
-    states = serve.status().applications
-    return all(name in states and states[name].status == "RUNNING" for name in names)
 
 
 async def test_each_locator_leads_to_its_own_targets_and_needs_a_token(

@@ -18,10 +18,7 @@ from tests.cluster.conftest import START_TIMEOUT_S, application, serve_config, s
 
 SECOND = "127.0.0.2"  # on Linux, every address of 127.0.0.0/8 is this machine
 
-pytestmark = [
-    pytest.mark.nightly,
-    pytest.mark.timeout(400),
-]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")

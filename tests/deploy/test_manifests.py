@@ -43,6 +43,7 @@ OVERLAYS = ("cpu-demo", "gpu", "ray")
 PORTS = {"target": TARGET_PORT, "draft": DRAFT_PORT, "gateway": GATEWAY_PORT}
 MARGIN_S = 10
 WYOMING = "compose.wyoming.yaml"
+PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 
 
 def servers():
@@ -76,15 +77,19 @@ def test_servers_are_configured_with_each_others_ports():
                 assert split_address(address)[1] == PORTS[role], server.where
 
 
+def containers(overlay: str) -> dict[str, dict]:
+    """Return the container of each role."""
+    return {role: pod_of(workload)[1] for role, workload in workloads(overlay).items()}
+
+
 def health_commands():
     for role in PROGRAMS:
         yield role, dockerfile()[role]["HEALTHCHECK"]
     for role, service in read_compose("compose.yaml")["services"].items():
         yield role, service["healthcheck"]["test"][1:]
     for overlay in OVERLAYS:
-        for role, workload in workloads(overlay).items():
-            _, container = pod_of(workload)
-            for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        for role, container in containers(overlay).items():
+            for probe in PROBES:
                 if "exec" in container[probe]:
                     yield role, container[probe]["exec"]["command"]
 
@@ -105,9 +110,9 @@ def test_health_checks_use_existing_flags_and_the_right_port():
 
 def test_a_gateways_probes_do_not_depend_on_its_draft_servers():
     for overlay in OVERLAYS:
-        _, container = pod_of(workloads(overlay)["gateway"])
-        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-            assert container[probe]["httpGet"]["path"] == LIVE_ROUTE, (overlay, probe)
+        for probe in PROBES:
+            found = containers(overlay)["gateway"][probe]["httpGet"]["path"]
+            assert found == LIVE_ROUTE, (overlay, probe)
 
 
 def seconds(text: str) -> int:
@@ -191,9 +196,9 @@ def test_manifests_are_valid_for_kubernetes(overlay):
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_prometheus_finds_the_metrics_of_every_pod_and_nothing_else(overlay):
     example = yaml.safe_load((DEPLOY / "observability" / "prometheus.kubernetes.yml").read_text())
-    containers = [pod_of(workload)[1] for workload in workloads(overlay).values()]
+    scraped = list(containers(overlay).values())
     if overlay == "ray":
-        containers += [pod["spec"]["containers"][0] for pod in ray_pods()[1]]
+        scraped += [pod["spec"]["containers"][0] for pod in ray_pods()[1]]
     found = {}
     for job in example["scrape_configs"]:
         assert job["kubernetes_sd_configs"] == [{"role": "pod", "namespaces": {"names": ["specwhisper"]}}]
@@ -202,7 +207,7 @@ def test_prometheus_finds_the_metrics_of_every_pod_and_nothing_else(overlay):
         assert rule["source_labels"] == [
             f"__meta_kubernetes_pod_container_{it}" for it in ("name", "port_name")
         ]
-        for container in containers:
+        for container in scraped:
             for port in container["ports"]:
                 if re.fullmatch(rule["regex"], f"{container['name']};{port['name']}"):
                     found[job["job_name"], container["name"]] = port["containerPort"]
@@ -297,24 +302,27 @@ def test_images_are_tagged_with_this_version():
     services = read_compose("compose.yaml")["services"].values()
     tags = {service["image"].rpartition(":")[2] for service in services}
     for overlay in OVERLAYS:
-        tags |= {pod_of(w)[1]["image"].rpartition(":")[2] for w in workloads(overlay).values()}
+        tags |= {each["image"].rpartition(":")[2] for each in containers(overlay).values()}
     tags |= {pod["spec"]["containers"][0]["image"].rpartition(":")[2] for pod in ray_pods()[1]}
     assert tags == {__version__}
+
+
+def wyomings_flags(service):
+    command = typer.main.get_command(app_of(WyomingConfig, lambda **_: None))
+    return command.make_context("specwhisper-wyoming", list(service["command"])).params
 
 
 def test_wyomings_flags_exist_and_lead_to_the_draft_server():
     [service] = read_compose(WYOMING)["services"].values()
     base = read_compose("compose.yaml")["services"]
-    command = typer.main.get_command(app_of(WyomingConfig, lambda **_: None))
-    flags = command.make_context("specwhisper-wyoming", list(service["command"])).params
+    flags = wyomings_flags(service)
     assert service["entrypoint"] == [*INIT, "specwhisper-wyoming"]
     assert flags["uri"] == "tcp://0.0.0.0:10300"
     gateway = "\n".join(base["gateway"]["command"])
     for flag in ("server", "server-use-ssl", "server-root-cert", "server-token-file"):
         [line] = [word for word in service["command"] if word.partition("=")[0] == f"--{flag}"]
         assert line in gateway
-    grace_s = int(service["stop_grace_period"].removesuffix("s"))
-    assert grace_s > flags["drain_timeout"]
+    assert seconds(service["stop_grace_period"]) > flags["drain_timeout"]
 
 
 def test_wyoming_sees_only_the_secrets_that_it_reads_and_is_as_closed_as_the_others():
@@ -323,16 +331,8 @@ def test_wyoming_sees_only_the_secrets_that_it_reads_and_is_as_closed_as_the_oth
     read = set(re.findall(rf"{SECRETS}([\w.-]+)", " ".join(service["command"])))
     assert read == {"roots.pem", "draft-token"}
     assert set(service["volumes"]) == {f"./secrets/gateway/{name}:{SECRETS}{name}:ro" for name in read}
-    for key in (
-        "build",
-        "depends_on",
-        "restart",
-        "read_only",
-        "cap_drop",
-        "security_opt",
-        "stop_grace_period",
-    ):
-        assert service[key] == base["gateway"][key]
+    shared = "build depends_on restart read_only cap_drop security_opt stop_grace_period"
+    assert [service[key] for key in shared.split()] == [base["gateway"][key] for key in shared.split()]
     assert service["ports"] == ["127.0.0.1:10300:10300"]
     assert service["image"] == base["gateway"]["image"] == f"specwhisper-gateway:{__version__}"
 
@@ -340,6 +340,4 @@ def test_wyoming_sees_only_the_secrets_that_it_reads_and_is_as_closed_as_the_oth
 def test_the_pages_settings_are_those_of_the_file():
     page = (DEPLOY.parent / "docs" / "integrations.md").read_text()
     [block] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    shown = yaml.safe_load(block)["services"]["specwhisper"]
-    command = typer.main.get_command(app_of(WyomingConfig, lambda **_: None))
-    assert command.make_context("specwhisper-wyoming", list(shown["command"])).params["insecure"]
+    assert wyomings_flags(yaml.safe_load(block)["services"]["specwhisper"])["insecure"]

@@ -20,18 +20,31 @@ from tests.deploy.manifests import COMPOSE, DEPLOY, PROGRAMS, in_compose, read_c
 from tests.rpc.scrapes import scrape
 
 
-def test_secrets_stay_and_a_new_token_is_added_to_the_old_one(secrets, tmp_path):
+def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def make(folder: Path, *names: str, refusal: str = "") -> None:
+    """Make secrets, or check why they are not made."""
+    made = run(DEPLOY / "make-secrets", folder, *names)
+    assert (made.returncode, refusal in made.stderr) == (int(bool(refusal)), True), made.stderr
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_secrets_stay_and_a_new_token_is_added_to_the_old_one(tmp_path):
     first = tmp_path / "secrets"
     first.mkdir(mode=0o755)
-    run = [DEPLOY / "make-secrets", first, "target=more.example"]
-    subprocess.run(run, check=True, capture_output=True, timeout=60)
-    before = {path: path.read_bytes() for path in first.rglob("*") if path.is_file()}
-    subprocess.run(run, check=True, capture_output=True, timeout=60)
-    assert {path: path.read_bytes() for path in first.rglob("*") if path.is_file()} == before
+    make(first, "target=more.example")
+    before = contents(first)
     (first / "draft" / "target-token").unlink()
-    subprocess.run(run, check=True, capture_output=True, timeout=60)
+    make(first, "target=more.example")
     old, _, new = (first / "target" / "tokens").read_text().splitlines()
     assert (first / "target" / "tokens").read_bytes().startswith(before[first / "target" / "tokens"])
+    changed = {path for path, content in contents(first).items() if content != before[path]}
+    assert changed == {first / "target" / "tokens", first / "draft" / "target-token"}
     assert new == f"draft {(first / 'draft' / 'target-token').read_text().strip()}" != old
     assert stat.S_IMODE(os.stat(first).st_mode) == 0o700  # although it was there before
     assert stat.S_IMODE(os.stat(first / "authority" / "roots.key").st_mode) == 0o600
@@ -39,20 +52,14 @@ def test_secrets_stay_and_a_new_token_is_added_to_the_old_one(secrets, tmp_path)
 
 
 def names_in(certificate: Path) -> set[str]:
-    shown = subprocess.run(
-        ["openssl", "x509", "-in", certificate, "-noout", "-ext", "subjectAltName"],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    ).stdout
+    shown = run("openssl", "x509", "-in", certificate, "-noout", "-ext", "subjectAltName").stdout
     return {name.strip().partition(":")[2] for name in shown.splitlines()[1].split(",")}
 
 
-def test_a_certificate_names_its_own_role_only(tmp_path):
+def test_a_certificate_names_its_own_role_only_and_is_deleted_before_it_names_more(tmp_path):
     folder = tmp_path / "secrets"
-    names = ("target=target-0.target", "target=10.0.0.1", "gateway=asr.example", "gateway=2001:db8::1")
-    subprocess.run([DEPLOY / "make-secrets", folder, *names], check=True, capture_output=True, timeout=60)
+    there = ("target=target-0.target", "target=10.0.0.1", "gateway=asr.example", "gateway=2001:db8::1")
+    make(folder, *there)
     here = {"localhost", "127.0.0.1", "0:0:0:0:0:0:0:1"}
     assert {role: names_in(folder / role / "server.pem") - here for role in PROGRAMS} == {
         "target": {"target", "target-0.target", "10.0.0.1"},
@@ -60,70 +67,50 @@ def test_a_certificate_names_its_own_role_only(tmp_path):
         "gateway": {"gateway", "asr.example", "2001:DB8:0:0:0:0:0:1"},
     }
     assert all(here < names_in(folder / role / "server.pem") for role in PROGRAMS)
+    before = contents(folder)
+    make(folder, *there)
+    for name in ("target-1.target", "10.0.0.2", "2001:db8::2"):
+        refusal = f"does not name '{name}': delete target/server.pem first"
+        make(folder, *there, f"target={name}", refusal=refusal)
+    assert contents(folder) == before
+    (folder / "target" / "server.pem").unlink()
+    make(folder, *there, "target=target-1.target")
+    assert "target-1.target" in names_in(folder / "target" / "server.pem")
 
 
 @pytest.mark.parametrize("name", ["asr.example", "client=asr.example", "target=", "target=a,DNS:draft"])
 def test_a_name_without_its_role_is_refused_before_anything_is_made(tmp_path, name):
-    folder = tmp_path / "secrets"
-    result = subprocess.run(
-        [DEPLOY / "make-secrets", folder, name], capture_output=True, text=True, timeout=60
-    )
-    assert result.returncode == 1
-    assert f"'{name}'" in result.stderr
-    assert not folder.exists()
-
-
-def test_a_name_that_a_certificate_lacks_is_refused_until_the_certificate_is_deleted(tmp_path):
-    folder = tmp_path / "secrets"
-
-    def make(*names: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [DEPLOY / "make-secrets", folder, *names], capture_output=True, text=True, timeout=60
-        )
-
-    there = ("target=target-0.target", "target=10.0.0.1", "target=2001:db8::1")
-    assert make(*there).returncode == 0
-    assert make(*there).returncode == 0
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    for name in ("target-1.target", "10.0.0.2", "2001:db8::2"):
-        result = make(*there, f"target={name}")
-        assert result.returncode == 1
-        assert f"does not name '{name}': delete target/server.pem first" in result.stderr
-    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
-    (folder / "target" / "server.pem").unlink()
-    assert make(*there, "target=target-1.target").returncode == 0
-    assert "target-1.target" in names_in(folder / "target" / "server.pem")
+    make(tmp_path / "secrets", name, refusal=f"'{name}'")
+    assert not (tmp_path / "secrets").exists()
 
 
 def test_a_new_authority_replaces_the_old_one_without_downtime(tmp_path):
     folder = tmp_path / "secrets"
     roots, certificate = folder / "draft" / "roots.pem", folder / "target" / "server.pem"
 
-    def make() -> str:
-        subprocess.run([DEPLOY / "make-secrets", folder], check=True, capture_output=True, timeout=60)
+    def made() -> str:
+        make(folder)
         return certificate.read_text()
 
     def is_trusted(pem: str) -> bool:
         shown = tmp_path / "shown.pem"
         shown.write_text(pem)
-        return not subprocess.run(
-            ["openssl", "verify", "-CAfile", roots, shown], capture_output=True, timeout=60
-        ).returncode
+        return run("openssl", "verify", "-CAfile", roots, shown).returncode == 0
 
-    old = make()
+    old = made()
     authority = folder / "authority" / "roots.pem"
     authority.unlink()
-    assert make() == old  # only a new authority, which no server trusts yet
+    assert made() == old  # only a new authority, which no server trusts yet
     assert roots.read_bytes() != authority.read_bytes()
     assert is_trusted(old)
     with roots.open("ab") as file:
         file.write(authority.read_bytes())
     certificate.unlink()
-    new = make()
+    new = made()
     assert is_trusted(old)
     assert is_trusted(new)
     roots.unlink()
-    assert make() == new
+    assert made() == new
     assert not is_trusted(old)
     assert is_trusted(new)
 

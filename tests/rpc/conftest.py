@@ -1,5 +1,6 @@
 """Fixtures for tests of the services."""
 
+from collections.abc import AsyncIterator
 from functools import lru_cache
 
 import pytest
@@ -9,6 +10,7 @@ from specwhisper.audio import speech
 from specwhisper.audio.speech import SpeechMap
 from specwhisper.rpc import failover, serving
 from specwhisper.selection import VadOptions
+from tests.rpc.services import Draft, Target, all_free, draft_server, target_server
 
 find_speech = speech.find_speech  # before it is replaced
 
@@ -47,3 +49,19 @@ def energy_vad(monkeypatch) -> None:
 def fast_retries(monkeypatch) -> None:
     """Make clients and draft servers retry lost connections at least every 20 ms."""
     monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
+
+
+@pytest.fixture
+async def target() -> AsyncIterator[Target]:
+    """Run a scripted target; at the end no session is left on it."""
+    async with target_server() as running:
+        yield running
+        await all_free(running)
+
+
+@pytest.fixture
+async def draft(target) -> AsyncIterator[Draft]:
+    """Run a draft server for the target; at the end no session is left on it."""
+    async with draft_server(target.address) as running:
+        yield running
+        await all_free(target, running)

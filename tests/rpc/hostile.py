@@ -47,6 +47,10 @@ def candidates(tokens: Iterable[int] = (), base: int = 0, **changes) -> pb.Candi
     return pb.Candidates(base=base, tokens=tokens, **changes)
 
 
+def heartbeat(sent_ns: int = 1) -> pb.VerifyRequest:
+    return pb.VerifyRequest(heartbeat=pb.Heartbeat(sent_ns=sent_ns))
+
+
 Request = pb.VerifyRequest | pb.Candidates
 Response = pb.VerifyResponse | pb.SharedEvent
 
@@ -82,6 +86,12 @@ class Shared:
 
     def tokens(self, number: int) -> tuple[tuple[int, ...], ...]:
         return window_tokens(self.events[number], {})
+
+    async def ended(self) -> None:
+        """Read to the end, which must not be an error; there may be heartbeats before it."""
+        with suppress(EOFError):
+            while True:
+                await self.read()
 
     async def error(self) -> Exception:
         """Read to the end, which must be an error."""

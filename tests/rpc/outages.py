@@ -6,11 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from experiments.common.models.speech import SPOKEN
 from specwhisper.types import SAMPLE_RATE, VoiceEvent
 from specwhisper_client.streaming import StreamingClient
-from tests.rpc.services import (
-    Draft,
-    Target,
-    eventually,
-)
+from tests.rpc.services import Draft, Target, eventually
 from tests.rpc.speaking import Listener, live_client, speaking_draft, speaking_target
 
 BEGUN = 10 * SAMPLE_RATE * 2  # bytes; within the third utterance
@@ -27,7 +23,7 @@ class Targets:
     async def start(self, **kwargs) -> Target:
         """Start a target, at the address of the first one."""
         target = await self._stack.enter_async_context(speaking_target(port=self._port, **kwargs))
-        self._port, self.current = int(target.address.rpartition(":")[2]), target
+        self._port, self.current = target.port, target
         return target
 
     async def stop(self) -> None:

@@ -3,8 +3,8 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from experiments.common.models.scripted import ScriptedModel, recording, scripte
 from specwhisper.model.checkpoints.checkpoint import Checkpoint
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc.channels import open_channel, with_true_status
+from specwhisper.rpc.addresses import split_address
+from specwhisper.rpc.channels import Credentials, open_channel, with_true_status
 from specwhisper.rpc.serving import AddServicer, RunningServer, start_server
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tokens import Leases
@@ -77,15 +78,25 @@ def slowed(model: Model, step_s: float = 0.002) -> Model:
     return model
 
 
-@dataclass(frozen=True)
-class Target:
-    service: VerificationService
+class Addressed:
+    """A server with an address."""
+
     server: RunningServer
-    stub: verification_pb2_grpc.VerificationStub
 
     @property
     def address(self) -> str:
         return self.server.address
+
+    @property
+    def port(self) -> int:
+        return split_address(self.address)[1]
+
+
+@dataclass(frozen=True)
+class Target(Addressed):
+    service: VerificationService
+    server: RunningServer
+    stub: verification_pb2_grpc.VerificationStub
 
     @property
     def num_free_slots(self) -> int:
@@ -93,15 +104,11 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Draft:
+class Draft(Addressed):
     service: TranscriptionService
     server: RunningServer
     channel: grpc.aio.Channel
     stub: transcription_pb2_grpc.TranscriptionStub
-
-    @property
-    def address(self) -> str:
-        return self.server.address
 
 
 @asynccontextmanager
@@ -191,6 +198,15 @@ async def draft_server(
 
 
 @asynccontextmanager
+async def callers(server: Any, *tokens: str) -> AsyncIterator[list[Any]]:
+    """Yield a server for each caller, over a connection with the caller's token."""
+    async with AsyncExitStack() as stack:
+        connections = [open_channel(server.address, Credentials(token=token)) for token in tokens]
+        channels = [await stack.enter_async_context(each) for each in connections]
+        yield [replace(server, stub=type(server.stub)(channel)) for channel in channels]
+
+
+@asynccontextmanager
 async def running_pair(**settings) -> AsyncIterator[tuple[Target, Draft]]:
     """Run a scripted target and a draft server for it."""
     async with target_server() as target, draft_server(target.address, **settings) as draft:
@@ -206,6 +222,12 @@ def streaming_config(*, interim: bool = False, decoding=None, **config) -> pb.St
             config=pb.RecognitionConfig(**config), interim_results=interim
         )
     )
+
+
+def whole_request(pcm: bytes, **config: Any) -> pb.RecognizeRequest:
+    """Return a whole recording in one message."""
+    linear = {"encoding": "AUDIO_ENCODING_LINEAR16", "sample_rate_hertz": RATE}
+    return pb.RecognizeRequest(config=pb.RecognitionConfig(**linear | config), audio=pcm)
 
 
 def opening(*, sample_rate_hertz: int = RATE, **settings) -> pb.StreamingRecognizeRequest:
@@ -235,11 +257,16 @@ def audio_requests(pcm: bytes, piece_bytes: int = 32_000) -> list[pb.StreamingRe
     ]
 
 
+async def responses_to(
+    draft: Draft, *requests: pb.StreamingRecognizeRequest
+) -> list[pb.StreamingRecognizeResponse]:
+    """Return all responses to the messages of a streaming call."""
+    return [each async for each in with_true_status(draft.stub.StreamingRecognize(iter(requests)))]
+
+
 async def stream(draft: Draft, pcm: bytes, **config) -> list[pb.StreamingRecognizeResponse]:
     """Transcribe a recording over the streaming call."""
-    requests = iter([streaming_config(**config), *audio_requests(pcm)])
-    call = with_true_status(draft.stub.StreamingRecognize(requests))
-    return [response async for response in call]
+    return await responses_to(draft, streaming_config(**config), *audio_requests(pcm))
 
 
 def finals(responses: Sequence[pb.StreamingRecognizeResponse | pb.RecognizeResponse]) -> list[tuple]:

@@ -12,10 +12,8 @@ from specwhisper.audio.endpointing import Endpointer, VoiceMarker, loudness
 from specwhisper.audio.recording import Recording
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc.channels import with_true_status
 from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.types import SAMPLE_RATE, AudioChunk, Limits, Outcome, Segment
-from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import Update
@@ -26,7 +24,9 @@ from tests.rpc.services import (
     audio_requests,
     draft_server,
     eventually,
+    responses_to,
     scripted_checkpoint,
+    streaming_config,
     target_server,
 )
 
@@ -37,6 +37,10 @@ FOLLOWED_SAMPLES = 3 * SAMPLE_RATE // 10  # sent at once as if they were spoken:
 LECTURE_S = 26.0
 LECTURE = talk(tuple((0.5 + 2.2 * i, 2.5 + 2.2 * i) for i in range(11)), LECTURE_S)
 CUT_OFTEN = EndpointingOptions(max_piece_ms=3_000)
+
+
+def voice_marker(endpointing: EndpointingOptions | None) -> VoiceMarker:
+    return VoiceMarker(Endpointer(endpointing), (lambda: loudness) if endpointing is None else EnergyVad)
 
 
 @cache
@@ -51,7 +55,7 @@ def final_text(
     ----------
     ended_at : bytes of the audio at which the client ends an utterance.
     """
-    marker = VoiceMarker(Endpointer(endpointing), (lambda: loudness) if endpointing is None else EnergyVad)
+    marker = voice_marker(endpointing)
     windows = LiveWindows(SPOKEN, DecodingOptions.greedy(language="en", live=LiveOptions()))
     borders = sorted({*range(0, len(pcm), PIECE_BYTES), len(pcm), *ended_at})
     for start, end in pairwise(borders):
@@ -79,7 +83,7 @@ def final_text(
 
 def num_empty_ends(pcm: bytes, endpointing: EndpointingOptions | None, ended_at: tuple[int, ...]) -> int:
     """Return how many ends of the client come where nothing was said."""
-    marker = VoiceMarker(Endpointer(endpointing), (lambda: loudness) if endpointing is None else EnergyVad)
+    marker = voice_marker(endpointing)
     num, before = 0, 0
     for end in ended_at:
         marker.append(pcm[before:end])
@@ -126,27 +130,14 @@ async def speaking_pair(**kwargs) -> AsyncIterator[tuple[Target, Draft]]:
 def config(
     *, disabled=False, interim=False, languages=("en",), live=None, endpointing=None, **more
 ) -> pb.StreamingRecognizeRequest:
-    decoding = decoding_pb2.DecodingOptions(
-        greedy=True,
-        languages=languages,
-        live=decoding_pb2.LiveOptions(**live or {}),
-        **more.pop("decoding", {}),
-    )
-    return pb.StreamingRecognizeRequest(
-        streaming_config=pb.StreamingRecognitionConfig(
-            config=pb.RecognitionConfig(
-                encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=SAMPLE_RATE, decoding=decoding, **more
-            ),
-            interim_results=interim,
-            endpointing=pb.Endpointing(disabled=disabled, **endpointing or {}),
-        )
-    )
+    decoding = {"greedy": True, "languages": languages, "live": live or {}} | more.pop("decoding", {})
+    request = streaming_config(interim=interim, decoding=decoding, **more)
+    request.streaming_config.endpointing.CopyFrom(pb.Endpointing(disabled=disabled, **endpointing or {}))
+    return request
 
 
 async def listen(draft: Draft, pcm: bytes, piece_bytes: int = 3_200, **kwargs):
-    requests = iter([config(**kwargs), *audio_requests(pcm, piece_bytes)])
-    call = with_true_status(draft.stub.StreamingRecognize(requests))
-    return [response async for response in call]
+    return await responses_to(draft, config(**kwargs), *audio_requests(pcm, piece_bytes))
 
 
 def final_results(responses) -> list[pb.SpeechRecognitionResult]:
@@ -185,8 +176,8 @@ class Listener:
             self.updates.append(update)
 
     @property
-    def segments(self) -> list:
-        return [segment for update in self.updates for segment in update.segments]
+    def segments(self) -> list[Segment]:
+        return segments_of(self.updates)
 
     @property
     def num_words(self) -> int:

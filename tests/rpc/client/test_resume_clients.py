@@ -21,8 +21,7 @@ from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.session import Session, SessionRequest
 from specwhisper_draft_server.whisper import LocalTranscriber
 from tests.nightly import NIGHTLY, mostly_nightly
-from tests.rpc.draft.test_options import OPTIONS, PCM, speaker, target_only, written
-from tests.rpc.draft.test_resume import MODES
+from tests.rpc.draft.test_options import MODES, OPTIONS, PCM, speaker, target_only, written
 from tests.rpc.network import cut_clients
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (

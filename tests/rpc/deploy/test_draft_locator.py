@@ -10,7 +10,6 @@ from functools import partial
 from random import Random
 from typing import Any
 
-import grpc
 import grpc.aio
 import pytest
 from hypothesis import given
@@ -20,7 +19,6 @@ from ray.serve.exceptions import DeploymentUnavailableError
 
 from specwhisper.errors import TargetUnavailable
 from specwhisper.rpc.serving import RunningServer
-from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import discovery_pb2 as pb
 from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryStub, add_DiscoveryServicer_to_server
 from specwhisper_client import resolving
@@ -38,7 +36,7 @@ from specwhisper_deploy.locators import (
 from specwhisper_deploy.replicas import metrics_addresses
 from tests.clock import Clock
 from tests.rpc.client.test_draft_servers import Draft
-from tests.rpc.services import as_draft_server, eventually, running
+from tests.rpc.services import as_draft_server, error_of, eventually, running
 
 LONG_S = 60.0  # far longer than any test here
 
@@ -54,12 +52,11 @@ class Replica:
 
 
 class Handle:
-    """Serve's handle to a deployment of draft servers."""
+    """Serve's handle to a deployment, with what its replicas answer to a method."""
 
-    method = METHOD
-
-    def __init__(self, *answers: Callable[[], Awaitable[Any]]) -> None:
+    def __init__(self, *answers: Callable[[], Awaitable[Any]], method: str = METHOD) -> None:
         self.answers = list(answers)
+        self.method = method
         self.num_asked = 0
 
     def broadcast(self, method: str) -> Handle:
@@ -73,11 +70,15 @@ class Handle:
         return [Replica(answer) for answer in self.answers]
 
 
-def answers(address: str, num_free: int = 1) -> Callable[[], Awaitable[DraftServerRoom]]:
-    async def answer() -> DraftServerRoom:
-        return DraftServerRoom(address, num_free)
+def returns(value: Any) -> Callable[[], Awaitable[Any]]:
+    async def answer() -> Any:
+        return value
 
     return answer
+
+
+def answers(address: str, num_free: int = 1) -> Callable[[], Awaitable[DraftServerRoom]]:
+    return returns(DraftServerRoom(address, num_free))
 
 
 async def dies() -> DraftServerRoom:
@@ -172,9 +173,8 @@ async def test_the_locator_lists_draft_servers_or_returns_the_error():
         stub = DiscoveryStub(channel)
         assert list((await stub.ListServers(pb.ListServersRequest())).addresses) == ["a:1", "b:1"]
     async with locator(Handle(hangs), 0.05) as server, grpc.aio.insecure_channel(server.address) as channel:
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await DiscoveryStub(channel).ListServers(pb.ListServersRequest())
-        assert type(error_from_rpc(refused.value, "locator:1")) is TargetUnavailable
+        error = await error_of(DiscoveryStub(channel).ListServers(pb.ListServersRequest()))
+        assert type(error) is TargetUnavailable
 
 
 async def test_clients_begin_at_draft_servers_with_free_slots_and_follow_changes_of_the_list(monkeypatch):
@@ -197,25 +197,12 @@ async def test_clients_begin_at_draft_servers_with_free_slots_and_follow_changes
     assert (full.num_calls, free.num_calls) == (1, 11)
 
 
-class Exporters(Handle):
-    """Serve's handle to replicas that return their metrics' address."""
-
-    method = "metrics_address"
-
-
-def exports(address: str) -> Callable[[], Awaitable[str]]:
-    async def answer() -> str:
-        return address
-
-    return answer
-
-
 async def test_metrics_addresses_leave_out_a_replica_that_has_died():
-    replicas = Exporters(exports("b:2"), exports(""), dies, exports("a:1"))
+    replicas = Handle(returns("b:2"), returns(""), dies, returns("a:1"), method="metrics_address")
     assert await asyncio.to_thread(metrics_addresses(replicas, LONG_S)) == ["a:1", "b:2"]
 
 
-@pytest.mark.parametrize("answers", [(), (exports("a:1"), hangs)], ids=["none runs", "one hangs"])
+@pytest.mark.parametrize("answers", [(), (returns("a:1"), hangs)], ids=["none runs", "one hangs"])
 async def test_metrics_addresses_fail_if_a_replica_hangs(answers):
     with pytest.raises(TargetUnavailable, match="where their metrics are"):
-        await asyncio.to_thread(metrics_addresses(Exporters(*answers), 0.1))
+        await asyncio.to_thread(metrics_addresses(Handle(*answers, method="metrics_address"), 0.1))

@@ -1,11 +1,12 @@
-"""A replica is as healthy as its server, whatever its TLS; a target replica as its engine."""
+"""A replica is as healthy as its server, and waits for a port on which another drains."""
 
 import asyncio
 import logging
 import socket
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import trustme
 import uvloop
 
 from experiments.common.models.checkpoints import Shape, save_checkpoint
+from specwhisper.errors import InvalidRequest, PortTaken
 from specwhisper.rpc.addresses import join_address
 from specwhisper.rpc.serving import RunningServer, start_server
 from specwhisper.rpc.serving_options import ServingOptions
@@ -27,10 +29,12 @@ from specwhisper_deploy.replicas import (
     TargetReplica,
     check_grpc,
     check_http,
+    started,
 )
 from tests.certificates import save
 from tests.rpc.gateways import running_gateway
 from tests.rpc.scrapes import exported
+from tests.rpc.services import eventually, running
 
 TOKENS = Tokens({"0123456789abcdef": "anna"})
 NO_SERVER = "127.0.0.1:1"
@@ -49,13 +53,8 @@ def protections(folder: Path) -> dict[str, ServerTls | None]:
     return {"open": None, "encrypted": ServerTls(*pair), "mutual": ServerTls(*pair, folder / "roots.pem")}
 
 
-@asynccontextmanager
-async def server_with(path: Path, tls: ServerTls | None = None) -> AsyncIterator[RunningServer]:
-    server = await start_server({}, ServingOptions(tls=tls, tokens=TOKENS, local_socket=path))
-    try:
-        yield server
-    finally:
-        await server.stop(drain_timeout_s=0)
+def server_with(path: Path, tls: ServerTls | None = None) -> AbstractAsyncContextManager[RunningServer]:
+    return running({}, ServingOptions(tls=tls, tokens=TOKENS, local_socket=path))
 
 
 @pytest.mark.parametrize("protection", ["open", "encrypted", "mutual"])
@@ -160,3 +159,52 @@ def test_a_gateway_answers_in_the_event_loop_of_ray():
             await made.check_health()
 
     uvloop.run(check())
+
+
+WAITS = "waits for its port"
+LONG_S = 600.0  # a drain timeout; nothing here takes as long
+start = partial(start_server, {})
+
+
+async def test_a_replica_starts_once_its_port_is_free(caplog):
+    caplog.set_level(logging.INFO)
+    with socket.create_server(("127.0.0.1", 0)) as predecessor:
+        port = predecessor.getsockname()[1]
+        starting = asyncio.create_task(started(start, [ServingOptions(port=port, drain_timeout_s=LONG_S)]))
+        await eventually(lambda: WAITS in caplog.messages)
+        assert not starting.done()
+    server = await starting
+    assert server.address == f"127.0.0.1:{port}"
+    await server.stop(drain_timeout_s=0)
+
+
+async def test_a_replica_waits_no_longer_than_the_drain_timeout(monkeypatch):
+    monkeypatch.setattr("specwhisper_deploy.replicas.PORT_MARGIN_S", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        options = ServingOptions(port=other.getsockname()[1], drain_timeout_s=0.0)
+        with pytest.raises(PortTaken, match="the port is taken"):
+            await started(start, [options])
+
+
+@pytest.mark.parametrize("fault", ["no such address", "no certificate"])
+async def test_other_errors_are_raised_at_once(tmp_path, fault, caplog):
+    caplog.set_level(logging.INFO)
+    options = ServingOptions(
+        host="192.0.2.1" if fault == "no such address" else "127.0.0.1",
+        tls=save(trustme.CA(), tmp_path, "server"),
+        insecure=True,
+        drain_timeout_s=LONG_S,
+    )
+    if fault == "no certificate":  # after the flags were checked
+        (tmp_path / "server.pem").unlink()
+    with pytest.raises(InvalidRequest, match=r"Cannot listen on 192\.0\.2\.1|cannot be read") as refused:
+        await started(start, [options])
+    assert type(refused.value) is InvalidRequest
+    assert WAITS not in caplog.messages
+
+
+async def test_the_first_free_port_of_several_is_taken():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        choices = [ServingOptions(port=other.getsockname()[1]), ServingOptions(port=0)]
+        server = await started(start, choices)
+        await server.stop(drain_timeout_s=0)

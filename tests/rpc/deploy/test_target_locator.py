@@ -5,8 +5,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import grpc
-import grpc.aio
 import pytest
 import trustme
 from ray.exceptions import ActorDiedError, RayTaskError
@@ -23,7 +21,7 @@ from specwhisper.rpc.channels import OPEN, Credentials, open_channel
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ClientTls
 from specwhisper.rpc.tokens import Leases, Tokens
-from specwhisper.wire.status import INTERNAL_ERROR, error_from_rpc
+from specwhisper.wire.status import INTERNAL_ERROR
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_deploy import routing
@@ -39,7 +37,7 @@ from specwhisper_deploy.locators import (
 from specwhisper_draft_server.config import DraftConfig
 from tests.certificates import save
 from tests.rpc.hostile import hello, session
-from tests.rpc.services import Target, as_target, eventually, target_server
+from tests.rpc.services import Target, as_target, error_of, eventually, target_server
 
 TOKEN = "0123456789abcdef-Right"
 TOKENS = Tokens({TOKEN: "anna"})
@@ -125,13 +123,6 @@ async def locator(
         yield verification_pb2_grpc.VerificationStub(channel), handle
 
 
-async def refusal(call: Awaitable[Any]) -> Exception:
-    """Return the error that ends a call."""
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await call
-    return error_from_rpc(refused.value, "locator:1")
-
-
 async def test_the_locator_returns_a_target_with_a_lease_and_describes_it():
     async with target_server(leases=Leases()) as target, locator(replica_of(target)) as (stub, _):
         place = await stub.Locate(pb.LocateRequest())
@@ -139,28 +130,24 @@ async def test_the_locator_returns_a_target_with_a_lease_and_describes_it():
         async with session(target, hello(lease=place.lease)) as leased:
             await leased.read_until("welcome")
         assert await stub.Describe(pb.DescribeRequest()) == await target.stub.Describe(pb.DescribeRequest())
-        error = await refusal(stub.Locate(pb.LocateRequest(weights_digest="of another one")))
+        error = await error_of(stub.Locate(pb.LocateRequest(weights_digest="of another one")))
         assert type(error) is PairMismatch, "a refusal of the target's is a value"
 
 
-@pytest.mark.parametrize("kind", [ServerFull, PairMismatch])
-async def test_another_target_is_asked_if_one_refuses(kind, caplog):
-    async with locator(refuses(kind), answers) as (stub, handle):
+@pytest.mark.parametrize("kinds", [(PairMismatch, ServerFull), (ServerFull, PairMismatch)])
+async def test_another_target_is_asked_if_one_refuses_and_a_full_match_is_reported(kinds, caplog):
+    async with locator(refuses(kinds[0]), answers) as (stub, handle):
         assert (await stub.Locate(pb.LocateRequest())).address == "a:1"
     assert len(handle.asked) == 2
     assert "Traceback" not in caplog.text
-
-
-@pytest.mark.parametrize("kinds", [(PairMismatch, ServerFull), (ServerFull, PairMismatch)])
-async def test_a_full_match_is_reported_rather_than_a_mismatch(kinds):
     async with locator(*map(refuses, kinds)) as (stub, _):
-        assert type(await refusal(stub.Locate(pb.LocateRequest()))) is ServerFull
+        assert type(await error_of(stub.Locate(pb.LocateRequest()))) is ServerFull, "not the mismatch"
 
 
 @pytest.mark.parametrize("method", METHODS)
 async def test_a_call_to_a_hanging_target_times_out(method):
     async with locator(hangs, answer_s=0.05) as (stub, handle):
-        error = await refusal(getattr(stub, method)(METHODS[method], timeout=LONG_S))
+        error = await error_of(getattr(stub, method)(METHODS[method], timeout=LONG_S))
         assert type(error) is TargetUnavailable and "within 0.05 s" in str(error)
         assert [asked.is_cancelled for asked in handle.asked] == [True] * MAX_ATTEMPTS
 
@@ -190,7 +177,7 @@ def test_times_fit_together():
 
 async def test_a_replica_that_dies_during_a_call_is_unavailable():
     async with locator(raises(ActorDiedError())) as (stub, handle):
-        error = await refusal(stub.Locate(pb.LocateRequest()))
+        error = await error_of(stub.Locate(pb.LocateRequest()))
         assert type(error) is TargetUnavailable and "ActorDiedError" in str(error)
         assert len(handle.asked) == MAX_ATTEMPTS
 
@@ -198,7 +185,7 @@ async def test_a_replica_that_dies_during_a_call_is_unavailable():
 async def test_a_bug_in_a_replica_stays_in_the_log(caplog):
     bug = RayTaskError("locate", "RuntimeError: a secret", RuntimeError())
     async with locator(raises(bug.as_instanceof_cause())) as (stub, _):
-        assert INTERNAL_ERROR in str(await refusal(stub.Locate(pb.LocateRequest())))
+        assert INTERNAL_ERROR in str(await error_of(stub.Locate(pb.LocateRequest())))
         assert "a secret" in caplog.text
 
 
@@ -206,7 +193,7 @@ async def test_a_bug_in_a_replica_stays_in_the_log(caplog):
 async def test_the_locator_refuses_sessions_and_the_streams_they_share(method):
     async with locator(hangs) as (stub, _):
         call = getattr(stub, method)(iter([hello() if method == "Verify" else pb.ShareRequest()]))
-        error = await refusal(call.read())
+        error = await error_of(call.read())
         assert type(error) is InvalidRequest and "call Locate" in str(error)
 
 
@@ -224,5 +211,5 @@ async def test_a_lease_is_for_its_caller_and_unknown_tokens_are_refused(tmp_path
         stranger = Credentials(trusting, "0123456789abcdef-Wrong")
         async with locator(replica_of(target), credentials=stranger, **protection) as (stub, handle):
             for call in (stub.Locate(pb.LocateRequest()), stub.Describe(pb.DescribeRequest())):
-                assert type(await refusal(call)) is Unauthenticated
+                assert type(await error_of(call)) is Unauthenticated
             assert not handle.asked

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -16,16 +15,14 @@ from specwhisper_draft_server.link.candidate_channel import CandidateChannel
 from specwhisper_draft_server.link.grpc_target_stream import GrpcTargetStream
 from specwhisper_draft_server.link.link import TargetLink
 from specwhisper_target_server import candidate_call
-from specwhisper_target_server.candidate_call import CandidateCall
 from tests.rpc.network import cut_network
 from tests.rpc.services import (
     Draft,
     all_free,
+    check_text,
     draft_server,
     error_of,
     eventually,
-    expected_finals,
-    finals,
     recording,
     stream,
     target_alone,
@@ -35,54 +32,36 @@ from tests.rpc.services import (
 LENGTHS_S = (8.0, 33.0, 65.0)
 
 
-@dataclass
-class Shared:
-    """The draft server's calls, and the numbers of the sessions that have joined."""
-
-    calls: list[CandidateChannel] = field(default_factory=list)
-    joined: list[int] = field(default_factory=list)
-
-
 @pytest.fixture
-def shared(monkeypatch) -> Shared:
-    noted = Shared()
-    open_call, join = CandidateChannel.__init__, CandidateCall.joined
+def calls(monkeypatch) -> list[CandidateChannel]:
+    """The draft server's calls."""
+    noted, open_call = [], CandidateChannel.__init__
 
-    def noting_call(self, *args):
-        noted.calls.append(self)
+    def noting(self, *args):
+        noted.append(self)
         open_call(self, *args)
 
-    def noting_session(self, number, *args):
-        noted.joined.append(number)
-        return join(self, number, *args)
-
-    monkeypatch.setattr(CandidateChannel, "__init__", noting_call)
-    monkeypatch.setattr(CandidateCall, "joined", noting_session)
+    monkeypatch.setattr(CandidateChannel, "__init__", noting)
     return noted
 
 
 async def check_texts(draft: Draft, mode: str) -> None:
-    lengths_s = LENGTHS_S * 2
-    texts = await asyncio.gather(*(stream(draft, recording(s), mode=mode) for s in lengths_s))
-    for length_s, responses in zip(lengths_s, texts, strict=True):
-        assert finals(responses) == expected_finals(target_alone(length_s))
+    await asyncio.gather(*(check_text(draft, length_s, mode=mode) for length_s in LENGTHS_S * 2))
 
 
 @pytest.mark.parametrize("mode", ["MODE_TARGET_ONLY", "MODE_FULL"])
-async def test_sessions_share_a_call_that_ends_with_the_last_of_them(shared, mode):
-    async with target_server() as target, draft_server(target.address) as draft:
-        await check_texts(draft, mode)
-        assert sorted(shared.joined) == list(range(1, 2 * len(LENGTHS_S) + 1))
-        await all_free(target)
-        await eventually(lambda: target.server.calls.num_open == 0)
-        await stream(draft, recording(8.0))
-        assert len(shared.calls) == 2
+async def test_sessions_share_a_call_that_ends_with_the_last_of_them(target, draft, calls, mode):
+    await check_texts(draft, mode)
+    assert len(calls) == 1
+    await all_free(target)
+    await eventually(lambda: target.server.calls.num_open == 0)
+    await stream(draft, recording(8.0))
+    assert len(calls) == 2
 
 
 @pytest.mark.parametrize("num_responses", [0, 8])
-async def test_sessions_continue_after_the_loss_of_their_call(fast_retries, num_responses):
+async def test_sessions_continue_after_the_loss_of_their_call(target, fast_retries, num_responses):
     async with (
-        target_server() as target,
         cut_network(target.address, [], [num_responses]) as (network, cutting),
         draft_server(network.address) as draft,
     ):
@@ -90,7 +69,7 @@ async def test_sessions_continue_after_the_loss_of_their_call(fast_retries, num_
         assert cutting.num_cut == 1
 
 
-async def test_sessions_continue_after_the_silence_of_their_call(shared, fast_retries, monkeypatch):
+async def test_sessions_continue_after_the_silence_of_their_call(calls, fast_retries, monkeypatch):
     """The sessions' own calls and the connection stay alive."""
     monkeypatch.setattr(candidate_channel, "SILENCE_S", 1.0)
     monkeypatch.setattr(candidate_call, "HEARTBEAT_S", 0.2)
@@ -102,15 +81,13 @@ async def test_sessions_continue_after_the_silence_of_their_call(shared, fast_re
     ):
         await check_texts(draft, "MODE_FULL")
         assert cutting.num_cut == 1
-    assert len(shared.calls) > 1
+    assert len(calls) > 1
 
 
-async def test_a_target_that_refuses_the_shared_call_refuses_the_session(monkeypatch):
-    async with target_server() as target, draft_server(target.address) as draft:
-        monkeypatch.setattr(target.service._call_limiter, "max_sessions", 0)
-        error = await error_of(stream(draft, recording(8.0)))
-        assert type(error) is ServerFull and "holds its 0 `Share` calls" in str(error)
-        await all_free(target)
+async def test_a_target_that_refuses_the_shared_call_refuses_the_session(target, draft, monkeypatch):
+    monkeypatch.setattr(target.service._call_limiter, "max_sessions", 0)
+    error = await error_of(stream(draft, recording(8.0)))
+    assert type(error) is ServerFull and "holds its 0 `Share` calls" in str(error)
 
 
 @asynccontextmanager

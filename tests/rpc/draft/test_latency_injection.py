@@ -7,18 +7,12 @@ import pytest
 
 from experiments.common.models.speech import SPOKEN, spoken_utterances, talk
 from specwhisper.errors import InvalidRequest, TargetUnavailable
-from specwhisper.rpc.channels import with_true_status
-from specwhisper.types import (
-    LIVE_MODES,
-    AudioChunk,
-    Limits,
-    WindowOpened,
-)
+from specwhisper.types import LIVE_MODES, AudioChunk, Limits, WindowOpened
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.link.latency_injection import DelayedTargetStream
 from specwhisper_draft_server.requests import MAX_ADDED_LATENCY_MS
 from specwhisper_draft_server.transcriber import TargetDescription
-from tests.rpc.services import all_free, audio_requests, error_of, is_one_sentence
+from tests.rpc.services import all_free, audio_requests, is_one_sentence, refusal
 from tests.rpc.speaking import Listener, config, live_client, speaking_pair
 
 ADDED_MS = 40
@@ -48,25 +42,22 @@ async def test_a_client_that_leaves_frees_a_delayed_session():
         await all_free(target, draft)
 
 
-async def refusal(added_latency_ms: int, **settings) -> Exception:
-    """Return the error of a stream that requests latency."""
+@pytest.mark.parametrize(
+    ("added_latency_ms", "is_allowed", "words"),
+    [
+        (MAX_ADDED_LATENCY_MS + 1, True, "added_latency_ms"),
+        (ADDED_MS, False, "start the draft server with --allow-latency-injection"),
+    ],
+    ids=["out of bounds", "without the server's flag"],
+)
+async def test_latency_is_refused(added_latency_ms, is_allowed, words):
     request = config()
     request.streaming_config.added_latency_ms = added_latency_ms
-    async with speaking_pair(**settings) as (target, draft):
-        requests = iter([request, *audio_requests(SHORT)])
-        error = await error_of(with_true_status(draft.stub.StreamingRecognize(requests)))
+    async with speaking_pair(allow_latency_injection=is_allowed) as (target, draft):
+        error = await refusal(draft, request, *audio_requests(SHORT))
         assert type(error) is InvalidRequest and is_one_sentence(error)
+        assert words in str(error)
         await all_free(target, draft)
-    return error
-
-
-@pytest.mark.parametrize("added_latency_ms", [MAX_ADDED_LATENCY_MS + 1, 2**31 - 1])
-async def test_latency_out_of_bounds_is_refused(added_latency_ms):
-    assert "added_latency_ms" in str(await refusal(added_latency_ms, allow_latency_injection=True))
-
-
-async def test_a_server_refuses_latency_unless_its_flag_allows_it():
-    assert "start the draft server with --allow-latency-injection" in str(await refusal(ADDED_MS))
 
 
 class Near:

@@ -13,7 +13,6 @@ import pytest
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel, scripted_checkpoint
 from specwhisper.errors import PairMismatch, ServerFull
 from specwhisper.model.checkpoints.sizes import ModelSizes
-from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import Limits
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import decoding_pb2, resume_point_pb2
@@ -27,7 +26,6 @@ from tests.rpc.services import (
     audio_requests,
     check_text,
     draft_server,
-    error_of,
     eventually,
     expected_finals,
     finals,
@@ -51,6 +49,12 @@ def weighted(weights: str, max_sessions: int = 8, **settings):
     model = slowed(ScriptedModel(max_sessions, seed=SEEDS[weights]))
     checkpoint = replace(scripted_checkpoint(), weights_digest=weights)
     return target_server(model, checkpoint, limits=Limits(max_sessions=max_sessions), **settings)
+
+
+def strange(max_sessions: int = 8, **settings):
+    """Run a target of another vocabulary."""
+    model = ScriptedModel(max_sessions, vocabulary=MULTILINGUAL)
+    return target_server(model, scripted_checkpoint("strange", vocabulary=MULTILINGUAL), **settings)
 
 
 def check_one_targets_text(responses, length_s: float) -> str:
@@ -118,10 +122,9 @@ async def test_sessions_before_the_draft_is_placed_use_targets_of_one_vocabulary
         have_begun.wait()
         return ScriptedModel(num_sessions, vocabulary=target.vocabulary)
 
-    strange = scripted_checkpoint("strange", vocabulary=MULTILINGUAL)
     async with (
         target_server() as one,
-        target_server(ScriptedModel(num_sessions, vocabulary=MULTILINGUAL), strange) as other,
+        strange(num_sessions) as other,
         draft_server(f"{one.address},{other.address}", place=place) as draft,
     ):
         link, turns = draft.service._transcriber, cycle([one.address, other.address])
@@ -145,22 +148,16 @@ async def test_sessions_before_the_draft_is_placed_use_targets_of_one_vocabulary
         assert len(found) == (1 if mode == "MODE_SYNC" else 2)
 
 
-async def test_weights_of_another_vocabulary_are_refused_at_once():
+async def test_weights_of_another_vocabulary_are_refused_at_once(target):
     """A client has their digest from another draft server, or from ``GetModel``."""
-    strange = scripted_checkpoint("strange", vocabulary=MULTILINGUAL)
-    async with (
-        target_server() as target,
-        target_server(ScriptedModel(8, vocabulary=MULTILINGUAL), strange) as other,
-        draft_server(f"{target.address},{other.address}") as draft,
-    ):
+    async with strange() as other, draft_server(f"{target.address},{other.address}") as draft:
         await draft.service._transcriber._describe(target.address, ANY)
         await stream(draft, recording(0.5))
         await draft.service._transcriber._describe(other.address, ANY)
         first = streaming_config()
-        state = resume_point_pb2.ResumePointState(weights_digest=strange.weights_digest)
+        state = resume_point_pb2.ResumePointState(weights_digest="digest of strange")
         first.streaming_config.resume_point.state = state.SerializeToString()
-        requests = [first, *audio_requests(recording(1.0))]
-        error = await refusal(draft, *requests)
+        error = await refusal(draft, first, *audio_requests(recording(1.0)))
         assert type(error) is PairMismatch
         await check_text(draft, 1.0)
 
@@ -194,13 +191,11 @@ async def test_a_full_target_refuses_no_session_that_one_of_other_mel_bins_can_t
 
 
 async def test_without_a_target_of_its_vocabulary_a_session_ends_at_once(unused_tcp_port):
-    strange = scripted_checkpoint("strange", vocabulary=MULTILINGUAL)
     async with draft_server(f"127.0.0.1:{unused_tcp_port}") as draft:
         async with target_server(port=unused_tcp_port):
             await stream(draft, recording(0.5))
-        async with target_server(ScriptedModel(8, vocabulary=MULTILINGUAL), strange, port=unused_tcp_port):
-            request = iter([streaming_config(), *audio_requests(recording(1.0))])
-            error = await error_of(with_true_status(draft.stub.StreamingRecognize(request)))
+        async with strange(port=unused_tcp_port):
+            error = await refusal(draft, streaming_config(), *audio_requests(recording(1.0)))
     assert type(error) is PairMismatch
     assert "was set up for another vocabulary than that of target 'strange'" in str(error)
 

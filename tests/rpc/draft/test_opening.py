@@ -9,18 +9,15 @@ import specwhisper_draft_server.link.link
 import specwhisper_target_server.service
 from experiments.common.models.scripted import ScriptedModel
 from specwhisper import __version__
-from specwhisper.errors import PairMismatch, ServerFull, TargetUnavailable
+from specwhisper.errors import PairMismatch, TargetUnavailable
 from specwhisper.rpc.tokens import Leases
-from specwhisper.types import Limits
 from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_target_server.service import VerificationService
-from tests.rpc.hostile import hello, session
 from tests.rpc.network import BadNetwork
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
     MAX_SESSIONS,
-    RATE,
     Target,
     all_free,
     as_target,
@@ -28,7 +25,6 @@ from tests.rpc.services import (
     check_text,
     draft_server,
     error_of,
-    eventually,
     expected_finals,
     finals,
     is_one_sentence,
@@ -40,6 +36,7 @@ from tests.rpc.services import (
     streaming_config,
     target_alone,
     target_server,
+    whole_request,
 )
 
 ONE_SECOND = (streaming_config(), *audio_requests(recording(1.0)))
@@ -78,27 +75,14 @@ async def test_a_described_target_is_not_described_again(asked, num_targets, lea
         assert asked == {"Describe": described, "Locate": num_located}
 
 
-async def test_get_model_is_answered_by_the_target(asked):
-    async with (
-        target_server() as target,
-        draft_server(target.address, connect_timeout_s=0.5) as draft,
-    ):
+async def test_get_model_is_answered_by_the_target(asked, target):
+    async with draft_server(target.address, connect_timeout_s=0.5) as draft:
         await check_text(draft)
         await draft.stub.GetModel(pb.GetModelRequest())
         assert asked["Describe"] == 2
         await target.server.stop(drain_timeout_s=0)
         error = await error_of(draft.stub.GetModel(pb.GetModelRequest()))
         assert type(error) is TargetUnavailable
-
-
-async def test_a_full_target_refuses_sessions_that_did_not_call_locate(asked):
-    async with target_server(limits=Limits(max_sessions=1)) as target, draft_server(target.address) as draft:
-        await check_text(draft)
-        async with session(target, hello()) as other:
-            await other.read_until("welcome")
-            assert type(await refusal(draft, *ONE_SECOND)) is ServerFull
-        await eventually(lambda: target.num_free_slots == 1)
-        await check_text(draft)
 
 
 async def test_a_target_that_returns_with_other_weights_is_described_again(unused_tcp_port, asked):
@@ -142,22 +126,19 @@ async def test_an_outdated_description_is_corrected_by_the_first_welcome(asked):
             assert asked["Describe"] == 2
 
 
-OTHERS = [PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1]
-
-
 def audio_received_s(target: Target) -> float:
     return value(collected(target.service.metrics.collected), "specwhisper_target_audio_seconds_total")
 
 
-@pytest.mark.parametrize("version", OTHERS)
-@pytest.mark.parametrize("other", ["target", "draft server"])
+@pytest.mark.parametrize(
+    ("other", "version"), [("target", PROTOCOL_VERSION - 1), ("draft server", PROTOCOL_VERSION + 1)]
+)
 async def test_a_draft_server_refuses_targets_of_another_protocol(other, version, monkeypatch):
     changed = specwhisper_target_server.service if other == "target" else specwhisper_draft_server.link.link
     monkeypatch.setattr(changed, "PROTOCOL_VERSION", version)
     versions = (version, PROTOCOL_VERSION)
     of_target, of_draft = versions if other == "target" else versions[::-1]
-    config = pb.RecognitionConfig(encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=RATE)
-    whole = pb.RecognizeRequest(config=config, audio=recording(1.0))
+    whole = whole_request(recording(1.0))
     async with running_pair() as (target, draft):
         for error in (await error_of(draft.stub.Recognize(whole)), await refusal(draft, *ONE_SECOND)):
             assert type(error) is PairMismatch

@@ -7,14 +7,16 @@ import pytest
 
 from experiments.common.inline_pair import InlinePair
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
-from experiments.faults.clients import OPTIONS, PLAIN
+from experiments.faults.clients import MODES, OPTIONS, PLAIN
 from specwhisper.audio.speech import find_voice
+from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Mode, Segment
+from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.codec import config_to_proto, segments_from_proto
-from tests.nightly import mostly_nightly
+from tests.nightly import NIGHTLY, mostly_nightly
 from tests.rpc.network import cut_network
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -22,13 +24,17 @@ from tests.rpc.services import (
     audio_requests,
     draft_server,
     recording,
+    refusal,
+    responses_to,
     scripted_checkpoint,
+    streaming_config,
     target_server,
 )
 
 PCM = recording(65.0, seed=3)
 BILINGUAL = recording(65.0, seed=4)  # as the scripted model detects it
 speaker = partial(ScriptedModel, vocabulary=MULTILINGUAL)
+pytestmark = pytest.mark.usefixtures("fast_retries")
 
 
 def target_only(options: DecodingOptions, pcm: bytes = PCM) -> Transcription:
@@ -62,7 +68,7 @@ async def check_transcribed(
         cut_network(target.address, cuts) as (network, cutting),
         draft_server(network.address, draft, scripted_checkpoint("draft", vocabulary=MULTILINGUAL)) as server,
     ):
-        responses = [response async for response in server.stub.StreamingRecognize(iter(requests))]
+        responses = await responses_to(server, *requests)
         await all_free(target, server)
     expected = target_only(options, pcm)
     results = [result for response in responses for result in response.results]
@@ -73,10 +79,19 @@ async def check_transcribed(
     return responses, cutting.num_cut
 
 
-@pytest.mark.parametrize("mode", mostly_nightly([Mode.FULL, Mode.SYNC, Mode.TARGET_ONLY]))
+@pytest.mark.parametrize("mode", mostly_nightly(MODES[::-1]))
 @pytest.mark.parametrize("name", OPTIONS)
-async def test_every_option_crosses_the_network(name, mode):
-    await check_transcribed(OPTIONS[name], mode)
+async def test_every_option_crosses_the_network_and_outlives_the_target(name, mode):
+    cuts = [1, 5, 13, 0, 2, 21, 0, 0, 1, 1, 8, 34]
+    _, num_cut = await check_transcribed(OPTIONS[name], mode, cuts)
+    assert num_cut > 3
+
+
+@pytest.mark.parametrize("mode", mostly_nightly(MODES[::-1]))
+async def test_wherever_a_connection_breaks_the_text_is_the_same(mode):
+    for first in range(0, 60, 4 if NIGHTLY else 12):
+        cuts = [-1, -1, first, first + 1, -1, 0, 1, 2, 3]
+        await check_transcribed(OPTIONS["detected language"], mode, cuts)
 
 
 def test_each_option_has_an_effect():
@@ -98,3 +113,21 @@ async def test_languages_of_segments_cross_the_network():
 
 async def test_a_lossy_text_is_marked():
     await check_transcribed(DecodingOptions.greedy(language="en", acceptance_threshold=0.5), Mode.SYNC)
+
+
+async def test_audio_that_cannot_be_sent_ends_the_session(monkeypatch, caplog):
+    """The session does not wait for the audio, nor look for another target."""
+    given, write = [], codec.audio_chunk_to_proto
+
+    def fails(chunk, **kwargs):
+        given.append(chunk)
+        if len(given) > 3:
+            raise ArithmeticError("The encoder has failed.")
+        return write(chunk, **kwargs)
+
+    monkeypatch.setattr(codec, "audio_chunk_to_proto", fails)
+    async with target_server() as target, draft_server(target.address) as server:
+        error = await refusal(server, streaming_config(), *audio_requests(recording(40.0)))
+        assert type(error) is SpecWhisperError
+        await all_free(target, server)
+    assert "The encoder has failed" in caplog.text and "target lost" not in caplog.text

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from experiments.common.models.scripted import ScriptedModel
-from experiments.common.models.speech import EnergyVad, talk
+from experiments.common.models.speech import talk
 from specwhisper.types import Limits
 from specwhisper_draft_server import parity_check
 from specwhisper_draft_server.parity_check import first_difference
@@ -126,8 +126,7 @@ async def test_a_call_that_is_cancelled_is_not_checked():
         assert draft.service._parity._checking is None
 
 
-async def test_live_audio_is_not_checked(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
+async def test_live_audio_is_not_checked(energy_vad):
     async with speaking_target() as target, speaking_draft(target.address, parity_check_every=1) as draft:
         await listen(draft, talk())
         assert draft.service._parity._checking is None

@@ -8,16 +8,12 @@ import pytest
 import soundfile
 
 from experiments.common.inline_pair import InlinePair
-from experiments.common.models.checkpoints import (
-    Shape,
-    build_checkpoint,
-    save_checkpoint,
-)
+from experiments.common.models.checkpoints import Shape, build_checkpoint, save_checkpoint
 from experiments.common.models.scripted import ScriptedModel
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
-from specwhisper.types import Mode
+from specwhisper.types import WINDOW_SAMPLES, Limits, Mode
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.encoding import note_encoded
@@ -25,7 +21,6 @@ from tests.rpc.services import (
     MAX_SESSIONS,
     MODES,
     RATE,
-    all_free,
     audio_requests,
     check_statistics,
     check_text,
@@ -34,12 +29,14 @@ from tests.rpc.services import (
     expected_finals,
     finals,
     recording,
+    responses_to,
     running_pair,
     slowed,
     stream,
     streaming_config,
     target_alone,
     target_server,
+    whole_request,
 )
 
 
@@ -49,20 +46,20 @@ def flac(pcm: bytes) -> bytes:
     return file.getvalue()
 
 
-async def test_a_recording_longer_than_the_limit_of_audio_ahead_in_every_mode():
-    alone = target_alone(200.0)
-    async with running_pair() as (target, draft):
-        for mode in MODES:
-            responses = await check_text(draft, 200.0, mode=mode)
-            check_statistics(responses[-1].statistics, alone)
-            assert responses[0].model.mode == decoding_pb2.Mode.Value(mode)
-            if mode in ("MODE_SYNC", "MODE_PIPELINED"):
-                assert responses[-1].statistics.num_accepted > 0
-            if mode == "MODE_TARGET_ONLY":
-                assert responses[-1].statistics.num_blocks == 0
-            assert responses[-1].audio_received.ToNanoseconds() == 200e9
-            assert all(result.is_final for response in responses for result in response.results)
-        await all_free(target, draft)
+async def test_a_recording_longer_than_the_limit_of_audio_ahead_in_every_mode(draft):
+    length_s = 160.0
+    assert length_s * RATE > Limits().max_ahead_samples + WINDOW_SAMPLES
+    alone = target_alone(length_s)
+    for mode in MODES:
+        responses = await check_text(draft, length_s, mode=mode)
+        check_statistics(responses[-1].statistics, alone)
+        assert responses[0].model.mode == decoding_pb2.Mode.Value(mode)
+        if mode in ("MODE_SYNC", "MODE_PIPELINED"):
+            assert responses[-1].statistics.num_accepted > 0
+        if mode == "MODE_TARGET_ONLY":
+            assert responses[-1].statistics.num_blocks == 0
+        assert responses[-1].audio_received.ToNanoseconds() == length_s * 1e9
+        assert all(result.is_final for response in responses for result in response.results)
 
 
 async def test_real_models_with_a_map_between_their_vocabularies():
@@ -121,16 +118,10 @@ async def test_draft_and_target_of_one_process_share_their_encoder(tmp_path, mon
 
 
 @pytest.mark.parametrize(("is_container", "length_s"), [(True, 65.0), (False, 3.0)])
-async def test_recognize_a_whole_recording(is_container, length_s):
+async def test_recognize_a_whole_recording(draft, is_container, length_s):
     pcm, alone = recording(length_s), target_alone(length_s)
-    linear = {"encoding": "AUDIO_ENCODING_LINEAR16", "sample_rate_hertz": RATE}
-    request = pb.RecognizeRequest(
-        config=pb.RecognitionConfig(**({} if is_container else linear)),
-        audio=flac(pcm) if is_container else pcm,
-    )
-    async with running_pair() as (target, draft):
-        response = await draft.stub.Recognize(request)
-        await all_free(target, draft)
+    request = pb.RecognizeRequest(audio=flac(pcm)) if is_container else whole_request(pcm)
+    response = await draft.stub.Recognize(request)
     assert finals([response]) == expected_finals(alone)
     check_statistics(response.statistics, alone)
     assert response.audio_duration.ToNanoseconds() == length_s * 1e9
@@ -160,11 +151,10 @@ async def test_interim_results_have_verified_text_before_tentative_text(monkeypa
     assert stabilities == {0.95, 0.9, 0.1}
 
 
-async def test_any_gamma():
-    async with running_pair() as (_, draft):
-        for mode, gamma in product(MODES[1:], (1, 3, 16, 64)):
-            responses = await check_text(draft, 3.0, mode=mode, gamma=gamma)
-            assert responses[0].model.gamma == gamma
+async def test_any_gamma(draft):
+    for mode, gamma in product(MODES[1:], (1, 3, 64)):
+        responses = await check_text(draft, 3.0, mode=mode, gamma=gamma)
+        assert responses[0].model.gamma == gamma
 
 
 async def test_gamma_zero_uses_the_servers_setting():
@@ -173,25 +163,20 @@ async def test_gamma_zero_uses_the_servers_setting():
     assert (model.gamma, model.mode) == (3, 2)  # MODE_SYNC
 
 
-async def test_raw_8_khz_stereo_is_resampled_and_mixed():
+async def test_raw_8_khz_stereo_is_resampled_and_mixed(draft):
     frames = np.random.default_rng(5).integers(-9_000, 9_000, (8_000 * 2, 2)).astype("<i2")
     canonical = CanonicalStream(8_000, 2)
     pcm = canonical.push(frames.tobytes()) + canonical.finish()
     alone = InlinePair(ScriptedModel()).transcribe([pcm])[0]
     config = streaming_config(sample_rate_hertz=8_000, audio_channel_count=2)
-    async with running_pair() as (_, draft):
-        # Pieces of odd length end within samples and within frames.
-        call = draft.stub.StreamingRecognize(iter([config, *audio_requests(frames.tobytes(), 4_097)]))
-        responses = [response async for response in call]
+    # Pieces of odd length end within samples and within frames.
+    responses = await responses_to(draft, config, *audio_requests(frames.tobytes(), 4_097))
     assert finals(responses) == expected_finals(alone)
     assert responses[-1].audio_received.ToNanoseconds() == 2e9
 
 
-async def test_a_server_without_a_draft_writes_the_same_text():
-    async with (
-        target_server() as target,
-        draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as draft,
-    ):
+async def test_a_server_without_a_draft_writes_the_same_text(target):
+    async with draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as draft:
         responses = await check_text(draft, 3.0)
         assert responses[0].model.draft == ""
         assert list((await draft.stub.GetModel(pb.GetModelRequest())).log_mel_max_bins) == [80, 128]

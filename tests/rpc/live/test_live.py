@@ -13,7 +13,15 @@ from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.v1 import decoding_pb2, resume_point_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.nightly import NIGHTLY, mostly_nightly
-from tests.rpc.services import all_free, audio_requests, error_of, eventually, is_one_sentence, refusal
+from tests.rpc.services import (
+    all_free,
+    audio_requests,
+    error_of,
+    eventually,
+    is_one_sentence,
+    refusal,
+    rest_of,
+)
 from tests.rpc.speaking import config, final_results, final_text, listen, speaking_pair, texts_of
 
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
@@ -22,43 +30,35 @@ pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 LIVE_MODES = ("MODE_TARGET_ONLY", "MODE_FULL")
 
 
-async def all_of(call) -> list[pb.StreamingRecognizeResponse]:
-    return [response async for response in call]
-
-
 @pytest.mark.parametrize("piece_bytes", mostly_nightly([1_001, 3_200, 64_000]))
-async def test_final_results_are_in_order_in_every_mode(piece_bytes):
+async def test_final_results_are_in_order_in_every_mode(draft, piece_bytes):
     pcm = talk()
     assert len(spoken_utterances(pcm)) == 3
-    async with speaking_pair() as (target, draft):
-        for mode in LIVE_MODES:
-            responses = await listen(draft, pcm, piece_bytes, mode=mode)
-            results = final_results(responses)
-            assert texts_of(results) == spoken_utterances(pcm)
-            assert all(result.is_final for response in responses for result in response.results)
-            assert [result.utterance for result in results if result.is_utterance_end] == [1, 2, 3]
-            starts = [result.start_offset.ToNanoseconds() for result in results]
-            ends = [result.end_offset.ToNanoseconds() for result in results]
-            assert all(begin <= end for begin, end in zip(starts, ends, strict=True))
-            assert all(end <= begin for end, begin in zip(ends, starts[1:], strict=False))
-            assert ends[-1] <= LENGTH_S * 1e9
-            statistics = responses[-1].statistics
-            assert statistics.num_windows >= 3
-            assert responses[-1].audio_received.ToNanoseconds() == LENGTH_S * 1e9
-        await all_free(target, draft)
+    for mode in LIVE_MODES:
+        responses = await listen(draft, pcm, piece_bytes, mode=mode)
+        results = final_results(responses)
+        assert texts_of(results) == spoken_utterances(pcm)
+        assert all(result.is_final for response in responses for result in response.results)
+        assert [result.utterance for result in results if result.is_utterance_end] == [1, 2, 3]
+        starts = [result.start_offset.ToNanoseconds() for result in results]
+        ends = [result.end_offset.ToNanoseconds() for result in results]
+        assert all(begin <= end for begin, end in zip(starts, ends, strict=True))
+        assert all(end <= begin for end, begin in zip(ends, starts[1:], strict=False))
+        assert ends[-1] <= LENGTH_S * 1e9
+        statistics = responses[-1].statistics
+        assert statistics.num_windows >= 3
+        assert responses[-1].audio_received.ToNanoseconds() == LENGTH_S * 1e9
 
 
-async def test_a_session_with_a_draft_reports_how_it_runs_whatever_is_asked():
-    async with speaking_pair() as (_, draft):
-        responses = await listen(draft, talk(), mode="MODE_SYNC", gamma=3)
+async def test_a_session_with_a_draft_reports_how_it_runs_whatever_is_asked(draft):
+    responses = await listen(draft, talk(), mode="MODE_SYNC", gamma=3)
     [model] = [response.model for response in responses if response.HasField("model")]
     assert (model.mode, model.gamma) == (decoding_pb2.MODE_FULL, 0)
     assert responses[-1].statistics.gamma == 0, "it sends whole texts"
 
 
-async def test_speech_events_report_where_utterances_begin_and_end():
-    async with speaking_pair() as (_, draft):
-        responses = await listen(draft, talk())
+async def test_speech_events_report_where_utterances_begin_and_end_and_all_open_text(draft):
+    responses = await listen(draft, talk(), interim=True)
     events = [
         (response.speech_event, response.speech_event_offset.ToNanoseconds() / 1e9)
         for response in responses
@@ -71,6 +71,13 @@ async def test_speech_events_report_where_utterances_begin_and_end():
     ):
         assert begin_s - padding_s - frame_s <= reported_begin_s <= begin_s
         assert end_s <= reported_end_s <= end_s + tail_s + frame_s
+    shown: list[str] = []
+    for response in responses:
+        text = [result.alternatives[0].transcript for result in response.results if not result.is_final]
+        if response.speech_event:
+            assert text == shown
+        elif response.HasField("audio_received"):
+            shown = text
 
 
 @pytest.mark.parametrize("confirm_every_ms", [None, 300])
@@ -81,7 +88,7 @@ async def test_interim_results_are_all_open_text_the_most_stable_first(confirm_e
     async with speaking_pair(error_rate=0.0) as (target, draft):
         call = with_true_status(draft.stub.StreamingRecognize())
         await call.write(config(interim=True, live=live))
-        reading = asyncio.create_task(all_of(call))
+        reading = asyncio.create_task(rest_of(call))
         for request in audio_requests(pcm, 3_200):
             await call.write(request)
             await eventually(lambda: not target.service._verifier.has_work)
@@ -105,18 +112,6 @@ async def test_interim_results_are_all_open_text_the_most_stable_first(confirm_e
     assert stabilities >= ({0.9, 0.1} if confirm_every_ms else {0.5, 0.1})
 
 
-async def test_a_speech_event_has_all_open_text():
-    async with speaking_pair() as (_, draft):
-        responses = await listen(draft, talk(), interim=True)
-    shown: list[str] = []
-    for response in responses:
-        text = [result.alternatives[0].transcript for result in response.results if not result.is_final]
-        if response.speech_event:
-            assert text == shown
-        elif response.HasField("audio_received"):
-            shown = text
-
-
 @pytest.mark.parametrize("mode", LIVE_MODES)
 async def test_only_interim_text_is_debounced(mode, monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.session.INTERVAL_S", 3_600.0)
@@ -131,27 +126,25 @@ async def test_only_interim_text_is_debounced(mode, monkeypatch):
     assert len(interim) <= 1 + num_urgent, "all but the first arrive with other responses"
 
 
-async def test_silence_has_no_text_no_forward_pass_and_is_not_kept():
+async def test_silence_has_no_text_no_forward_pass_and_is_not_kept(target, draft):
     minutes = 10 if NIGHTLY else 2
     silence = bytes(60 * SAMPLE_RATE)  # half a minute
-    async with speaking_pair() as (target, draft):
-        call = draft.stub.StreamingRecognize()
-        await call.write(config(interim=True))
-        for _ in range(2 * minutes):
-            for request in audio_requests(silence, 64_000):
-                await call.write(request)
-        received = 60 * minutes * SAMPLE_RATE
-        sessions = target.service._verifier._sessions
-        await eventually(lambda: len(sessions) == 1, within_s=30)
-        (session,) = sessions.values()
-        await eventually(lambda: session.recording.received_samples == received, within_s=30)
-        drafting = draft.service._drafting.placement.drafter._sessions
-        await eventually(lambda: all(s.recording.received_samples == received for s in drafting.values()))
-        for recording in (session.recording, *(s.recording for s in drafting.values())):
-            assert recording.received_samples - recording.first_sample <= 7 * SAMPLE_RATE
-        await call.done_writing()
-        responses = [response async for response in call]
-        await all_free(target, draft)
+    call = draft.stub.StreamingRecognize()
+    await call.write(config(interim=True))
+    for _ in range(2 * minutes):
+        for request in audio_requests(silence, 64_000):
+            await call.write(request)
+    received = 60 * minutes * SAMPLE_RATE
+    sessions = target.service._verifier._sessions
+    await eventually(lambda: len(sessions) == 1, within_s=30)
+    (session,) = sessions.values()
+    await eventually(lambda: session.recording.received_samples == received, within_s=30)
+    drafting = draft.service._drafting.placement.drafter._sessions
+    await eventually(lambda: all(s.recording.received_samples == received for s in drafting.values()))
+    for recording in (session.recording, *(s.recording for s in drafting.values())):
+        assert recording.received_samples - recording.first_sample <= 7 * SAMPLE_RATE
+    await call.done_writing()
+    responses = [response async for response in call]
     assert not any(response.results or response.speech_event for response in responses)
     statistics = responses[-1].statistics
     assert (statistics.num_forwards, statistics.num_windows, statistics.num_blocks) == (0, 0, 0)
@@ -159,22 +152,18 @@ async def test_silence_has_no_text_no_forward_pass_and_is_not_kept():
 
 
 @pytest.mark.parametrize("length_s", mostly_nightly([0.3, 61.0, 7.3, 30.0], by_day=2))
-async def test_without_endpointing_all_is_one_utterance(length_s):
+async def test_without_endpointing_all_is_one_utterance(draft, length_s):
     pcm = speech(length_s)
-    async with speaking_pair() as (target, draft):
-        responses = await listen(draft, pcm, 32_000, disabled=True)
-        results = final_results(responses)
-        await all_free(target, draft)
+    responses = await listen(draft, pcm, 32_000, disabled=True)
+    results = final_results(responses)
     assert texts_of(results) == final_text(pcm, None)
     assert [result.is_utterance_end for result in results] == [False] * (len(results) - 1) + [True]
     begins = [response for response in responses if response.speech_event == pb.SPEECH_EVENT_BEGIN]
     assert len(begins) == 1
 
 
-async def test_audio_of_at_most_a_frame_has_no_text():
-    async with speaking_pair() as (target, draft):
-        responses = await listen(draft, bytes(100), disabled=True)
-        await all_free(target, draft)
+async def test_audio_of_at_most_a_frame_has_no_text(draft):
+    responses = await listen(draft, bytes(100), disabled=True)
     assert final_results(responses) == []
 
 
@@ -196,9 +185,7 @@ def resumed(position: dict, **changes) -> pb.StreamingRecognizeRequest:
     [
         ([config()], InvalidAudio, "recording is empty"),
         ([config(live={"step_ms": 50}), AUDIO], InvalidRequest, "step_ms is 50"),
-        ([config(live={"confirm_every_ms": 50}), AUDIO], InvalidRequest, "confirm_every_ms is 50"),
         ([config(endpointing={"threshold": 0.99}), AUDIO], InvalidRequest, "threshold is 0.99"),
-        ([config(endpointing={"max_piece_ms": 1_999}), AUDIO], InvalidRequest, "max_piece_ms is 1999"),
         (
             [resumed({"next_sample": 320, "pieces": [{"tokens": [1, END]}]}), AUDIO],
             InvalidRequest,
@@ -217,24 +204,20 @@ def resumed(position: dict, **changes) -> pb.StreamingRecognizeRequest:
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-async def test_a_request_that_does_not_fit_live_audio_is_refused(requests, kind, sentence):
-    async with speaking_pair() as (target, draft):
-        error = await refusal(draft, *requests)
-        assert type(error) is kind
-        assert sentence in str(error) and is_one_sentence(error)
-        await all_free(target, draft)
+async def test_a_request_that_does_not_fit_live_audio_is_refused(draft, requests, kind, sentence):
+    error = await refusal(draft, *requests)
+    assert type(error) is kind
+    assert sentence in str(error) and is_one_sentence(error)
 
 
 @pytest.mark.parametrize("field", [{"endpointing": {"disabled": True}}, {"continue_unverified": True}])
-async def test_settings_of_live_audio_are_refused_for_recordings(field):
+async def test_settings_of_live_audio_are_refused_for_recordings(draft, field):
     recording = pb.RecognitionConfig(encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=SAMPLE_RATE)
     first = pb.StreamingRecognizeRequest(
         streaming_config=pb.StreamingRecognitionConfig(config=recording, **field)
     )
     whole = pb.RecognitionConfig(decoding={"live": {"step_ms": 500}})
-    async with speaking_pair() as (target, draft):
-        error = await refusal(draft, first, AUDIO)
-        assert isinstance(error, InvalidRequest) and "set decoding.live" in str(error)
-        error = await error_of(draft.stub.Recognize(pb.RecognizeRequest(config=whole, audio=b"RIFF")))
-        assert isinstance(error, InvalidRequest) and "is not live" in str(error)
-        await all_free(target, draft)
+    error = await refusal(draft, first, AUDIO)
+    assert isinstance(error, InvalidRequest) and "set decoding.live" in str(error)
+    error = await error_of(draft.stub.Recognize(pb.RecognizeRequest(config=whole, audio=b"RIFF")))
+    assert isinstance(error, InvalidRequest) and "is not live" in str(error)

@@ -1,7 +1,7 @@
 """Audio without speech becomes no text at almost no cost, quiet or loud."""
 
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from itertools import islice
 
 import pytest
@@ -16,7 +16,7 @@ from specwhisper_client.live_transcription import LiveTranscription
 from specwhisper_client.streaming import StreamingClient
 from tests.nightly import NIGHTLY
 from tests.noises import NOISES, noises
-from tests.rpc.services import Draft, Target, draft_server, target_server
+from tests.rpc.services import Target, draft_server, target_server
 from tests.rpc.speaking import Listener, follow
 
 PIECE_BYTES = 32_000
@@ -69,26 +69,20 @@ async def transcribed_as_spoken(target: Target, address: str, pcm: bytes) -> Lis
     return listener
 
 
-async def check_no_loop(target: Target, draft: Draft, sounds: Iterable[tuple[str, bytes]]) -> None:
-    """Check texts for repetitions, as each hypothesis reuses the last one's text."""
+@pytest.mark.nightly
+async def test_without_endpointing_no_text_is_repeated(pair):
+    """Each hypothesis reuses the last one's text."""
+    target, draft = pair
     alone = WhisperModel(load_checkpoint("demo-target"), 1)
 
-    async def check(name: str, pcm: bytes) -> None:
+    for name, pcm in noises():
         listener = await transcribed_as_spoken(target, draft.address, pcm)
         segments = listener.segments
         text = "".join(segment.text for segment in segments)
         if name in LOOPING:
             assert text.strip() == InlinePair(alone).transcribe([pcm])[0].text, "it is the target's own text"
-            return
+            continue
         for shown in (text, *(update.text for update in listener.updates)):
             assert not REPEATED.search(shown), (name, shown)
         assert all(segment.compression_ratio < MAX_COMPRESSION_RATIO for segment in segments), (name, text)
         assert text_compression_ratio(text) < MAX_COMPRESSION_RATIO, (name, text)
-
-    for name, pcm in sounds:
-        await check(name, pcm)
-
-
-@pytest.mark.nightly
-async def test_without_endpointing_no_text_is_repeated(pair):
-    await check_no_loop(*pair, noises())

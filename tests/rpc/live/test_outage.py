@@ -21,13 +21,7 @@ from tests.rpc.outages import (
     shown_unverified,
     unverified_client,
 )
-from tests.rpc.services import (
-    MAX_SESSIONS,
-    PROMPTLY_S,
-    all_free,
-    eventually,
-    is_one_sentence,
-)
+from tests.rpc.services import MAX_SESSIONS, PROMPTLY_S, all_free, eventually, is_one_sentence
 from tests.rpc.speaking import CUT_OFTEN, LECTURE, Listener, final_text, follow, live_client
 
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")

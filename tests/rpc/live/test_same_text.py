@@ -103,7 +103,7 @@ async def undisturbed(audio: str) -> list[Segment]:
 
 
 @pytest.mark.parametrize("audio", KINDS)
-async def test_at_any_pace_with_a_draft_and_without(audio):
+async def test_at_any_pace_with_a_draft_and_without(target, draft, audio):
     """Also with verified text of growing pieces."""
     ways = (
         ("as it is spoken", {}),
@@ -112,34 +112,29 @@ async def test_at_any_pace_with_a_draft_and_without(audio):
         ("at once", {"confirm_every_ms": 2_000}),
         ("with stalls", {"mode": Mode.TARGET_ONLY}),
     )
-    async with (
-        speaking_pair() as (target, draft),
-        draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as without,
-    ):
+    async with draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as without:
         texts = [
             await transcribed(draft, target, audio, pace, seed, **how)
             for seed in range(3 if NIGHTLY else 1)
             for pace, how in ways
         ]
         texts.append(await transcribed(without, target, audio, "as it is spoken"))
-        await all_free(target, draft)
     assert texts == [await undisturbed(audio)] * len(texts)
 
 
-async def test_beside_other_sessions():
-    async with speaking_pair() as (target, draft):
-        names = list(AUDIO)
-        together = await asyncio.gather(
-            *(
-                transcribed(draft, target, audio, "with stalls" if seed % 2 else "at once", seed)
-                for seed, audio in enumerate(names)
-            )
+async def test_beside_other_sessions(target, draft):
+    names = list(AUDIO)
+    together = await asyncio.gather(
+        *(
+            transcribed(draft, target, audio, "with stalls" if seed % 2 else "at once", seed)
+            for seed, audio in enumerate(names)
         )
-        await all_free(target, draft)
+    )
     assert together == [await undisturbed(audio) for audio in names]
 
 
-POINTS = ("verify.before", "verify.after", "commit.before", "commit.after", "send.before", "send.after")
+# By day the three that are apart: what comes after a step is just before the next one.
+POINTS = ("verify.before", "commit.before", "send.after", "verify.after", "commit.after", "send.before")
 
 
 @asynccontextmanager
@@ -162,7 +157,7 @@ async def mortal_target(point: str, hit: int) -> AsyncIterator[Target]:
 
 
 @pytest.mark.parametrize("audio", mostly_nightly(["talk", "lecture", "without endpointing"]))
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", mostly_nightly(POINTS, by_day=3))
 async def test_over_targets_that_fail(audio, point, emptiest_first):
     """Two of three are lost, each at its own moment."""
     async with speaking_target() as last, mortal_target(point, 2) as one, mortal_target(point, 5) as other:
@@ -178,14 +173,13 @@ async def test_over_targets_that_are_lost_at_any_time(audio, mode):
     pcm = AUDIO[audio][0]
     async with AsyncExitStack() as stack:
         target = await stack.enter_async_context(speaking_target())
-        port = int(target.address.rpartition(":")[2])
         draft = await stack.enter_async_context(speaking_draft(target.address))
         client = await stack.enter_async_context(client_for(draft, audio, mode=mode))
         listener, at = Listener(client), 0
         for lost in (seconds * SAMPLE_RATE for seconds in LOST_AT[audio]):
             await follow(client, target, pcm, at, lost)
             await target.server.stop(drain_timeout_s=0)
-            target = await stack.enter_async_context(speaking_target(port=port))
+            target = await stack.enter_async_context(speaking_target(port=target.port))
             at = lost
         await listener.end(pcm[at * 2 :], within_s=60)
         assert client.num_reconnects == 0, "the client does not notice"
@@ -198,29 +192,25 @@ async def test_over_draft_servers_that_are_lost_at_any_time(audio):
     pcm = AUDIO[audio][0]
     async with speaking_target() as target, AsyncExitStack() as stack:
         draft = await stack.enter_async_context(speaking_draft(target.address))
-        port = int(draft.address.rpartition(":")[2])
         client = await stack.enter_async_context(client_for(draft, audio))
         listener, at = Listener(client), 0
         for lost in (seconds * SAMPLE_RATE for seconds in LOST_AT[audio]):
             await follow(client, target, pcm, at, lost)
             await draft.server.stop(drain_timeout_s=0)
             await all_free(target)
-            draft = await stack.enter_async_context(speaking_draft(target.address, port=port))
+            draft = await stack.enter_async_context(speaking_draft(target.address, port=draft.port))
             at = lost
         await listener.end(pcm[at * 2 :], within_s=60)
         assert client.num_reconnects == len(LOST_AT[audio])
     assert listener.segments == await undisturbed(audio)
 
 
-async def test_with_a_client_that_ends_utterances():
+async def test_with_a_client_that_ends_utterances(target, draft):
     """Wherever it does, also while a draft server is lost; nothing is ended twice."""
     pcm, ends = LECTURE, (5 * SAMPLE_RATE, 11 * SAMPLE_RATE, 17 * SAMPLE_RATE)
     expected = final_text(pcm, CUT_OFTEN, tuple(2 * end for end in ends))
     assert len(expected) == 4
-    async with speaking_target() as target, AsyncExitStack() as stack:
-        draft = await stack.enter_async_context(speaking_draft(target.address))
-        port = int(draft.address.rpartition(":")[2])
-        client = await stack.enter_async_context(client_for(draft, "lecture"))
+    async with client_for(draft, "lecture") as client:
         listener, at = Listener(client), 0
         for number, end in enumerate(ends):
             if number == 1:
@@ -233,6 +223,6 @@ async def test_with_a_client_that_ends_utterances():
         await listener.received(sum(map(len, expected.values())) - len(expected[4]))
         await draft.server.stop(drain_timeout_s=0)
         await all_free(target)
-        await stack.enter_async_context(speaking_draft(target.address, port=port))
-        await listener.end(pcm[20 * SAMPLE_RATE * 2 :], within_s=60)
+        async with speaking_draft(target.address, port=draft.port):
+            await listener.end(pcm[20 * SAMPLE_RATE * 2 :], within_s=60)
     assert texts_of(listener.segments) == expected

@@ -31,6 +31,7 @@ TOKENS = Tokens({TOKEN: "anna", "another-token-of-hers": "anna"})
 SERVICE = "specwhisper.wire.v1.Verification"
 METHODS = list(methods_of(*(file for files in FILES.values() for file in files if file not in OF_ALL)))
 OPEN = list(methods_of(health_pb2))
+WITHIN_S = 30.0  # also on a busy machine
 OTHERS = [
     *methods_of(reflection_pb2),
     "/specwhisper.wire.v1.Verification/NoSuchMethod",
@@ -63,27 +64,21 @@ class Everything(grpc.GenericRpcHandler):
         return grpc.stream_stream_rpc_method_handler(enter)
 
 
-class Recorder(verification_pb2_grpc.VerificationServicer):
-    """Records the callers of its methods."""
-
-    def __init__(self) -> None:
-        self.callers: list[str] = []
+class Naming(verification_pb2_grpc.VerificationServicer):
+    """Returns the name of its caller."""
 
     async def Locate(self, request, context):
-        self.callers.append(caller.get())
         return pb.LocateResponse(address=caller.get())
 
     async def Verify(self, requests, context):
-        self.callers.append(caller.get())
         async for _ in requests:
             yield pb.VerifyResponse(going_away=pb.GoingAway(reason=caller.get()))
 
 
 @asynccontextmanager
-async def serving(**options) -> AsyncIterator[tuple[str, Recorder]]:
-    servicer = Recorder()
-    async with as_target(servicer, ServingOptions(**options)) as server:
-        yield server.address, servicer
+async def serving(**options) -> AsyncIterator[str]:
+    async with as_target(Naming(), ServingOptions(**options)) as server:
+        yield server.address
 
 
 @asynccontextmanager
@@ -99,7 +94,7 @@ async def located(address: str, credentials: Credentials) -> str:
     async with open_channel(address, credentials) as channel:
         stub = verification_pb2_grpc.VerificationStub(channel)
         try:
-            return (await stub.Locate(pb.LocateRequest(), timeout=5)).address
+            return (await stub.Locate(pb.LocateRequest(), timeout=WITHIN_S)).address
         except grpc.aio.AioRpcError as error:
             raise error_from_rpc(error, address) from error
 
@@ -135,8 +130,8 @@ async def test_calls_without_a_valid_token_are_refused():
             metadata = () if header is None else (("authorization", header),)
             for method in [*METHODS, *OTHERS]:
                 for ask in (
-                    lambda: channel.unary_unary(method)(b"", metadata=metadata, timeout=5),  # noqa: B023
-                    lambda: channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=5),  # noqa: B023
+                    lambda: channel.unary_unary(method)(b"", metadata=metadata, timeout=WITHIN_S),  # noqa: B023
+                    lambda: channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=WITHIN_S),  # noqa: B023
                 ):
                     error = await refusal(ask)
                     assert error.code() is grpc.StatusCode.UNAUTHENTICATED, (header, method)
@@ -152,14 +147,14 @@ async def enter_all(channel: grpc.aio.Channel, token: str) -> None:
     """Call every method with a token, which must succeed."""
     metadata = (("authorization", f"Bearer {token}"),)
     for method in [*METHODS, *OTHERS[1:]]:
-        call = channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=10)
+        call = channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=WITHIN_S)
         assert [answer async for answer in call] == [b""], method
 
 
 async def test_an_open_session_continues_after_its_token_was_removed(tmp_path):
     file = tmp_path / "tokens"
     file.write_text(f"ben {FORMER}\n")
-    async with serving(tokens=read_tokens(file)) as (address, _):
+    async with serving(tokens=read_tokens(file)) as address:
         async with open_channel(address, Credentials(token=FORMER)) as channel:
             call = verification_pb2_grpc.VerificationStub(channel).Verify()
             await call.write(pb.VerifyRequest())
@@ -173,15 +168,10 @@ async def test_an_open_session_continues_after_its_token_was_removed(tmp_path):
 
 
 async def test_callers_are_named_by_their_tokens():
-    async with serving(tokens=TOKENS) as (address, servicer):
+    async with serving(tokens=TOKENS) as address:
         for token in (TOKEN, "another-token-of-hers"):
-            credentials = Credentials(token=token)
-            assert await located(address, credentials) == "anna"
-            async with open_channel(address, credentials) as channel:
-                call = verification_pb2_grpc.VerificationStub(channel).Verify(iter([pb.VerifyRequest()]))
-                assert (await call.read()).going_away.reason == "anna"
-        assert servicer.callers == ["anna"] * 4
-    async with serving() as (address, _):
+            assert await located(address, Credentials(token=token)) == "anna"
+    async with serving() as address:
         assert await located(address, Credentials()) == ""
 
 
@@ -214,7 +204,7 @@ async def test_an_untrusted_connection_is_reported_in_one_sentence(folder):
         (mutual, roots, "closes new connections: does it require .* certificate"),
         (None, roots, "does not encrypt"),
     ):
-        async with serving(tls=tls) as (address, _):
+        async with serving(tls=tls) as address:
             with pytest.raises(TargetUnavailable, match=message):
                 await located(address, Credentials(shown))
 
@@ -254,7 +244,7 @@ async def test_no_method_is_reached_over_an_untrusted_connection(case, folder):
     ):
         async with open_channel(address, Credentials(tls)) as channel:
             for method in [*METHODS, *OTHERS, *OPEN]:
-                call = channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=10)
+                call = channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=WITHIN_S)
                 with pytest.raises(grpc.aio.AioRpcError) as refused:
                     await call.read()
                 assert refused.value.code() is grpc.StatusCode.UNAVAILABLE, method
@@ -267,14 +257,14 @@ async def test_no_method_is_reached_over_an_untrusted_connection(case, folder):
 async def test_a_certificate_may_have_a_name_other_than_the_address(tmp_path):
     tls = save(trustme.CA(), tmp_path, "server", "targets.example")
     named = ClientTls(tmp_path / "roots.pem", server_name="targets.example")
-    async with serving(tls=tls) as (address, _):
+    async with serving(tls=tls) as address:
         assert await located(address, Credentials(named)) == ""
 
 
 async def test_a_new_certificate_needs_no_restart(folder, tmp_path):
     for name in ("localhost.pem", "localhost.key"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
-    async with serving(tls=server_tls(tmp_path)) as (address, _):
+    async with serving(tls=server_tls(tmp_path)) as address:
         trusting = Credentials(ClientTls(folder / "roots.pem"))
         assert await located(address, trusting) == ""
         save(trustme.CA(), tmp_path, "localhost")

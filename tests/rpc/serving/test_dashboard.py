@@ -10,11 +10,9 @@ from typing import Any
 import promql_parser
 import pytest
 import yaml
-from prometheus_client.parser import text_string_to_metric_families
 
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper_gateway.metrics import GatewayMetrics
-from tests.rpc.scrapes import exported
 from tests.rpc.services import recording, running_pair, stream
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "observability"
@@ -36,14 +34,11 @@ async def names_exported() -> Names:
         await stream(draft, recording(1.0), mode="MODE_SYNC")
         gateway = GatewayMetrics()
         gateway.count(SpeculationStatistics(), 1.0)
-        texts = [exported(each.service.metrics.collected) for each in (target, draft)]
-        registries = [each.service.metrics.collected for each in (target, draft)]
-        registries.append(gateway.collected)
+        registries = [target.service.metrics.collected, draft.service.metrics.collected, gateway.collected]
+        samples = [s for each in registries for family in each.collect() for s in family.samples]
     names: Names = {}
-    for text in [*texts, exported(gateway.collected)]:
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                names.setdefault(sample.name, set()).update(sample.labels)
+    for sample in samples:
+        names.setdefault(sample.name, set()).update(sample.labels)
     for registry in registries:  # counters by a label that have no value yet
         for metric, its_names in registry._collector_to_names.items():
             for name in its_names:

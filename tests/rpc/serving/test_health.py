@@ -14,6 +14,7 @@ from specwhisper_client.cli.main import is_serving
 from tests.certificates import save
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import running_gateway
+from tests.rpc.services import running
 
 TOKENS = Tokens({"0123456789abcdef": "anna"})
 
@@ -64,11 +65,8 @@ async def test_a_server_that_is_no_gateway_is_reported_in_one_sentence(tmp_path)
     encrypted = ServingOptions(tls=save(trustme.CA(), tmp_path, "server"))
     trusting = Credentials(ClientTls(tmp_path / "roots.pem"))
     for options in (ServingOptions(), encrypted):
-        server = await start_server({}, options)
-        try:
+        async with running({}, options) as server:
             for url in (f"http://{server.address}", f"https://{server.address}"):
                 assert url in await ask(url, trusting)
-        finally:
-            await server.stop(drain_timeout_s=0)
     for url in ("http://", "http://127.0.0.1:port"):
         assert url in await ask(url)

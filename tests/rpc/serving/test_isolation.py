@@ -3,30 +3,26 @@
 A session is its call: no call can name another session. It resumes elsewhere from a resume point.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import replace
-
 from specwhisper.errors import InvalidAudio, LeaseRefused
-from specwhisper.rpc.channels import Credentials, open_channel, with_true_status
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.rpc.tokens import Leases, Tokens
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as client_pb
-from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from tests.rpc.hostile import audio, hello, session, whole
 from tests.rpc.services import (
     RATE,
     Draft,
-    Target,
     all_free,
     audio_requests,
+    callers,
     draft_server,
     error_of,
     expected_finals,
     finals,
     opening,
     recording,
+    responses_to,
     resume_point_of,
     running_pair,
     target_alone,
@@ -38,22 +34,11 @@ TOKENS = Tokens({ANNAS: "anna", BENS: "ben"})
 SECOND, LONG = recording(1.0), recording(40.0)
 
 
-@asynccontextmanager
-async def two_callers(**settings) -> AsyncIterator[tuple[Target, Target]]:
-    """Yield a target with the connections of two callers, Anna and Ben."""
-    async with (
-        target_server(tokens=TOKENS, **settings) as target,
-        open_channel(target.address, Credentials(token=ANNAS)) as hers,
-        open_channel(target.address, Credentials(token=BENS)) as his,
-    ):
-        yield tuple(
-            replace(target, stub=verification_pb2_grpc.VerificationStub(channel)) for channel in (hers, his)
-        )
-        await all_free(target)
-
-
 async def test_a_lease_is_valid_for_its_caller_only():
-    async with two_callers(leases=Leases()) as (anna, ben):
+    async with (
+        target_server(tokens=TOKENS, leases=Leases()) as target,
+        callers(target, ANNAS, BENS) as (anna, ben),
+    ):
         hers = (await anna.stub.Locate(pb.LocateRequest())).lease
         his = (await ben.stub.Locate(pb.LocateRequest())).lease
         for caller, stolen in ((ben, hers), (anna, his), (anna, "")):
@@ -63,11 +48,12 @@ async def test_a_lease_is_valid_for_its_caller_only():
         for caller, own in ((anna, hers), (ben, his)):
             async with session(caller, hello(lease=own), *whole(SECOND)) as talking:
                 assert await talking.finish() == target_alone(1.0).window_tokens
+        await all_free(target)
 
 
 async def test_another_callers_session_id_opens_a_session_of_its_own():
     """Ben uses Anna's session id: her text is unchanged, and he receives none of it."""
-    async with two_callers() as (anna, ben):
+    async with target_server(tokens=TOKENS) as target, callers(target, ANNAS, BENS) as (anna, ben):
         async with session(anna, hello(session="hers"), *whole(LONG)[:-1]) as talking:
             await talking.read_until("window_opened")
             async with session(ben, hello(session="hers"), *whole(recording(1.0, 1))) as listening:
@@ -83,16 +69,11 @@ async def test_another_callers_session_id_opens_a_session_of_its_own():
                 await cancelled.read()
             await talking.send(whole(LONG)[-1])
             assert await talking.finish() == target_alone(40.0).window_tokens
-
-
-def as_caller(draft: Draft, channel) -> Draft:
-    return replace(draft, stub=transcription_pb2_grpc.TranscriptionStub(channel))
+        await all_free(target)
 
 
 async def resumed(draft: Draft, resume_point: client_pb.ResumePoint, pcm: bytes) -> list[tuple]:
-    requests = [opening(resume_point=resume_point), *audio_requests(pcm)]
-    call = with_true_status(draft.stub.StreamingRecognize(iter(requests)))
-    return finals([response async for response in call])
+    return finals(await responses_to(draft, opening(resume_point=resume_point), *audio_requests(pcm)))
 
 
 async def test_a_resume_point_reveals_only_its_own_content():
@@ -101,10 +82,8 @@ async def test_a_resume_point_reveals_only_its_own_content():
     async with (
         target_server() as target,
         draft_server(target.address, tokens=TOKENS) as draft,
-        open_channel(draft.address, Credentials(token=ANNAS)) as hers,
-        open_channel(draft.address, Credentials(token=BENS)) as his,
+        callers(draft, ANNAS, BENS) as (anna, ben),
     ):
-        anna, ben = as_caller(draft, hers), as_caller(draft, his)
         resume_point = await resume_point_of(anna)
         resumed_finals = await resumed(ben, resume_point, silence)
         await all_free(target, draft)

@@ -9,15 +9,15 @@ import pytest
 
 from experiments.common.models.scripted import ScriptedModel
 from specwhisper.errors import ServerFull, SessionExpired, SlowReader
-from specwhisper.rpc.channels import Credentials, open_channel, with_true_status
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.rpc.tokens import Tokens
 from specwhisper.types import AudioChunk, Limits
 from specwhisper.wire import codec
 from specwhisper.wire.status import PUSHBACK_KEY, error_from_rpc
-from specwhisper.wire.v1 import transcription_pb2, transcription_pb2_grpc, verification_pb2_grpc
+from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from tests.rpc.gated import Gated
-from tests.rpc.hostile import Session, Shared, audio, hello, session, whole
+from tests.rpc.hostile import Session, Shared, audio, heartbeat, hello, session, whole
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -26,6 +26,7 @@ from tests.rpc.services import (
     SMALL_BUFFERS,
     all_free,
     audio_requests,
+    callers,
     draft_server,
     error_of,
     eventually,
@@ -41,6 +42,7 @@ from tests.rpc.services import (
     streaming_config,
     target_alone,
     target_server,
+    whole_request,
 )
 
 ANNAS, ANNAS_NEW, BENS = "anna-has-this-token", "anna-has-that-token", "ben-has-another-one"
@@ -50,18 +52,13 @@ TIMEOUT_S = 25.0  # on a busy machine
 GRPC_BUFFERS = 16 * 1024 * 1024  # it reads ahead as far as the connection is fast
 
 
-def heartbeat() -> pb.VerifyRequest:
-    return pb.VerifyRequest(heartbeat=pb.Heartbeat(sent_ns=1))
-
-
 # Quotas
 
 
 @pytest.mark.parametrize("limit", [{"max_sessions": 2}, {"max_sessions_per_token": 1}])
-async def test_a_quota_of_each_address_at_a_draft_server(tmp_path, limit):
+async def test_a_quota_of_each_address_at_a_draft_server(target, tmp_path, limit):
     path = tmp_path / "socket"
     async with (
-        target_server() as target,
         draft_server(target.address, local_socket=path, **limit) as draft,
         grpc.aio.insecure_channel(f"unix:{path}") as channel,
     ):
@@ -81,14 +78,8 @@ async def test_a_quota_of_each_address_at_a_draft_server(tmp_path, limit):
 async def test_tokens_of_one_name_share_a_quota_at_a_target():
     async with (
         target_server(tokens=TOKENS, max_sessions_per_token=1) as target,
-        open_channel(target.address, Credentials(token=ANNAS)) as hers,
-        open_channel(target.address, Credentials(token=ANNAS_NEW)) as hers_too,
-        open_channel(target.address, Credentials(token=BENS)) as his,
+        callers(target, ANNAS, ANNAS_NEW, BENS) as (anna, also_anna, ben),
     ):
-        anna, also_anna, ben = (
-            replace(target, stub=verification_pb2_grpc.VerificationStub(channel))
-            for channel in (hers, hers_too, his)
-        )
         async with session(anna, hello()) as first:
             await first.read()
             async with session(also_anna) as second:
@@ -191,11 +182,8 @@ async def test_a_call_over_the_session_timeout_ends(sends):
 async def test_a_recording_over_the_session_timeout_leaves_no_session():
     model = Gated()
     async with target_server(model) as target, draft_server(target.address, session_timeout_s=0.3) as draft:
-        config = transcription_pb2.RecognitionConfig(
-            encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=RATE, mode="MODE_TARGET_ONLY"
-        )
-        request = transcription_pb2.RecognizeRequest(config=config, audio=SECOND)
-        assert type(await error_of(draft.stub.Recognize(request))) is SessionExpired
+        call = draft.stub.Recognize(whole_request(SECOND, mode="MODE_TARGET_ONLY"))
+        assert type(await error_of(call)) is SessionExpired
         await eventually(lambda: draft.server.calls.num_open == 0, within_s=PROMPTLY_S)
         model.gate.set()
         await all_free(target, draft)

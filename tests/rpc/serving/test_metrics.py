@@ -3,19 +3,17 @@
 import asyncio
 import ssl
 import urllib.error
-from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 import trustme
 
 from experiments.common.models.speech import LENGTH_S as LIVE_LENGTH_S
-from experiments.common.models.speech import SPANS, EnergyVad, talk
+from experiments.common.models.speech import SPANS, talk
 from specwhisper import __version__
 from specwhisper.errors import InvalidRequest, PortTaken, ServerFull
 from specwhisper.observe.metrics import ServerMetrics
-from specwhisper.rpc import failover
 from specwhisper.rpc.channels import Credentials
-from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ClientTls
 from specwhisper.rpc.tokens import Tokens
@@ -26,14 +24,13 @@ from tests.rpc.network import cut_network
 from tests.rpc.scrapes import collected, parsed, scrape, value
 from tests.rpc.services import (
     MAX_SESSIONS,
-    Target,
     all_free,
     audio_requests,
     draft_server,
     error_of,
     eventually,
     recording,
-    running_pair,
+    running,
     stream,
     streaming_config,
     target_server,
@@ -44,11 +41,10 @@ LENGTH_S = 70.0
 TARGET, DRAFT = "specwhisper_target", "specwhisper_draft"
 
 
-async def test_a_session_is_counted_on_both_servers():
-    async with running_pair() as (target, draft):
-        responses = await stream(draft, recording(LENGTH_S), mode="MODE_FULL")
-        await all_free(target, draft)
-        at_target, at_draft = (collected(server.service.metrics.collected) for server in (target, draft))
+async def test_a_session_is_counted_on_both_servers(target, draft):
+    responses = await stream(draft, recording(LENGTH_S), mode="MODE_FULL")
+    await all_free(target, draft)
+    at_target, at_draft = (collected(server.service.metrics.collected) for server in (target, draft))
     statistics = responses[-1].statistics
     for samples, prefix in ((at_target, TARGET), (at_draft, DRAFT)):
         assert value(samples, f"{prefix}_sessions_total", mode="full", outcome="complete") == 1
@@ -80,10 +76,6 @@ async def test_a_session_is_counted_on_both_servers():
     )
 
 
-def held_audio_bytes(target: Target) -> float:
-    return value(collected(target.service.metrics.collected), f"{TARGET}_held_audio_bytes")
-
-
 async def test_sessions_are_counted_by_outcome():
     async with (
         target_server(limits=Limits(max_sessions=1)) as target,
@@ -96,7 +88,9 @@ async def test_sessions_are_counted_by_outcome():
         await eventually(lambda: target.num_free_slots == 0)
         samples = collected(target.service.metrics.collected)
         assert value(samples, f"{TARGET}_slots_in_use") == value(samples, f"{TARGET}_active_sessions") == 1
-        await eventually(lambda: held_audio_bytes(target) == len(recording(1.0)))
+        held = partial(value, name=f"{TARGET}_held_audio_bytes")
+        metrics = target.service.metrics.collected
+        await eventually(lambda: held(collected(metrics)) == len(recording(1.0)))
         refused = draft.stub.StreamingRecognize(iter([streaming_config(mode="MODE_SYNC")]))
         assert isinstance(await error_of(refused), ServerFull)
         call.cancel()
@@ -114,9 +108,7 @@ async def test_sessions_are_counted_by_outcome():
         assert value(collected(target.service.metrics.collected), f"{TARGET}_draining") == 1
 
 
-async def test_the_latency_of_live_text_and_the_loss_of_a_target_are_exported(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
+async def test_the_latency_of_live_text_and_the_loss_of_a_target_are_exported(energy_vad, fast_retries):
     async with (
         speaking_target() as target,
         cut_network(target.address, [3]) as (network, _),
@@ -134,15 +126,10 @@ async def test_the_latency_of_live_text_and_the_loss_of_a_target_are_exported(mo
     assert value(samples, f"{DRAFT}_held_audio_bytes") == 0
 
 
-@asynccontextmanager
-async def exposed(**options):
+def exposed(**options):
     """Run a server without services, and its metrics."""
     metrics = ServerMetrics("specwhisper_test", model="m", dtype="float32", device="cpu")
-    server = await start_server({}, ServingOptions(**{"metrics_port": 0} | options), metrics)
-    try:
-        yield server
-    finally:
-        await server.stop(drain_timeout_s=0)
+    return running({}, ServingOptions(**{"metrics_port": 0} | options), metrics)
 
 
 async def test_metrics_have_a_port_of_their_own_that_closes_with_the_server():

@@ -7,16 +7,12 @@ import logging
 import pytest
 import websockets
 
-from experiments.common.models.speech import EnergyVad, talk
+from experiments.common.models.speech import talk
 from specwhisper.observe.current_call import VALID
 from specwhisper.observe.logs import LogFormat, configure_logging
-from specwhisper.rpc import failover
 from specwhisper_gateway import page_files as page
 from tests.rpc.gateways import RECORDING, running_gateway
 from tests.rpc.network import cut_network
-from tests.rpc.services import (
-    running_pair,
-)
 from tests.rpc.speaking import Listener, live_client, speaking_draft, speaking_target
 
 
@@ -34,9 +30,9 @@ def log():
 
 
 @pytest.mark.parametrize("headers", [{}, {"X-Request-ID": "from-a-proxy.1"}])
-async def test_a_request_id_is_in_the_logs_of_all_servers_and_kept_by_a_gateway(log, headers):
+async def test_a_request_id_is_in_the_logs_of_all_servers_and_kept_by_a_gateway(draft, log, headers):
     form = {"files": {"file": RECORDING}, "data": {"model": "scripted"}}
-    async with running_pair() as (_, draft), running_gateway(draft.address) as gateway:
+    async with running_gateway(draft.address) as gateway:
         reply = await gateway.http.post("/v1/audio/transcriptions", headers=headers, **form)
     shown = reply.headers["x-request-id"]
     assert shown == headers.get("X-Request-ID", shown)
@@ -46,8 +42,8 @@ async def test_a_request_id_is_in_the_logs_of_all_servers_and_kept_by_a_gateway(
     assert of_target["draft_session"] == of_draft["session"] != of_target["session"]
 
 
-async def test_a_web_socket_keeps_its_request_id(log):
-    async with running_pair() as (_, draft), running_gateway(draft.address) as gateway:
+async def test_a_web_socket_keeps_its_request_id(draft, log):
+    async with running_gateway(draft.address) as gateway:
         async with websockets.connect(
             f"ws://{gateway.server.address}/v1/realtime?intent=transcription",
             additional_headers={"X-Request-ID": "from-a-proxy"},
@@ -82,17 +78,14 @@ async def test_a_failure_of_the_gateway_has_an_id(log, monkeypatch):
     assert (reply.status_code, reply.headers["x-request-id"]) == (500, "mine")
 
 
-async def test_a_live_stream_keeps_its_id_over_lost_connections(log, monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
+async def test_a_live_stream_keeps_its_id_over_lost_connections(log, energy_vad, fast_retries):
     async with (
         speaking_target() as target,
         cut_network(target.address, [3]) as (network, _),
         speaking_draft(network.address) as draft,
     ):
         async with live_client(draft.address) as client:
-            listener = Listener(client)
-            await listener.end(talk())
+            await Listener(client).end(talk())
     opened = log("session opened")
     assert len(opened) >= 3, "twice on the draft server, and on the target"
     assert len({line["request"] for line in opened}) == 1

@@ -6,8 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import asynccontextmanager, suppress
-from functools import partial
+from contextlib import suppress
 
 import grpc
 import grpc.aio
@@ -17,7 +16,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from specwhisper.errors import (
     InvalidAudio,
     InvalidRequest,
-    MessageTooLarge,
     PortTaken,
     ServerDraining,
     ServerFull,
@@ -28,14 +26,12 @@ from specwhisper.observe.metrics import ServerMetrics
 from specwhisper.rpc.channels import open_channel
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper.wire.status import INTERNAL_ERROR, error_from_rpc
-from specwhisper.wire.v1 import transcription_pb2, transcription_pb2_grpc
+from specwhisper.wire.status import INTERNAL_ERROR
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc as pb_grpc
 from tests.nightly import mostly_nightly
-
-SERVICE = "specwhisper.wire.v1.Verification"
-LIMIT = 10_000
+from tests.rpc.hostile import heartbeat
+from tests.rpc.services import VERIFICATION, as_target, error_of
 
 
 def asking(text: str) -> pb.LocateRequest:
@@ -69,30 +65,8 @@ class Scripted(pb_grpc.VerificationServicer):
             self.has_ended.set()
 
 
-@asynccontextmanager
-async def serving(servicer, **options):
-    add = partial(pb_grpc.add_VerificationServicer_to_server, servicer)
-    server = await start_server({SERVICE: add}, ServingOptions(max_message_bytes=LIMIT, **options))
-    try:
-        async with open_channel(server.address) as channel:
-            yield server, channel
-    finally:
-        await server.stop(drain_timeout_s=0)
-
-
-async def error_of(call, peer="peer:1"):
-    """Return the project's error that ended a call."""
-    with pytest.raises(grpc.aio.AioRpcError) as ended:
-        await call
-    return error_from_rpc(ended.value, peer)
-
-
-def heartbeat(sent_ns=1):
-    return pb.VerifyRequest(heartbeat=pb.Heartbeat(sent_ns=sent_ns))
-
-
 async def test_errors_reach_the_caller_as_they_were_raised_and_defects_stay_in_the_log(caplog):
-    async with serving(Scripted()) as (_, channel):
+    async with as_target(Scripted()) as server, open_channel(server.address) as channel:
         stub = pb_grpc.VerificationStub(channel)
         error = await error_of(stub.Locate(asking("full")))
         assert (type(error), str(error)) == (ServerFull, "Every slot is taken.")
@@ -107,47 +81,13 @@ async def test_errors_reach_the_caller_as_they_were_raised_and_defects_stay_in_t
         assert (type(error), str(error)) == (InvalidAudio, "Its samples leave a gap.")
 
 
-@pytest.mark.parametrize("is_stream", [False, True])
-async def test_a_message_over_the_limit_is_refused_with_both_sizes(is_stream):
-    servicer = Scripted()
-    async with serving(servicer) as (server, channel):
-        stub = pb_grpc.VerificationStub(channel)
-        if is_stream:
-            stream = stub.Verify()
-            await stream.write(heartbeat())
-            await stream.read()
-            await stream.write(pb.VerifyRequest(audio=pb.Audio(data=bytes(LIMIT))))
-            error = await error_of(stream.read(), server.address)
-            await servicer.has_ended.wait()
-        else:
-            request = asking("x" * (LIMIT - 3))
-            assert request.ByteSize() == LIMIT
-            await stub.Locate(request)
-            error = await error_of(stub.Locate(asking("x" * LIMIT)), server.address)
-        assert type(error) is MessageTooLarge
-        assert f"{LIMIT} bytes allowed to or from {server.address}" in str(error)
-
-
-async def test_a_missing_service_and_a_missing_server_are_named():
-    async with serving(Scripted()) as (server, channel):
-        stub = transcription_pb2_grpc.TranscriptionStub(channel)
-        error = await error_of(stub.GetModel(transcription_pb2.GetModelRequest()), server.address)
-        assert type(error) is InvalidRequest
-        assert f"The server at {server.address} does not offer this service" in str(error)
-    async with open_channel(server.address) as channel:
-        stub = pb_grpc.VerificationStub(channel)
-        error = await error_of(stub.Locate(pb.LocateRequest()), server.address)
-        assert type(error) is TargetUnavailable
-        assert str(error) == f"No server answers at {server.address}; is it running?"
-
-
 async def test_stopping_lets_open_calls_end_and_refuses_new_ones():
-    async with serving(Scripted()) as (server, channel):
+    async with as_target(Scripted()) as server, open_channel(server.address) as channel:
         stub, health = pb_grpc.VerificationStub(channel), health_pb2_grpc.HealthStub(channel)
         stream = stub.Verify()
         await stream.write(heartbeat())
         await stream.read()
-        asked = health_pb2.HealthCheckRequest(service=SERVICE)
+        asked = health_pb2.HealthCheckRequest(service=VERIFICATION)
         assert (await health.Check(asked)).status == health_pb2.HealthCheckResponse.SERVING
         drained = asyncio.Event()
 
@@ -169,7 +109,7 @@ async def test_stopping_lets_open_calls_end_and_refuses_new_ones():
 
 async def test_a_call_that_does_not_end_is_cut_off():
     servicer = Scripted()
-    async with serving(servicer) as (server, channel):
+    async with as_target(servicer) as server, open_channel(server.address) as channel:
         stream = pb_grpc.VerificationStub(channel).Verify()
         await servicer.is_open.wait()
         await server.stop(drain_timeout_s=0)

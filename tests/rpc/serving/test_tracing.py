@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Event
 
 import grpc
@@ -19,7 +18,6 @@ from opentelemetry.trace import SpanKind, StatusCode
 from specwhisper.errors import TargetUnavailable
 from specwhisper.observe.tracing import configure_tracing, start_tracing
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc import failover
 from specwhisper.types import Mode
 from specwhisper_client.api import TranscriptionClient
 from tests.rpc.gateways import RECORDING, running_gateway, socket_refusal
@@ -32,6 +30,7 @@ from tests.rpc.services import (
     running_pair,
     stream,
     target_server,
+    wav,
 )
 
 RECOGNIZE = "specwhisper.wire.v1.Transcription/StreamingRecognize"
@@ -50,22 +49,14 @@ def exporter():
     provider.shutdown()
 
 
-@pytest.fixture
-def wav(tmp_path) -> Path:
-    import soundfile
-
-    path = tmp_path / "speech.wav"
-    soundfile.write(path, memoryview(recording(70.0)).cast("h"), 16_000)
-    return path
-
-
 def named(exporter: InMemorySpanExporter, name: str, kind: SpanKind = SpanKind.INTERNAL):
     return [span for span in exporter.get_finished_spans() if span.name == name and span.kind is kind]
 
 
-async def test_client_draft_and_target_are_one_trace(exporter, wav):
+async def test_client_draft_and_target_are_one_trace(exporter, tmp_path):
+    path = wav(tmp_path / "speech.wav", recording(70.0))
     async with running_pair() as (target, draft), TranscriptionClient(draft.address) as client:
-        transcript = await client.transcribe_file(wav, DecodingOptions.greedy(), mode=Mode.SYNC)
+        transcript = await client.transcribe_file(path, DecodingOptions.greedy(), mode=Mode.SYNC)
         await all_free(target, draft)
     (asked,) = named(exporter, RECOGNIZE, SpanKind.CLIENT)
     (answered,) = named(exporter, RECOGNIZE, SpanKind.SERVER)
@@ -90,8 +81,7 @@ async def test_client_draft_and_target_are_one_trace(exporter, wav):
     assert opened.attributes["specwhisper.draft_session"] == opened_by_draft.attributes["specwhisper.session"]
 
 
-async def test_a_session_that_resumes_elsewhere_stays_in_its_trace(exporter, monkeypatch):
-    monkeypatch.setattr(failover, "MAX_DELAY_S", 0.02)
+async def test_a_session_that_resumes_elsewhere_stays_in_its_trace(exporter, fast_retries):
     async with (
         target_server() as target,
         cut_network(target.address, [2, 4]) as (network, _),

@@ -1,14 +1,15 @@
 """When servers or clients fail, the others continue and every slot is freed."""
 
 import asyncio
-from contextlib import AsyncExitStack
+import signal
 
 import grpc.aio
 import pytest
 
 from experiments.common.models.scripted import ScriptedModel
 from experiments.common.servers.proxy import Proxy
-from specwhisper.errors import TargetUnavailable
+from specwhisper.errors import SpecWhisperError, TargetUnavailable
+from specwhisper.failpoints import DRAFT_POINTS, TARGET_POINTS, Failpoint, Failpoints, Fault
 from specwhisper.rpc.channels import open_channel, with_true_status
 from specwhisper.types import Limits
 from specwhisper.wire import codec
@@ -33,8 +34,8 @@ from tests.rpc.services import (
     finals,
     is_one_sentence,
     recording,
+    refusal,
     rest_of,
-    running_pair,
     stream,
     streaming_config,
     target_alone,
@@ -76,25 +77,22 @@ async def test_no_target_then_a_target_on_the_same_channel(unused_tcp_port):
 @pytest.mark.parametrize("mode", mostly_nightly(["MODE_FULL", *MODES[:-1]]))
 async def test_a_target_that_is_lost_mid_stream(mode):
     """The test cuts its connections; tests/e2e kills the process."""
-    async with AsyncExitStack() as stack:
-        first = await stack.enter_async_context(target_server())
-        settings = {"connect_timeout_s": 10, "resume_timeout_s": 0.1}
-        draft = await stack.enter_async_context(draft_server(first.address, **settings))
+    settings = {"connect_timeout_s": 10, "resume_timeout_s": 0.1}
+    async with target_server() as first, draft_server(first.address, **settings) as draft:
         call = await live_session(draft.stub, mode=mode)
         await first.server.stop(drain_timeout_s=0)
         error = await error_of(rest_of(call))
         assert type(error) is TargetUnavailable
         assert is_one_sentence(error)
         await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
-        port = int(first.address.rpartition(":")[2])
-        async with target_server(port=port) as second:
+        async with target_server(port=first.port) as second:
             await check_text(draft, 1.0)
             await all_free(second, draft)
 
 
-async def test_a_client_whose_connection_drops():
+async def test_a_client_whose_connection_drops(target, draft):
     """As when a laptop is closed."""
-    async with running_pair() as (target, draft), Proxy.listening() as proxy:
+    async with Proxy.listening() as proxy:
         proxy.upstream = draft.address
         async with open_channel(proxy.address) as channel:
             await live_session(transcription_pb2_grpc.TranscriptionStub(channel))
@@ -133,16 +131,15 @@ class FailingDraft(ScriptedModel):
         [{"good_steps": 4}, {"good_windows": 1}, *[{"good_steps": n} for n in (0, 1, 17)]], by_day=2
     ),
 )
-async def test_a_failed_draft_costs_speed_and_no_text(mode, good, caplog):
+async def test_a_failed_draft_costs_speed_and_no_text(target, mode, good, caplog):
     alone = target_alone(65.0)
-    async with target_server() as target:
-        model = FailingDraft(MAX_SESSIONS, **good)
-        async with draft_server(target.address, model) as draft:
-            responses = await stream(draft, recording(65.0), mode=mode, gamma=3)
-            assert finals(responses) == expected_finals(alone)
-            check_statistics(responses[-1].statistics, alone)
-            await all_free(target, draft)
-            figures = collected(draft.service.metrics.collected)
+    model = FailingDraft(MAX_SESSIONS, **good)
+    async with draft_server(target.address, model) as draft:
+        responses = await stream(draft, recording(65.0), mode=mode, gamma=3)
+        assert finals(responses) == expected_finals(alone)
+        check_statistics(responses[-1].statistics, alone)
+        await all_free(target, draft)
+        figures = collected(draft.service.metrics.collected)
     assert value(figures, "specwhisper_draft_sessions_total", mode=mode[5:].lower(), outcome="complete") == 1
     if mode != "MODE_FULL":  # there the target may end before the draft begins
         assert "draft failed" in caplog.messages
@@ -224,18 +221,16 @@ async def endless_audio():
     await asyncio.Event().wait()
 
 
-async def test_a_client_that_does_not_read_delays_no_other_session():
+async def test_a_client_that_does_not_read_delays_no_other_session(draft):
     """Its own session may wait for it; a session beside it does not."""
-    async with running_pair() as (target, draft):
-        options = [("grpc.http2.bdp_probe", 0)]
-        async with grpc.aio.insecure_channel(draft.address, options=options) as channel:
-            deaf = transcription_pb2_grpc.TranscriptionStub(channel).StreamingRecognize()
-            await deaf.write(streaming_config(interim=True))
-            for request in audio_requests(recording(65.0)):
-                await deaf.write(request)
-            await check_text(draft, 33.0)
-            deaf.cancel()
-        await all_free(target, draft)
+    options = [("grpc.http2.bdp_probe", 0)]
+    async with grpc.aio.insecure_channel(draft.address, options=options) as channel:
+        deaf = transcription_pb2_grpc.TranscriptionStub(channel).StreamingRecognize()
+        await deaf.write(streaming_config(interim=True))
+        for request in audio_requests(recording(65.0)):
+            await deaf.write(request)
+        await check_text(draft, 33.0)
+        deaf.cancel()
 
 
 ONE_WAY_MS = 150
@@ -248,3 +243,33 @@ async def test_a_target_with_a_round_trip_over_the_connect_timeout_takes_session
         async with draft_server(proxy.address, connect_timeout_s=CONNECT_TIMEOUT_S) as draft:
             await check_text(draft, 1.0)
             await all_free(target, draft)
+
+
+LENGTH_S = 40.0
+
+
+async def test_every_failpoint_is_reached_more_than_once():
+    sent: list[int] = []
+
+    def failing(points: tuple[str, ...]) -> Failpoints:
+        return Failpoints({point: Failpoint(Fault.STOP, 2) for point in points}, sent.append)
+
+    async with (
+        target_server(failpoints=failing(TARGET_POINTS)) as target,
+        draft_server(target.address, failpoints=failing(DRAFT_POINTS)) as draft,
+    ):
+        # The target waits for drafts: others may end before the draft's second step.
+        await check_text(draft, LENGTH_S, interim=True, mode="MODE_PIPELINED")
+    assert sent == [signal.SIGSTOP] * (len(TARGET_POINTS) + len(DRAFT_POINTS))
+
+
+@pytest.mark.parametrize("point", TARGET_POINTS)
+async def test_a_failpoint_that_raises_ends_only_its_session(point):
+    """An error of the call that sessions share does not even end them: they resume."""
+    failpoints = Failpoints({point: Failpoint(Fault.RAISE, 3)})
+    async with target_server(failpoints=failpoints) as target, draft_server(target.address) as draft:
+        if not point.startswith("send"):
+            error = await refusal(draft, streaming_config(), *audio_requests(recording(LENGTH_S)))
+            assert type(error) is SpecWhisperError
+            await all_free(target, draft)
+        await check_text(draft, LENGTH_S)

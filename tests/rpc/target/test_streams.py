@@ -1,4 +1,4 @@
-"""A server's status arrives although the caller is writing."""
+"""A server's status arrives although the caller writes; an unread response ends its call."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,10 +10,11 @@ import pytest
 
 from specwhisper.errors import ServerFull
 from specwhisper.rpc.channels import GRPCIO, open_channel, with_true_status
-from specwhisper.wire.status import error_from_rpc
+from specwhisper.rpc.serving import RunningServer
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
-from tests.rpc.services import as_target
+from tests.rpc.services import PROMPTLY_S, SMALL_BUFFERS, as_target, error_of, eventually, running
 
 NUM_CALLS = 100
 AUDIO = pb.VerifyRequest(audio=pb.Audio(data=bytes(60_000)))
@@ -49,10 +50,7 @@ async def test_an_end_is_the_servers_with_its_error_if_it_has_one():
             call = with_true_status(ends.Verify(endless()))
             assert [response.going_away.reason async for response in call] == ["test"]
             call = with_true_status(refuses.Verify(endless()))
-            with pytest.raises(grpc.aio.AioRpcError) as ended:
-                async for _ in call:
-                    pass
-            error = error_from_rpc(ended.value, "here")
+            error = await error_of(call)
             assert (type(error), str(error)) == (ServerFull, "Every slot is taken.")
 
 
@@ -68,10 +66,8 @@ async def test_a_refusal_waits_for_a_slow_reader():
         writing = asyncio.create_task(write())
         await asyncio.wait([writing], timeout=0.2)
         assert (await call.read()).going_away.reason
-        with pytest.raises(grpc.aio.AioRpcError) as ended:
-            await call.read()
+        assert type(await error_of(call.read())) is ServerFull
         await asyncio.gather(writing, return_exceptions=True)
-    assert type(error_from_rpc(ended.value, "here")) is ServerFull
 
 
 class Call:
@@ -109,3 +105,49 @@ async def test_a_call_has_the_core_object_that_is_wrapped():
         with_true_status(call)
         call.cancel()
         assert callable(call._cython_call._core.set_internal_error)
+
+
+SERVICE, METHOD = "a.Service", "/a.Service/Get"
+ANSWER = bytes(1024 * 1024)  # more than gRPC buffers for a client that reads nothing
+
+
+class Getting(grpc.GenericRpcHandler):
+    """Has one unary method."""
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        async def get(request: bytes, context: object) -> bytes:
+            return ANSWER
+
+        return grpc.unary_unary_rpc_method_handler(get, request_deserializer=bytes)
+
+
+@asynccontextmanager
+async def pending_call(**options: float) -> AsyncIterator[tuple[RunningServer, grpc.aio.UnaryStreamCall]]:
+    """Yield a server and a stream call with an unread response."""
+    add = {SERVICE: lambda server: server.add_generic_rpc_handlers((Getting(),))}
+    async with (
+        running(add, ServingOptions(**options)) as server,
+        grpc.aio.insecure_channel(server.address, SMALL_BUFFERS) as channel,
+    ):
+        call = channel.unary_stream(METHOD)(b"")
+        await eventually(lambda: server.calls.num_open == 1)
+        yield server, call
+
+
+async def test_an_unread_response_ends_its_call():
+    async with pending_call(idle_timeout_s=0.2) as (server, call):
+        await asyncio.wait_for(server.calls.wait_idle(), PROMPTLY_S)
+        assert await call.read() == ANSWER  # it was in flight
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            await call.read()
+        assert ended.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_a_stopping_server_waits_until_a_response_is_read():
+    async with pending_call() as (server, call):
+        stopping = asyncio.create_task(server.stop(drain_timeout_s=PROMPTLY_S))
+        await eventually(lambda: server.calls.is_draining)
+        assert server.calls.num_open == 1
+        assert await call.read() == ANSWER
+        assert await call.read() is grpc.aio.EOF
+        await stopping

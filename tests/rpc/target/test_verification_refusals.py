@@ -18,7 +18,7 @@ from specwhisper.errors import (
 )
 from specwhisper.wire.status import INTERNAL_ERROR, error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
-from tests.rpc.hostile import Session, audio, candidates, hello, session, whole
+from tests.rpc.hostile import Session, audio, candidates, heartbeat, hello, session, whole
 from tests.rpc.services import (
     MAX_SESSIONS,
     PROMPTLY_S,
@@ -35,10 +35,6 @@ LONG = recording(65.0)
 SIZE = len(VOCABULARY)
 
 
-def heartbeat() -> pb.VerifyRequest:
-    return pb.VerifyRequest(heartbeat=pb.Heartbeat(sent_ns=1))
-
-
 def resume(committed=(), **window) -> pb.VerifyRequest:
     fields = {"id": 1, "start_frame": 100, "num_frames": 3000, "prompt": [END + 1], "max_new_tokens": 60}
     message = pb.Resume(
@@ -53,20 +49,17 @@ def position(next_sample=320, **fields) -> pb.VerifyRequest:
 
 OPENINGS = {
     "no hello": ([heartbeat()], InvalidRequest, "begins with a hello"),
-    "nothing at all": ([pb.VerifyRequest()], InvalidRequest, "begins with a hello"),
     "another protocol": ([hello(protocol_version=7)], PairMismatch, "speaks protocol 7"),
     "another vocabulary": ([hello(vocabulary_digest="?")], PairMismatch, "'by-hand' .* target 'scripted'"),
     "other weights": ([hello(weights_digest="?")], PairMismatch, "other weights than .* 'scripted'"),
     "no mode": ([hello(mode=0)], InvalidRequest, "Mode 0 is unset"),
     "an unknown language": ([hello(options={"languages": ["xx"]})], UnsupportedOption, "English-only"),
-    "no tokens": ([hello(options={"max_new_tokens": 0})], InvalidRequest, "max_new_tokens is 0"),
 }
 MESSAGES = {
     "a second hello": ([hello()], InvalidRequest, "no 'hello' message after"),
     "nothing": ([pb.VerifyRequest()], InvalidRequest, "no 'None' message"),
     "no FLAC": ([audio(SECOND, encoding="AUDIO_ENCODING_FLAC")], InvalidAudio, "not a FLAC"),
     "a gap": ([audio(SECOND), audio(SECOND, 20_000)], InvalidAudio, "samples 16000 to 20000 are missing"),
-    "a late start": ([audio(SECOND, 20_000)], InvalidAudio, "from sample 0 to 20000"),
     "audio after the end": ([*whole(SECOND), audio(SECOND, 16_000)], InvalidAudio, "after the end"),
     "an end in the past": ([audio(SECOND), audio(b"", 5, is_last=True)], InvalidAudio, "ends at sample 5"),
     "no audio": ([audio(b"", is_last=True)], InvalidAudio, "is empty"),
@@ -74,29 +67,17 @@ MESSAGES = {
     "a block too long": ([candidates([0] * 65)], InvalidCandidates, "65 tokens; at most 64"),
     "resume after audio": ([audio(SECOND), resume()], InvalidRequest, "before any audio"),
     "resume with a bad token": ([resume([SIZE])], InvalidRequest, "out of range"),
-    "resume of an attempt without a temperature": (
-        [resume(attempt=1)],
-        InvalidRequest,
-        "attempt 1, but the options name 1 temperatures",
-    ),
+    "resume of an attempt too many": ([resume(attempt=1)], InvalidRequest, "options name 1 temperatures"),
     "resume with a prefix": ([resume(prefix=[SIZE])], InvalidRequest, "has a prefix of 1 tokens"),
     "a position of a recording": ([position()], InvalidRequest, "is for live audio"),
     "a position between two times": ([position(next_sample=7)], InvalidRequest, "of 320"),
-    "a position without order": (
-        [position(pieces=[{"start_sample": 640}])],
-        InvalidRequest,
-        "not in order",
-    ),
+    "a position without order": ([position(pieces=[{"start_sample": 640}])], InvalidRequest, "not in order"),
     "resume without prompt": ([resume(prompt=[])], InvalidRequest, "prompt of 0 tokens"),
     "resume with a long prompt": ([resume(prompt=[0] * 64)], InvalidRequest, "prompt of 64 tokens"),
     "resume beyond the model": ([resume(max_new_tokens=64)], InvalidRequest, "does not fit"),
     "resume of a full window": ([resume([1, 1], max_new_tokens=2)], InvalidRequest, "is complete"),
     "resume of an ended window": ([resume([1, END])], InvalidRequest, "is complete"),
-    "resume with audio from too late": (
-        [resume(), *whole(LONG, 16_000)],
-        InvalidAudio,
-        "from sample 15800 to 16000",
-    ),
+    "resume with audio from too late": ([resume(), *whole(LONG, 16_000)], InvalidAudio, "15800 to 16000"),
 }
 
 
@@ -117,16 +98,14 @@ async def check_refusal(target, requests, error_type, words):
 
 
 @pytest.mark.parametrize("case", OPENINGS)
-async def test_an_invalid_opening(case):
-    async with target_server() as target:
-        await check_refusal(target, *OPENINGS[case])
+async def test_an_invalid_opening(target, case):
+    await check_refusal(target, *OPENINGS[case])
 
 
 @pytest.mark.parametrize("case", MESSAGES)
-async def test_an_invalid_message(case):
+async def test_an_invalid_message(target, case):
     requests, error_type, words = MESSAGES[case]
-    async with target_server() as target:
-        await check_refusal(target, [hello(mode="MODE_SYNC"), *requests], error_type, words)
+    await check_refusal(target, [hello(mode="MODE_SYNC"), *requests], error_type, words)
 
 
 async def test_cancelling_before_the_end_of_the_audio():
@@ -143,27 +122,24 @@ async def test_cancelling_before_the_end_of_the_audio():
             await all_free(target)
 
 
-async def test_an_oversized_message():
-    async with target_server() as target:
-        requests = [hello(), audio(bytes(300_000))]
-        await check_refusal(target, requests, MessageTooLarge, r"300\d+ bytes exceeds the 262144")
-        async with session(target) as oversized:
-            assert (await oversized.error(requests)).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+async def test_an_oversized_message(target):
+    requests = [hello(), audio(bytes(300_000))]
+    await check_refusal(target, requests, MessageTooLarge, r"300\d+ bytes exceeds the 262144")
+    async with session(target) as oversized:
+        assert (await oversized.error(requests)).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-async def test_audio_too_far_ahead():
+async def test_audio_too_far_ahead(target):
     pieces = whole(recording(300.0))
-    async with target_server() as target:
-        requests = [hello(mode="MODE_SYNC"), *pieces[:-1]]
-        await check_refusal(target, requests, InvalidRequest, "it must wait for the next window")
+    requests = [hello(mode="MODE_SYNC"), *pieces[:-1]]
+    await check_refusal(target, requests, InvalidRequest, "it must wait for the next window")
 
 
-async def test_a_resumed_session_cannot_hoard_audio_from_before_its_window():
+async def test_a_resumed_session_cannot_hoard_audio_from_before_its_window(target):
     """The window may begin a hundred years later: no audio before it is kept."""
-    async with target_server() as target, session(target, hello(), resume(start_frame=2**40)) as resumed:
+    async with session(target, hello(), resume(start_frame=2**40)) as resumed:
         await resumed.send(*whole(recording(300.0)))
         assert await resumed.finish() == ()
-        await all_free(target)
 
 
 class BreaksAt(ScriptedModel):

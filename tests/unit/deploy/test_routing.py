@@ -120,7 +120,6 @@ async def test_a_target_that_failed_a_session_is_asked_after_others():
         ({"a": 0}, {"a": 0}, 0),
         ({"a": 4}, {"a": 50}, 1),
         ({"a": 5}, {"a": 50}, 2),
-        ({"a": 4, "b": 1}, {"a": 50, "b": 50}, 2),
         ({"a": 4}, {"a": 101}, 2),  # fuller than it is
         ({"a": 8, "b": 8}, {"a": 300, "b": 100}, 8),
     ],

@@ -4,7 +4,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from io import StringIO
 from math import inf
 from types import SimpleNamespace
@@ -18,18 +19,14 @@ from rich.console import Console
 
 from specwhisper.errors import InvalidRequest, PortTaken, TargetUnavailable
 from specwhisper_deploy import command, forced_end
-from specwhisper_deploy.command import Signals, check_reachable, cluster
+from specwhisper_deploy.command import DEMO, Signals, check_reachable, cluster
 
 
 @pytest.mark.parametrize(
     ("application_message", "deployments", "words"),
     [
         ("Failed to update ['Draft'].", {"Draft": ("DEPLOY_FAILED", "Traceback ...\nE: no")}, "Draft: E: no"),
-        (
-            "Failed to update.",
-            {"Draft": ("HEALTHY", "fine"), "Locator": ("UPDATING", "")},
-            "Failed to update.",
-        ),
+        ("Failed.", {"Draft": ("HEALTHY", "fine"), "Locator": ("UPDATING", "")}, "Failed."),
     ],
 )
 def test_the_error_of_an_application_is_its_deployments(application_message, deployments, words):
@@ -233,16 +230,16 @@ def test_orphans_of_this_machine_are_named_before_ports_are_checked(
 def test_a_file_is_checked_before_a_cluster_is_asked(monkeypatch, tmp_path):
     monkeypatch.setattr(command, "cluster", lambda _: pytest.fail("it was asked"))
     path = tmp_path / "wrong.yaml"
-    wrong = {
-        "name": "a",
-        "import_path": "specwhisper_deploy.serve_app:targets",
-        "args": {"target": {"modle": "x"}},
-    }
-    path.write_text(yaml.safe_dump({"applications": [wrong]}))
+    path.write_text(DEMO.read_text().replace("model:", "modle:"))
     with pytest.raises(InvalidRequest, match="No such option: --modle"):
         command.run(path, "auto")
 
 
+HANDLED = """
+import signal
+for each in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(each, lambda *_: None)
+"""
 # The main thread waits in a call of C that handles no signals, as Ray's do; below it is a process.
 WAITING = """
 import ctypes, subprocess, sys
@@ -258,37 +255,29 @@ with forced_end.ForcedEnd(lives):
 """
 
 
+@contextmanager
+def waiting(lost_s: float, how: str) -> Iterator[subprocess.Popen]:
+    """Yield a process that waits; at the end its own process must have ended."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    command = [sys.executable, "-c", HANDLED + WAITING, str(lost_s), how]
+    with subprocess.Popen(command, **pipes, text=True) as process:
+        child = psutil.Process(int(process.stdout.readline()))
+        yield process
+        child.wait(5)
+
+
 def test_a_second_signal_ends_it_within_two_seconds_and_leaves_nothing():
     assert forced_end.HURRY_S + 2 * forced_end.POLL_S < 2
-    with subprocess.Popen(
-        [sys.executable, "-c", HANDLED + WAITING, "60", "lives"], stdout=subprocess.PIPE, text=True
-    ) as process:
-        child = psutil.Process(int(process.stdout.readline()))
+    with waiting(60, "lives") as process:
         process.send_signal(signal.SIGTERM)
         with pytest.raises(subprocess.TimeoutExpired):  # the first signal drains
             process.wait(0.5)
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 130
-        child.wait(5)
 
 
 def test_it_ends_with_a_status_and_a_reason_once_ray_is_gone():
-    with subprocess.Popen(
-        [sys.executable, "-c", HANDLED + WAITING, "0.2", "hangs"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        child = psutil.Process(int(process.stdout.readline()))
+    with waiting(0.2, "hangs") as process:
         assert process.wait(10) == 1
-        assert process.stderr.read().startswith(
-            "specwhisper serve: Ray is gone, or has not answered for 0.2 s: "
-        )
-        child.wait(5)
-
-
-HANDLED = """
-import signal
-for each in (signal.SIGINT, signal.SIGTERM):
-    signal.signal(each, lambda *_: None)
-"""
+        reason = "specwhisper serve: Ray is gone, or has not answered for 0.2 s: "
+        assert process.stderr.read().startswith(reason)

@@ -1,20 +1,25 @@
-"""A session looks for targets for a limited time, which progress restarts."""
+"""A session that loses its target resumes at another, which it looks for in a limited time."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
 from experiments.common.models.speech import SPOKEN
-from specwhisper.errors import TargetUnavailable
-from specwhisper.live import LiveOptions
+from specwhisper.errors import InvalidRequest, PairMismatch, TargetUnavailable
+from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.types import (
+    SAMPLE_RATE,
     AudioChunk,
+    Candidates,
     Commit,
     CompletePiece,
     Limits,
@@ -23,10 +28,15 @@ from specwhisper.types import (
     Window,
     WindowOpened,
 )
+from specwhisper.wire import PROTOCOL_VERSION, codec
+from specwhisper.wire.codec.resume_points import resume_point_from_proto
+from specwhisper.wire.v1.resume_point_pb2 import ResumePointState
+from specwhisper.wire.v1.transcription_pb2 import ResumePoint
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.link.progress import KeptMarks, LiveProgress, ResumeTracker, SessionHints
 from specwhisper_draft_server.link.resuming import ResumingTargetStream
 from specwhisper_draft_server.metrics import DraftMetrics
+from specwhisper_draft_server.responses import StreamingResponses
 from specwhisper_draft_server.transcriber import Message, TargetDescription
 from tests.clock import Clock
 
@@ -86,9 +96,8 @@ def live_progress() -> LiveProgress:
 
 async def num_taken(target: Flapping, clock: Clock, *, is_live: bool = False) -> int:
     """Return how often a session is opened on a target until it fails."""
-    metrics, progress = DraftMetrics(DraftConfig()), ResumeTracker(target.limits.max_ahead_tokens)
-    if is_live:
-        progress = live_progress()
+    metrics = DraftMetrics(DraftConfig())
+    progress = live_progress() if is_live else ResumeTracker(target.limits.max_ahead_tokens)
     session = ResumingTargetStream(
         "id", target.open, target.target, progress, SessionHints(), TIMEOUT_S, metrics, clock=clock
     )
@@ -140,9 +149,8 @@ async def test_only_final_text_is_progress_of_live_audio():
     clock = Clock()
     target = Flapping(clock, [[OPENED, first(7)]], taking_s=4.0)
     assert await num_taken(target, clock, is_live=True) == 1 + 3
-    final = Commit(
-        1, 0, (9,), log_probs=(-1.0,), held=1, is_final=True, piece=CompletePiece(1, 0, is_utterance_end=True)
-    )
+    piece = CompletePiece(1, 0, is_utterance_end=True)
+    final = Commit(1, 0, (9,), log_probs=(-1.0,), held=1, is_final=True, piece=piece)
     target = Flapping(clock, [[OPENED, final]] * 5 + [[OPENED, first(7)]], taking_s=4.0)
     assert await num_taken(target, clock, is_live=True) == 5 + 3
 
@@ -184,20 +192,14 @@ async def test_a_session_that_waits_long_begins_without_a_target():
         while not events.done():
             clock.now_s += 10.0
             await asyncio.sleep(0)
-        with pytest.raises(
-            TargetUnavailable, match="No target has taken the session for 900 s: It is not there"
-        ):
+        sentence = "No target has taken the session for 900 s: It is not there"
+        with pytest.raises(TargetUnavailable, match=sentence):
             await events
 
 
 async def test_marks_reach_each_target_with_the_audio_that_led_to_them():
     marks = KeptMarks()
-    begin, cut, end = (
-        VoiceMark(event, sample)
-        for event, sample in zip(
-            (VoiceEvent.BEGIN, VoiceEvent.CUT, VoiceEvent.END), (0, 640, 1_280), strict=True
-        )
-    )
+    begin, cut, end = map(VoiceMark, (VoiceEvent.BEGIN, VoiceEvent.CUT, VoiceEvent.END), (0, 640, 1_280))
     marks.put(320, [begin])
     marks.put(960, [cut])
     marks.put(1_600, [end])
@@ -216,3 +218,119 @@ async def test_marks_reach_each_target_with_the_audio_that_led_to_them():
     marks.forget_before(5_000)
     marks.put(6_000, [begin])
     assert marks.take(6_000) == (begin,)
+
+
+NEXT = WindowOpened(Window(2, 2_800, 3_000, prompt=(1, 2), max_new_tokens=50))
+
+
+def tracker_with_commit() -> ResumeTracker:
+    """Return a tracker with two committed tokens and an answered first block."""
+    tracker = ResumeTracker(max_ahead_tokens=16)
+    tracker.observe(OPENED)
+    tracker.propose(Candidates(1, 0, 0, (5, 6), block_number=1))
+    tracker.observe(Commit(1, 0, (5, 6), answered_block=1, held=2))
+    return tracker
+
+
+def answered(tracker: ResumeTracker, opened: WindowOpened) -> list[tuple[int, int, int]]:
+    """Open a window; return window, number and position of blocks answered as lost."""
+    answers = [event for event in tracker.observe(opened) if isinstance(event, Commit)]
+    assert not any(answer.tokens for answer in answers)
+    return [(answer.window_id, answer.answered_block, answer.held) for answer in answers]
+
+
+@pytest.mark.parametrize("is_sent", [True, False], ids=["in flight", "before the window is reopened"])
+def test_candidates_are_lost(is_sent):
+    tracker = tracker_with_commit()
+    block = Candidates(1, 2, 2, (7,), block_number=2)
+    if is_sent:
+        tracker.propose(block)
+    tracker.migrate()
+    assert not tracker.is_reopened
+    if not is_sent:
+        tracker.propose(block)
+    assert answered(tracker, OPENED) == [(1, 2, 2)]
+    assert tracker.is_reopened
+
+
+def test_candidates_after_the_window_is_reopened_are_not_lost():
+    tracker = tracker_with_commit()
+    tracker.migrate()
+    assert answered(tracker, OPENED) == [(1, 1, 2)]
+    tracker.propose(Candidates(1, 2, 2, (7,), block_number=2))
+    commit = Commit(1, 2, (7,), answered_block=2, held=3, is_final=True)
+    assert tracker.observe(commit) == [commit]
+    assert answered(tracker, NEXT) == []
+
+
+def test_candidates_of_a_predicted_window_are_lost():
+    tracker = tracker_with_commit()
+    tracker.observe(Commit(1, 2, (9,), answered_block=1, held=3, is_final=True))
+    tracker.migrate()
+    tracker.propose(Candidates(2, 0, 0, (4,), block_number=1, start_frame=2_800))
+    assert answered(tracker, OPENED) == [], "the window is complete: no draft proposes tokens for it"
+    assert tracker.observe(Commit(1, 2, (9,), is_final=True)) == [], "the token is known"
+    assert answered(tracker, NEXT) == [(2, 1, 0)]
+
+
+def test_a_target_that_repeats_a_last_token_is_sent_an_empty_block():
+    """No draft proposes tokens for a window that is complete."""
+    tracker = tracker_with_commit()
+    tracker.observe(Commit(1, 2, (9,), answered_block=1, held=3, is_final=True))
+    tracker.migrate()
+    assert tracker.pop_pending_block() is None
+    tracker.observe(OPENED)
+    assert tracker.pop_pending_block() == Candidates(1, 2, 2, ())
+    assert tracker.pop_pending_block() is None
+    open_one = tracker_with_commit()
+    open_one.migrate()
+    open_one.observe(OPENED)
+    assert open_one.pop_pending_block() is None, "the draft continues in the open window"
+
+
+def test_a_detected_language_outlives_a_target_that_has_only_opened_its_window():
+    tracker = tracker_with_commit()
+    tracker.observe(Commit(1, 2, (9,), answered_block=1, held=3, is_final=True))
+    tracker.observe(replace(NEXT, language_probs={"de": 0.9}))
+    tracker.migrate()
+    assert tracker.resume_point().language_probs == {"de": 0.9}
+
+
+def test_a_session_without_a_window_begins_anew():
+    tracker = ResumeTracker(max_ahead_tokens=16)
+    tracker.migrate()
+    assert tracker.is_reopened and tracker.resume() is None
+    assert answered(tracker, OPENED) == []
+
+
+def test_silence_has_one_as_often_as_its_session_reports():
+    """At each multiple of five seconds: a session reports no other ones."""
+    session = SimpleNamespace(target=SimpleNamespace(weights_digest="weights"))
+    responses, sent = StreamingResponses(session, None, None), []
+    for second in (0, 3, 6, 8, 10, 14, 15):
+        session.resume_point = partial(LivePosition, second * SAMPLE_RATE)
+        if (point := responses._resume_point(has_finals=False)) is not None:
+            sent.append(point.start_sample // SAMPLE_RATE)
+    assert sent == [0, 6, 10, 15]
+    assert responses._resume_point(has_finals=True) is not None
+
+
+def test_a_start_that_no_session_has_is_named():
+    point = codec.resume_point_to_proto(LivePosition(), "weights")
+    point.start_sample = 7
+    with pytest.raises(InvalidRequest, match=r"start_sample is 7: .* multiple of 320"):
+        codec.resume_point_from_proto(point, "weights", vocabulary_size=8)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "weights", "advice"),
+    [
+        (PROTOCOL_VERSION + 1, "old", "install the same version on all draft servers."),
+        (PROTOCOL_VERSION, "new", "keep a target with those until their sessions have ended."),
+    ],
+)
+def test_a_resume_point_that_does_not_fit_says_what_to_do(protocol, weights, advice):
+    state = ResumePointState(protocol_version=protocol, weights_digest=weights).SerializeToString()
+    with pytest.raises(PairMismatch) as raised:
+        resume_point_from_proto(ResumePoint(state=state), "old", vocabulary_size=8)
+    assert str(raised.value).endswith(advice)

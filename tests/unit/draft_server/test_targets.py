@@ -1,13 +1,10 @@
 """A target for a session is found among several, likelier one with free slots, even while some are silent."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from specwhisper.errors import PairMismatch, ServerFull, TargetUnavailable
 from specwhisper_draft_server.link import targets
@@ -194,9 +191,6 @@ async def test_a_target_in_a_long_forward_pass_is_waited_for_rather_than_a_stand
     assert (await Targets("ab").find(locate)).address == "b"
 
 
-ADDRESSES = st.sampled_from("abcdef")
-
-
 def offers(**free_slots: int) -> list[TargetOffer]:
     return [TargetOffer(address, free_slots=number) for address, number in free_slots.items()]
 
@@ -221,11 +215,3 @@ def test_the_weights_of_targets(free_slots, opening, avoid, expected):
 
     choose(offers(**free_slots), opening, avoid, draw)
     assert weights == expected
-
-
-@given(st.dictionaries(ADDRESSES, st.integers(1, 9), min_size=1), st.data())
-def test_sessions_that_open_at_once_exceed_no_targets_free_slots(free_slots, data):
-    opening: Counter[str] = Counter()
-    for _ in range(data.draw(st.integers(1, sum(free_slots.values())))):
-        opening[choose(offers(**free_slots), opening).address] += 1
-    assert all(opening[address] <= number for address, number in free_slots.items())

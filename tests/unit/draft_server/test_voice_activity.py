@@ -1,17 +1,17 @@
 """Voice activity marks recordings alike in any pieces, and from any boundary on."""
 
 from functools import cache
+from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from specwhisper.audio.decode import decode_file
 from specwhisper.live import EndpointingOptions
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
 from specwhisper.types import SAMPLE_RATE, VoiceEvent, VoiceMark
 from specwhisper_draft_server.voice_activity import VoiceActivity
+from tests.nightly import examples
 
 SILENCE_S = 11
 OPTIONS = {
@@ -59,11 +59,12 @@ async def test_recordings_are_marked_alike_from_any_boundary_on(options):
         assert later == marks[first:]
 
 
-@settings(max_examples=3)
-@given(pieces=st.lists(st.integers(1, 20_000), min_size=1, max_size=5).map(lambda ns: [2 * n for n in ns]))
-async def test_pieces_of_any_length_have_the_same_marks(pieces):
+async def test_pieces_of_any_length_have_the_same_marks():
     whole, _ = await marks_of(OPTIONS["cuts"], [len(pcm())])
-    assert (await marks_of(OPTIONS["cuts"], [*pieces, 6_400]))[0] == whole
+    random = Random(0)
+    for _ in range(examples(by_day=2, at_night=20)):
+        pieces = [2 * random.randint(1, 20_000) for _ in range(random.randint(1, 5))]
+        assert (await marks_of(OPTIONS["cuts"], pieces))[0] == whole, pieces
 
 
 async def test_noise_is_no_speech_however_often_the_model_starts_anew():

@@ -13,14 +13,20 @@ GONE = TargetUnavailable("It is gone.")
 
 
 @pytest.fixture
-def delays(monkeypatch) -> list[float]:
-    """The delays that were slept, each the longest that it may be."""
+def slept(monkeypatch) -> list[float]:
+    """The delays that were slept."""
     slept: list[float] = []
 
     async def sleep(delay_s: float) -> None:
         slept.append(delay_s)
 
     monkeypatch.setattr(failover_module.asyncio, "sleep", sleep)
+    return slept
+
+
+@pytest.fixture
+def delays(slept, monkeypatch) -> list[float]:
+    """The delays that were slept, each the longest that it may be."""
     monkeypatch.setattr("specwhisper.rpc.failover.random.uniform", lambda low, high: high)
     return slept
 
@@ -32,13 +38,7 @@ async def test_delays_are_drawn_up_to_a_bound_that_doubles(delays):
     assert delays == [FIRST_DELAY_S * 2**i for i in range(5)] + [MAX_DELAY_S] * 3
 
 
-async def test_delays_of_sessions_that_lost_the_same_server_differ(monkeypatch):
-    slept: list[float] = []
-
-    async def sleep(delay_s: float) -> None:
-        slept.append(delay_s)
-
-    monkeypatch.setattr(failover_module.asyncio, "sleep", sleep)
+async def test_delays_of_sessions_that_lost_the_same_server_differ(slept):
     full = ServerFull("No slot is free.")
     full.retry_after_s = 3.0
     for _ in range(50):

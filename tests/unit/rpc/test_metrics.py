@@ -5,14 +5,7 @@ import asyncio
 import pytest
 from prometheus_client import CollectorRegistry
 
-from specwhisper.errors import (
-    InvalidAudio,
-    PairMismatch,
-    ServerDraining,
-    ServerFull,
-    SpecWhisperError,
-    TargetUnavailable,
-)
+from specwhisper.errors import InvalidAudio, PairMismatch, ServerFull, TargetUnavailable
 from specwhisper.observe.metrics import EngineMetrics, Registry, ServerMetrics, Tally, TokenCounters
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Candidates, Commit, Timing
@@ -73,9 +66,7 @@ def test_sessions_are_summed():
         (InvalidAudio("It is empty."), "refused"),
         (ServerFull("It is full."), "refused"),
         (TargetUnavailable("It is gone."), "failed"),
-        (ServerDraining("It stops."), "failed"),
         (PairMismatch("They do not fit."), "failed"),
-        (SpecWhisperError("It went wrong."), "failed"),
         (ValueError("a defect"), "failed"),
     ],
 )

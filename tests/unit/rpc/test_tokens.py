@@ -1,10 +1,13 @@
-"""Tokens come from a file or the environment; an invalid file is refused."""
+"""Tokens of a file or the environment name callers; a lease lets one caller open a session at one target."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from specwhisper.errors import InvalidRequest, Unauthenticated
+from specwhisper.errors import InvalidRequest, LeaseRefused, Unauthenticated
 from specwhisper.rpc.channels import Credentials
-from specwhisper.rpc.tokens import read_token, read_tokens
+from specwhisper.rpc.tokens import Leases, read_token, read_tokens
+from tests.clock import Clock
 
 TOKEN = "0123456789abcdef-Right"
 FORMER = "a-token-of-a-former-user"
@@ -85,3 +88,40 @@ def test_tokens_of_the_environment(tmp_path, monkeypatch):
         monkeypatch.setenv("SPECWHISPER_TOKENS", text)
         with pytest.raises(InvalidRequest, match="SPECWHISPER_TOKENS"):
             read_tokens(None)
+
+
+def test_a_lease_is_valid_for_a_time():
+    clock = Clock()
+    leases = Leases(clock)
+    lease = leases.grant("draft-1")
+    clock.now_s += 59.9
+    leases.check(lease, "draft-1")
+    clock.now_s += 0.2
+    with pytest.raises(LeaseRefused, match="valid for 60 s"):
+        leases.check(lease, "draft-1")
+
+
+def test_a_lease_is_valid_for_one_caller_at_one_target():
+    leases = Leases()
+    lease = leases.grant("draft-1")
+    with pytest.raises(LeaseRefused, match="ask Locate"):
+        leases.check(lease, "draft-2")
+    with pytest.raises(LeaseRefused, match="ask Locate"):
+        Leases().check(lease, "draft-1")
+
+
+@given(st.text(), st.text())
+def test_other_strings_are_refused(lease, caller):
+    with pytest.raises(LeaseRefused):
+        Leases().check(lease, caller)
+
+
+@given(st.integers(0, 63), st.integers(1, 15))
+def test_a_changed_lease_is_refused(place, change):
+    leases = Leases()
+    until_ms, signature = leases.grant("draft-1").split(".")
+    other = f"{int(signature[place], 16) ^ change:x}"
+    with pytest.raises(LeaseRefused):
+        leases.check(f"{until_ms}.{signature[:place]}{other}{signature[place + 1 :]}", "draft-1")
+    with pytest.raises(LeaseRefused):
+        leases.check(f"{int(until_ms) + change}.{signature}", "draft-1")

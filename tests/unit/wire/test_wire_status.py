@@ -66,14 +66,10 @@ async def test_every_error_crosses_the_wire_unchanged(kind):
     [
         ("250", 0.25),
         ("0", 0.0),
-        ("30000", 30.0),
         ("9999999", 30.0),
-        ("10000000", None),
         ("9" * 400, None),
         ("-1", None),
-        ("1e3", None),
         ("1_0", None),
-        (" 1", None),
         ("1\n", None),
         ("\u0661", None),
         ("", None),
@@ -111,93 +107,60 @@ async def test_a_status_set_by_the_handler_is_kept():
             raise grpc.aio.AbortError
 
 
-@pytest.mark.parametrize(
-    ("code", "details", "kind", "sentence"),
-    [
-        (
-            "UNAVAILABLE",
-            "failed to connect to all addresses; last error: refused",
-            "TargetUnavailable",
-            f"No server answers at {PEER}; is it running?",
-        ),
-        ("UNAVAILABLE", "DNS resolution failed for target", "TargetUnavailable", "No server answers"),
-        (
-            "UNAVAILABLE",
-            "Socket closed",
-            "TargetUnavailable",
-            f"The connection to {PEER} was lost (Socket closed); try again.",
-        ),
-        ("DEADLINE_EXCEEDED", "", "TargetUnavailable", "did not answer in time"),
-        (
-            "RESOURCE_EXHAUSTED",
-            "SERVER: Received message larger than max (300004 vs. 262144)",
-            "MessageTooLarge",
-            "300004 bytes exceeds the 262144 bytes",
-        ),
-        ("RESOURCE_EXHAUSTED", "quota", "ServerFull", "no room: quota"),
-        (
-            "UNIMPLEMENTED",
-            "Method not found!",
-            "InvalidRequest",
-            f"The server at {PEER} does not offer this service",
-        ),
-        ("INVALID_ARGUMENT", "odd.", "InvalidRequest", "odd."),
-        ("FAILED_PRECONDITION", "odd.", "PairMismatch", "odd."),
-        (
-            "UNKNOWN",
-            "Stream removed (Failed parsing HTTP/2 (Frame size 16777215 is larger than max 4194304))",
-            "TargetUnavailable",
-            f"The connection to {PEER} was lost (Stream removed",
-        ),
-        ("UNKNOWN", "Stream removed", "TargetUnavailable", "was lost"),
-        ("UNAVAILABLE", "Failed parsing HTTP/2 (Frame size 7)", "TargetUnavailable", "was lost"),
-        (
-            "UNAVAILABLE",
-            f"failed to connect: Failed parsing HTTP/2 ({NOT_GRPC})",
-            "TargetUnavailable",
-            f"The program at {PEER} does not speak gRPC",
-        ),
-        (
-            "INTERNAL",
-            "Failed parsing HTTP/2 (Invalid HPACK index received (79))",
-            "TargetUnavailable",
-            "was lost",
-        ),
-        ("INTERNAL", "Illegal header key: content-t\xb9pe", "TargetUnavailable", "was lost"),
-        ("INTERNAL", "Received RST_STREAM with error code 2", "TargetUnavailable", "was lost"),
-        ("RESOURCE_EXHAUSTED", "Received RST_STREAM with error code 11", "TargetUnavailable", "was lost"),
-        ("INTERNAL", "Error parsing 'te' metadata", "TargetUnavailable", "was lost"),
-        (
-            "RESOURCE_EXHAUSTED",
-            "Stream removed (CLIENT: Received message larger than max (9 vs. 8))",
-            "MessageTooLarge",
-            "9 bytes exceeds the 8 bytes",
-        ),
-        ("UNKNOWN", "odd.", "SpecWhisperError", f"The call to {PEER} failed with UNKNOWN: odd."),
-        ("NOT_FOUND", "odd.", "SpecWhisperError", f"The call to {PEER} failed with NOT_FOUND: odd."),
-        ("INTERNAL", "odd.", "SpecWhisperError", f"The call to {PEER} failed with INTERNAL: odd."),
-    ],
-)
+LOST = f"The connection to {PEER} was lost ("
+STATUSES = [
+    ("UNAVAILABLE", "failed to connect to all", "TargetUnavailable", f"answers at {PEER}; is it running?"),
+    ("UNAVAILABLE", "DNS resolution failed for target", "TargetUnavailable", "No server answers"),
+    ("UNAVAILABLE", "Socket closed", "TargetUnavailable", f"{LOST}Socket closed); try again."),
+    ("DEADLINE_EXCEEDED", "", "TargetUnavailable", "did not answer in time"),
+    ("RESOURCE_EXHAUSTED", "quota", "ServerFull", "no room: quota"),
+    ("UNIMPLEMENTED", "Method not found!", "InvalidRequest", f"{PEER} does not offer this service"),
+    ("INVALID_ARGUMENT", "odd.", "InvalidRequest", "odd."),
+    ("FAILED_PRECONDITION", "odd.", "PairMismatch", "odd."),
+    (
+        "UNAVAILABLE",
+        f"failed to connect: Failed parsing HTTP/2 ({NOT_GRPC})",
+        "TargetUnavailable",
+        f"The program at {PEER} does not speak gRPC",
+    ),
+    (
+        "RESOURCE_EXHAUSTED",
+        "Stream removed (CLIENT: Received message larger than max (9 vs. 8))",
+        "MessageTooLarge",
+        "9 bytes exceeds the 8 bytes",
+    ),
+    ("UNKNOWN", "odd.", "SpecWhisperError", f"The call to {PEER} failed with UNKNOWN: odd."),
+    ("NOT_FOUND", "odd.", "SpecWhisperError", f"The call to {PEER} failed with NOT_FOUND: odd."),
+    ("INTERNAL", "odd.", "SpecWhisperError", f"The call to {PEER} failed with INTERNAL: odd."),
+]
+
+
+@pytest.mark.parametrize(("code", "details", "kind", "sentence"), STATUSES)
 def test_statuses_of_others_become_the_nearest_error(code, details, kind, sentence):
-    error = error_from_rpc(rpc_error(grpc.StatusCode[code], details), PEER)
+    found = rpc_error(grpc.StatusCode[code], details)
+    error = error_from_rpc(found, PEER)
     assert type(error).__name__ == kind
     assert sentence in str(error)
+    assert has_broken(found) == (LOST in sentence), "others were never open, or are intact"
 
 
 @pytest.mark.parametrize(
-    ("code", "details", "is_broken"),
+    ("code", "details"),
     [
-        ("UNAVAILABLE", "Socket closed", True),
-        ("UNAVAILABLE", "failed to connect to all addresses", False),
-        ("UNAVAILABLE", f"failed to connect: Failed parsing HTTP/2 ({NOT_GRPC})", False),
-        ("UNKNOWN", "Stream removed (Failed parsing HTTP/2 (Frame size 7))", True),
-        ("UNKNOWN", "odd.", False),
+        ("UNKNOWN", "Stream removed"),
+        ("UNAVAILABLE", "Failed parsing HTTP/2 (Frame size 7)"),
+        ("INTERNAL", "Failed parsing HTTP/2 (Invalid HPACK index received (79))"),
+        ("INTERNAL", "Illegal header key: content-t\xb9pe"),
+        ("RESOURCE_EXHAUSTED", "Received RST_STREAM with error code 11"),
+        ("INTERNAL", "Error parsing 'te' metadata"),
     ],
 )
-def test_a_broken_connection_differs_from_one_that_was_never_open(code, details, is_broken):
-    assert has_broken(rpc_error(grpc.StatusCode[code], details)) is is_broken
-    by_the_server = rpc_error(grpc.StatusCode[code], details, [(ERROR_KEY, "TargetUnavailable")])
-    assert not has_broken(by_the_server)
+def test_a_broken_connection_is_lost_under_any_status_unless_a_server_ended_the_call(code, details):
+    broken = rpc_error(grpc.StatusCode[code], details)
+    error = error_from_rpc(broken, PEER)
+    assert type(error) is errors.TargetUnavailable and LOST in str(error)
+    assert has_broken(broken)
+    assert not has_broken(rpc_error(grpc.StatusCode[code], details, [(ERROR_KEY, "TargetUnavailable")]))
 
 
 async def test_a_host_without_memory_is_no_bug():
