@@ -10,7 +10,6 @@ import pytest
 import soundfile
 from rich.console import Console
 from rich.table import Table
-from typer.testing import CliRunner
 
 from specwhisper.api.progress import ProgressBar
 from specwhisper.errors import InvalidRequest, MissingExtra
@@ -18,7 +17,6 @@ from specwhisper.options import DecodingOptions, Task
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import ModelInfo, Transcription
 from specwhisper.types import Segment
-from specwhisper_client.cli.main import app
 from specwhisper_evaluation.comparison import ComparedRecording, Comparison, Method, MethodResults, compare
 from specwhisper_evaluation.plot import check_plot, plot
 from specwhisper_evaluation.references import Reference, from_folder
@@ -272,21 +270,3 @@ def test_a_plot_that_cannot_be_written_is_refused_first(tmp_path, monkeypatch):
         MissingExtra, match=r"--plot needs matplotlib: pip install 'specwhisper\[evaluation\]'"
     ):
         check_plot(Path("plot.png"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (["--server", "a:1", "--final-model", "demo-target"], "--final-model has no effect with --server"),
-        (["--mode", "sync"], "--mode has no effect without --server: set both."),
-        (
-            ["--plot", "nowhere/plot.png"],
-            "Folder nowhere does not exist: make it, or name another for --plot",
-        ),
-        ([], "Name either a folder or a dataset"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(arguments, reason):
-    done = CliRunner().invoke(app, ["evaluate", *arguments])
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert reason in " ".join(done.stderr.split())
