@@ -21,7 +21,7 @@ from specwhisper.model.sharing import SharedEncoder
 from specwhisper.types import Mode
 from tests.encoding import note_encoded
 
-SHAPE = Shape(seed=11, scale=0.1)
+SHAPE = Shape(seed=11, scale=0.3)
 ASKED = {"language": "en", "max_new_tokens": 12, "temperature": 0.0}  # random weights fail each temperature
 
 
@@ -42,7 +42,8 @@ def samples() -> np.ndarray:
 
 def test_one_recording_gives_one_result_that_prints_as_its_text(pair, samples):
     result = pair.transcribe(samples, **ASKED)
-    assert str(result) == result.text == "".join(s.text for s in result.segments).strip()
+    assert str(result) == result.text != ""
+    assert result.text == "".join(s.text for s in result.segments).strip()
     assert result.duration_s == 3.0
     assert result.language == "en"
     assert not result.is_lossy
