@@ -10,13 +10,12 @@ from functools import partial
 import openai
 import pytest
 import soundfile
-import websockets
 
 from specwhisper_speakers.diarizer import Diarizer
 from specwhisper_speakers.live_diarizer import LiveDiarizer
 from specwhisper_speakers.settings import Speakers
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
-from tests.rpc.gateways import MODEL, RECORDING, running_gateway
+from tests.rpc.gateways import MODEL, RECORDING, START, messages_of, page, running_gateway
 from tests.rpc.live_scripts import TWO_UTTERANCES
 from tests.rpc.services import eventually
 from tests.speaker_models import HIGH_HZ, LOW_HZ, RATE, save_models, tones
@@ -152,22 +151,20 @@ async def test_without_models_it_is_refused(stream):
     async with gateway_with(None) as (_, _, diarized):
         with pytest.raises(openai.BadRequestError, match="operator passes --speaker-models") as refusal:
             await diarized(file=RECORDING, stream=stream)
-    assert refusal.value.param == "response_format"
+    assert (refusal.value.param, refusal.value.code) == ("response_format", "unsupported_value")
 
 
 @pytest.mark.parametrize("is_wanted", [True, False])
 async def test_the_page_gets_the_speaker_of_each_utterance(folder, diarizers, is_wanted):
     speakers = Speakers(diarizers[0], LiveDiarizer(folder), num_jobs=1)
-    start = {"type": "start", "sample_rate": RATE, "speakers": is_wanted}
     talk = tones([(0.1, 1.2, HIGH_HZ), (1.3, 2.0, LOW_HZ), (2.0, 2.5, 0.0)], 2.5)
     async with (
         gateway_with(speakers, TWO_UTTERANCES) as (gateway, _, _),
-        websockets.connect(f"ws://{gateway.server.address}/live") as socket,
+        page(gateway, START | {"speakers": is_wanted}) as socket,
     ):
-        await socket.send(json.dumps(start))
         await socket.send((talk * 32_767).astype("<i2").tobytes())
         await socket.send(json.dumps({"type": "finish"}))
-        messages = [json.loads(message) async for message in socket]
+        messages, _ = await messages_of(socket)
     assert messages[-1]["type"] == "done"
     named = [message for message in messages if message["type"] == "speaker"]
     of_both = [{"type": "speaker", "utterance": number, "speaker": "A"} for number in (1, 2)]

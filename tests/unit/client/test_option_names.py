@@ -138,7 +138,7 @@ $ draft --no-riva --strict-model-names
     --strict-model-names is for Riva's service: leave it or --no-riva out.
 $ draft --served-model-name ''
     --served-model-name is '': write a name, or leave it out.
-$ gateway --api-key 0123456789abcdef
+$ gateway --api-key of-which-every-user-of-a-machine-could-read
     No such option: --api-key. See specwhisper-gateway --help.
 $ gateway --server-client-key /etc/hosts
     --server-client-key: /etc/hosts is not in PEM format: it holds no '-----BEGIN'.

@@ -27,18 +27,6 @@ from tests.rpc.services import eventually
 FAILED = "conversation.item.input_audio_transcription.failed"
 
 
-async def test_settings_that_are_not_supported(gateway):
-    update = settings(transcription={"language": "tlh"})
-    async with session(gateway) as connection:
-        await connection.send({"type": "session.update", "session": update, "event_id": "mine"})
-        refused = await connection.recv()
-        await connection.session.update(session=MANUAL)  # the session continues
-        assert (await connection.recv()).type == "session.updated"
-    assert (refused.type, refused.error.type) == ("error", "invalid_request_error")
-    assert refused.error.param == "session.audio.input.transcription.language"
-    assert refused.error.event_id == "mine"
-
-
 async def test_what_has_no_effect_is_ignored_with_a_warning(gateway):
     """Clients of OpenAI's API send such keys; the rest of the update applies."""
     update = settings(transcription={"language": "de", "temperature": 1}) | {"instructions": "Be kind."}
