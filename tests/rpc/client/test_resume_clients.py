@@ -120,7 +120,7 @@ async def test_a_long_recording_continues_far_from_its_beginning(tmp_path, repor
 
 
 async def test_a_client_that_knows_several_servers_uses_the_next(tmp_path, choose_first):
-    path = wav(tmp_path / "audio.wav", recording(95.0))
+    path, short = (wav(tmp_path / f"{s}.wav", recording(s)) for s in (95.0, 1.0))
     async with target_server() as target, draft_server(target.address) as second:
         async with draft_server(target.address) as first:
             client = TranscriptionClient(f"{first.address},{second.address}")
@@ -134,14 +134,14 @@ async def test_a_client_that_knows_several_servers_uses_the_next(tmp_path, choos
         assert [s.tokens for s in segments] == [s.tokens for s in target_alone(95.0).segments]
         await all_free(target, second)
         # The first one is known to be unreachable by now, and is not tried.
-        assert (await client.transcribe_file(path)).segments
+        assert (await client.transcribe_file(short)).segments
         await client.close()
     async with target_server() as target, draft_server(target.address) as there:
         gone = first.address
         async with TranscriptionClient(f"{gone},{there.address}") as client:
             assert (await client.get_model()).model.target == "scripted"
         async with TranscriptionClient(f"{gone},{there.address}") as client:
-            assert (await client.transcribe_file(path)).segments
+            assert (await client.transcribe_file(short)).segments
 
 
 async def test_a_full_target_is_reported_at_once(tmp_path):

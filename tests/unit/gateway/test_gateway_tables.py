@@ -77,23 +77,26 @@ def test_the_error_names_a_missing_extra():
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "kind"),
+    ("error", "status", "kind", "close_code"),
     [
-        (errors.InvalidAudio("A gap."), 400, "invalid_request_error"),
-        (errors.ServerDraining("Stopping."), 503, "server_error"),
-        (errors.TargetUnavailable("The target went away."), 503, "server_error"),
-        (errors.PairMismatch("They cannot work together."), 500, "server_error"),
-        (SpecWhisperError("Something else."), 500, "server_error"),
+        (errors.InvalidAudio("A gap."), 400, "invalid_request_error", 1008),
+        (gateway_errors.WrongApiKey("No key."), 401, "invalid_request_error", 1008),
+        (errors.MessageTooLarge("Too much."), 413, "invalid_request_error", 1009),
+        (errors.ServerFull("No room."), 429, "requests", 1013),
+        (errors.TargetUnavailable("The target went away."), 503, "server_error", 1013),
+        (errors.PairMismatch("They cannot work together."), 500, "server_error", 1011),
+        (SpecWhisperError("Something else."), 500, "server_error", 1011),
     ],
 )
-def test_answers_to_errors_of_the_draft_server(error, status, kind):
-    assert answer_to(error).status == status
+def test_answers_to_errors(error, status, kind, close_code):
+    assert (answer_to(error).status, answer_to(error).close_code) == (status, close_code)
     described = body_of(error)["error"]
     assert (described["type"], described["message"]) == (kind, str(error))
 
 
 def test_an_unexpected_error_is_not_described():
     assert "secret" not in str(body_of(KeyError("secret")))
+    assert answer_to(KeyError("secret")).close_code == 1011
 
 
 @pytest.mark.parametrize(
