@@ -6,7 +6,7 @@ import pytest
 
 from experiments.common.models.scripted import END, MULTILINGUAL
 from specwhisper.engine.target_engine import TargetEngine
-from specwhisper.errors import InvalidRequest, PairMismatch, ServerFull, TargetUnavailable
+from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable
 from specwhisper.observe.metrics import EngineMetrics, Registry
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import with_true_status
@@ -174,13 +174,6 @@ async def test_retries_end_after_the_time_limit(tmp_path):
         await all_free(target, draft)
 
 
-def changed(state: bytes, **changes) -> bytes:
-    message = resume_point_pb2.ResumePointState.FromString(state)
-    for name, new in changes.items():
-        setattr(message, name, new)
-    return message.SerializeToString()
-
-
 def with_tokens(state: bytes, *tokens: int) -> bytes:
     message = resume_point_pb2.ResumePointState.FromString(state)
     message.recording.resume.committed.extend(tokens)
@@ -191,22 +184,19 @@ def with_tokens(state: bytes, *tokens: int) -> bytes:
 async def test_invalid_resume_points_are_refused():
     async with target_server() as target, draft_server(target.address) as draft:
         state = (await resume_point_of(draft)).state
-        bad = {
-            b"\xff": InvalidRequest,
-            changed(state, protocol_version=PROTOCOL_VERSION + 1): PairMismatch,
-            changed(state, weights_digest="others"): PairMismatch,
+        bad = [
+            b"\xff",
             resume_point_pb2.ResumePointState(
-                protocol_version=PROTOCOL_VERSION,
-                weights_digest="digest of scripted",
-            ).SerializeToString(): InvalidRequest,
-            with_tokens(state, 99_999): InvalidRequest,
-            with_tokens(state, *[0] * 1000): InvalidRequest,
-            with_tokens(state, END): InvalidRequest,
-        }
-        for given, kind in bad.items():
+                protocol_version=PROTOCOL_VERSION, weights_digest="digest of scripted"
+            ).SerializeToString(),
+            with_tokens(state, 99_999),
+            with_tokens(state, *[0] * 1000),
+            with_tokens(state, END),
+        ]
+        for given in bad:
             requests = [opening(resume_point=pb.ResumePoint(state=given)), *audio_requests(recording(40.0))]
             call = with_true_status(draft.stub.StreamingRecognize(iter(requests)))
-            assert type(await error_of(call)) is kind
+            assert type(await error_of(call)) is InvalidRequest
         wrong_rate = opening(resume_point=pb.ResumePoint(state=state), sample_rate_hertz=44_100)
         error = await refusal(draft, wrong_rate)
         assert "16000 Hz" in str(error)

@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from riva.client.proto import riva_asr_pb2 as riva_pb
 from riva.client.proto import riva_audio_pb2
 
-from experiments.common.models.speech import SPANS, SPOKEN, spoken_utterances, talk
+from experiments.common.models.speech import talk
 from experiments.demo_pair.vocabulary import words
 from specwhisper.audio.decode import decode_file
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
@@ -135,26 +135,6 @@ async def test_words_and_times_of_a_recording():
         plain = await client.recognize(data, riva_pb.RecognitionConfig())
         assert not plain.results[0].alternatives[0].words
         await all_free(target, draft)
-
-
-@pytest.mark.usefixtures("energy_vad")
-async def test_live_audio_becomes_utterances():
-    pcm, config = talk(), live_config(language_code="en-US", enable_word_time_offsets=True)
-    async with speaking_pair() as (target, draft), riva_client(draft) as client:
-        responses = await client.stream(pieces(pcm), config)
-        await all_free(target, draft)
-    results = [result for response in responses for result in response.results]
-    assert len(results) == len(responses)
-    assert all(len(result.alternatives) == 1 for result in results)
-    final = [result for result in results if result.is_final]
-    assert len(results) > len(final)
-    said = [SPOKEN.decode(tokens).split() for tokens in spoken_utterances(pcm).values()]
-    assert [transcript([result]).split() for result in final] == said
-    spoken = [result.alternatives[0].words for result in final]
-    assert ["".join(word.word for word in words) for words in spoken] == ["".join(each) for each in said]
-    starts = [word.start_time for words in spoken for word in words]
-    assert starts == sorted(starts)
-    assert SPANS[-1][1] <= final[-1].audio_processed <= len(pcm) / 2 / RATE
 
 
 @pytest.mark.nightly

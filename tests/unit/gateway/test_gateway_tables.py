@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from specwhisper import errors
-from specwhisper.errors import InvalidRequest, SpecWhisperError, UnsafeBind
+from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.rpc.tokens import Tokens
 from specwhisper_gateway import errors as gateway_errors
 from specwhisper_gateway.config import API_KEY, GatewayConfig, KeysFlag
@@ -97,15 +97,3 @@ def test_answers_to_errors(error, status, kind, close_code):
 def test_an_unexpected_error_is_not_described():
     assert "secret" not in str(body_of(KeyError("secret")))
     assert answer_to(KeyError("secret")).close_code == 1011
-
-
-@pytest.mark.parametrize(
-    ("protection", "lacks"),
-    [({}, "encryption and without authentication"), ({"tokens": TOKENS}, "without encryption to")],
-)
-def test_an_unprotected_gateway_refuses_to_listen_on_the_network(protection, lacks):
-    with pytest.raises(UnsafeBind, match=lacks):
-        GatewayConfig(host="0.0.0.0", **protection)
-    GatewayConfig(host="0.0.0.0", insecure=True, **protection)
-    with pytest.raises(UnsafeBind, match=lacks):
-        GatewayConfig(metrics_host="0.0.0.0", metrics_port=0, **protection)
