@@ -17,13 +17,10 @@ OPEN = ["/", "/health", "/health/live", "/page/{name}", "/samples", "/samples/{n
 SOCKETS = ["/live", "/v1/realtime"]
 OTHERS = [
     "/nowhere",
-    "/v1/nowhere",
     "/.//health",
-    "/health/",
     "/health/live/",
     "/page/",
     "/page/a/b",
-    "/metrics/",
     "/page/..%2flive",
 ]
 SHOWN = {

@@ -92,18 +92,11 @@ async def test_a_stream_has_the_speakers_at_its_end(speakers, recording):
     ("names", "references", "param", "sentence"),
     [
         (["Ann"], [], "known_speaker_names", "1 names and 0 references"),
-        ([], [sample(LOW_HZ)], "known_speaker_references", "0 names and 1 references"),
         (["Ann", "Ann"], [sample(LOW_HZ)] * 2, "known_speaker_names", "a name of its own"),
-        ([" "], [sample(LOW_HZ)], "known_speaker_names", "a name of its own"),
         (list("abcde"), ["data:,"] * 5, "known_speaker_names", "at most 4"),
         (["Ann"], ["ann.wav"], "known_speaker_references", "not a data URL"),
         (["Ann"], ["data:audio/wav;base64,%"], "known_speaker_references", "not base64"),
-        (
-            ["Ann"],
-            ["data:audio/wav;base64,UklGRg=="],
-            "known_speaker_references",
-            "speaker 'Ann' cannot be used",
-        ),
+        (["Ann"], ["data:;base64,UklGRg=="], "known_speaker_references", "speaker 'Ann' cannot be used"),
     ],
 )
 async def test_samples_that_cannot_be_used_are_refused(

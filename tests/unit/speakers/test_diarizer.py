@@ -3,6 +3,8 @@
 import asyncio
 import io
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import numpy as np
 import onnx
@@ -106,40 +108,36 @@ async def test_an_error_in_the_middle_of_the_audio_ends_the_process(diarizer):
     assert workers() == []
 
 
-async def test_cancelling_ends_the_process(diarizer):
-    begun, may_go_on = threading.Event(), threading.Event()
-
-    def decode():
-        yield PCM
-        begun.set()
-        may_go_on.wait()
-        yield PCM
-
-    turns = asyncio.create_task(diarizer.turns_of(decode))
-    try:
-        await eventually(begun.is_set)
-        turns.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await turns
-        assert workers() == []
-    finally:
-        may_go_on.set()
-
-
-async def test_a_process_that_is_killed_is_an_error(diarizer):
+@asynccontextmanager
+async def running(diarizer) -> AsyncIterator[asyncio.Task]:
+    """Find the turns of audio whose rest comes after the body."""
     may_go_on = threading.Event()
 
     def decode():
+        yield PCM
         may_go_on.wait()
         yield from [PCM] * 20
 
     turns = asyncio.create_task(diarizer.turns_of(decode))
     try:
         await eventually(workers)
-        for worker in workers():
-            worker.kill()
+        yield turns
     finally:
         may_go_on.set()
+
+
+async def test_cancelling_ends_the_process(diarizer):
+    async with running(diarizer) as turns:
+        turns.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turns
+        assert workers() == []
+
+
+async def test_a_process_that_is_killed_is_an_error(diarizer):
+    async with running(diarizer) as turns:
+        for worker in workers():
+            worker.kill()
     with pytest.raises(DiarizationFailed, match="exit status -9"):
         await turns
 
