@@ -54,9 +54,7 @@ def samples(file: Path) -> np.ndarray:
 def test_the_result_is_that_of_transformers(pair, theirs, return_timestamps, length):
     recording = samples(DEMO / "samples" / NAMES[0])[:length]
     expected = theirs(
-        recording,
-        return_timestamps=return_timestamps,
-        generate_kwargs={**GENERATE, "num_beams": 1},
+        recording, return_timestamps=return_timestamps, generate_kwargs={**GENERATE, "num_beams": 1}
     )
     assert pair(recording, return_timestamps=return_timestamps, generate_kwargs=GENERATE) == expected
 
@@ -119,17 +117,9 @@ def test_options_of_generate_are_read(quick, files):
 @pytest.mark.parametrize(
     ("asked", "error", "message"),
     [
-        (
-            {"generate_kwargs": {"length_penalty": 1.0}},
-            InvalidRequest,
-            "no option 'length_penalty'; ",
-        ),
+        ({"generate_kwargs": {"length_penalty": 1.0}}, InvalidRequest, "no option 'length_penalty'; "),
         ({"generate_kwargs": {"num_beams": 5}}, UnsupportedOption, "Beam search is not offered"),
-        (
-            {"generate_kwargs": {"do_sample": True}},
-            UnsupportedOption,
-            "do_sample is not offered: a temp",
-        ),
+        ({"generate_kwargs": {"do_sample": True}}, UnsupportedOption, "do_sample is not offered: a temp"),
         ({"generate_kwargs": {"assistant_model": 1}}, UnsupportedOption, "an argument of SpeculativeWhisper"),
         ({"return_timestamps": "char"}, InvalidRequest, "is 'char': choose True, False or 'word'"),
     ],

@@ -32,10 +32,7 @@ async def run(*arguments: str) -> tuple[int, str]:
 
 
 async def test_a_cluster_is_shown_once():
-    async with (
-        target_server(metrics_port=0) as target,
-        draft_server(target.address, metrics_port=0) as draft,
-    ):
+    async with target_server(metrics_port=0) as target, draft_server(target.address, metrics_port=0) as draft:
         addresses = f"{target.server.metrics_address},{draft.server.metrics_address}"
         responses = await stream(draft, recording(70.0), mode="MODE_SYNC")
         call = draft.stub.StreamingRecognize()

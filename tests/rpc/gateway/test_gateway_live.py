@@ -29,16 +29,8 @@ async def test_a_transcription():
     assert messages[1] == {"type": "speech", "event": "begin", "at_s": 0.1}
     first = messages[2]
     assert (first["verified"], first["tentative"], first["received_s"]) == (" their", " bye", 1.0)
-    assert first["finals"] == [
-        {
-            "text": " Hello",
-            "start_s": 0.1,
-            "end_s": 0.5,
-            "utterance": 1,
-            "is_utterance_end": False,
-            "words": [],
-        }
-    ]
+    said = {"text": " Hello", "start_s": 0.1, "end_s": 0.5}
+    assert first["finals"] == [said | {"utterance": 1, "is_utterance_end": False, "words": []}]
     assert first["statistics"]["accepted"] / first["statistics"]["verified"] == 0.75
     assert first["statistics"]["round_trip_ms"] == 0.16
     assert server.audio == PCM

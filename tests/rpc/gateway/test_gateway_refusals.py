@@ -8,10 +8,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from specwhisper.errors import (
-    ServerFull,
-    TargetUnavailable,
-)
+from specwhisper.errors import ServerFull, TargetUnavailable
 from specwhisper_gateway.audio import uploads
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription
 from tests.rpc.gateways import MODEL, RECORDING, WAV, gateway_for, running_gateway, wav

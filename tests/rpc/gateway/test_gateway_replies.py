@@ -35,10 +35,7 @@ async def test_json_has_text_language_and_duration(gateway):
     ("response_format", "text"),
     [
         ("text", f"{TEXT}\n"),
-        (
-            "srt",
-            "1\n00:00:00,000 --> 00:00:01,500\nHello there.\n\n2\n00:00:01,500 --> 00:00:02,250\nBye.\n",
-        ),
+        ("srt", "1\n00:00:00,000 --> 00:00:01,500\nHello there.\n\n2\n00:00:01,500 --> 00:00:02,250\nBye.\n"),
         (
             "vtt",
             "WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nHello there.\n\n00:00:01.500 --> 00:00:02.250\nBye.\n",

@@ -18,13 +18,7 @@ from tests.rpc.riva_clients import (
     riva_client,
     service_settings,
 )
-from tests.rpc.services import (
-    eventually,
-    is_one_sentence,
-    recording,
-    running_pair,
-    streaming_config,
-)
+from tests.rpc.services import eventually, is_one_sentence, recording, running_pair, streaming_config
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 SPEAKERS = riva_pb.SpeakerDiarizationConfig(enable_speaker_diarization=True)

@@ -129,10 +129,7 @@ def comparison() -> Comparison:
         result("one two", 1, 2, elapsed_s=2.0, stats=ALONE),
         result("three", 3, elapsed_s=3.0, stats=ALONE),
     ]
-    pair = [
-        result("one two", 1, 2, stats=DRAFTED, model=PAIR),
-        result("three", 4, stats=DRAFTED, model=PAIR),
-    ]
+    pair = [result("one two", 1, 2, stats=DRAFTED, model=PAIR), result("three", 4, stats=DRAFTED, model=PAIR)]
     return Comparison(
         ["a.flac", "b.flac"],
         ["one two", "free"],

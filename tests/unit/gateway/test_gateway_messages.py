@@ -190,8 +190,7 @@ def test_the_beta_has_the_same_settings_and_what_has_no_effect_is_ignored():
 
 
 @pytest.mark.parametrize(
-    ("name", "beta", "law"),
-    [("audio/pcmu", "g711_ulaw", G711.MULAW), ("audio/pcma", "g711_alaw", G711.ALAW)],
+    ("name", "beta", "law"), [("audio/pcmu", "g711_ulaw", G711.MULAW), ("audio/pcma", "g711_alaw", G711.ALAW)]
 )
 def test_a_telephones_format(name, beta, law):
     settings = RealtimeSettings().updated({"audio": {"input": {"format": {"type": name}}}})
