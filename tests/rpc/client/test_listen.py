@@ -22,7 +22,6 @@ from tests.rpc.services import all_free, eventually
 from tests.rpc.speaking import speaking_pair
 from tests.rpc.terminals import end_of_cli, job, start_cli
 from tests.screens import Screen
-from tests.speaker_models import save_models
 
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
@@ -64,9 +63,9 @@ def shown(printed: str) -> list[str]:
 @pytest.mark.parametrize("is_terminal", [False, True])
 @pytest.mark.parametrize("speaker", ["", "A: "])
 async def test_listen_prints_an_utterance_as_soon_as_it_is_complete(
-    talk_file, at_once, tmp_path, is_terminal, speaker
+    talk_file, at_once, speaker_models, is_terminal, speaker
 ):
-    speakers = LiveSpeakerOptions(diarize=save_models(tmp_path / "speakers") if speaker else None)
+    speakers = LiveSpeakerOptions(diarize=speaker_models if speaker else None)
     (out, printed), (errors, reported) = console(is_terminal=is_terminal), console()
     async with speaking_pair() as (target, draft):
         options = wanted(draft.address, simulate=talk_file, speakers=speakers)

@@ -13,16 +13,15 @@ from specwhisper_speakers.settings import SpeakerOptions
 from tests.rpc.riva_clients import live_config, pcm_config, pieces, riva_client, transcript
 from tests.rpc.services import all_free, running_pair
 from tests.rpc.speaking import speaking_pair
-from tests.speaker_models import HIGH_HZ, LOW_HZ, save_models, tones
+from tests.speaker_models import HIGH_HZ, LOW_HZ, tones
 
 SPEAKERS = riva_pb.SpeakerDiarizationConfig(enable_speaker_diarization=True, max_speaker_count=2)
 TALK = (tones([(0.0, 25.0, HIGH_HZ), (25.0, 55.0, LOW_HZ)], 58.0) * 32_767).astype("<i2").tobytes()
 
 
-@pytest.fixture(scope="module")
-def speakers(tmp_path_factory):
-    folder = save_models(tmp_path_factory.mktemp("models") / "speakers")
-    return SpeakerOptions(speaker_models=str(folder)).speakers()
+@pytest.fixture
+def speakers(speaker_models):
+    return SpeakerOptions(speaker_models=str(speaker_models)).speakers()
 
 
 async def test_words_have_speaker_tags(speakers):

@@ -18,21 +18,16 @@ from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
 from tests.rpc.gateways import MODEL, RECORDING, START, messages_of, page, running_gateway
 from tests.rpc.live_scripts import TWO_UTTERANCES
 from tests.rpc.services import eventually
-from tests.speaker_models import HIGH_HZ, LOW_HZ, RATE, save_models, tones
+from tests.speaker_models import HIGH_HZ, LOW_HZ, RATE, tones
 
 TEXT = "Hello there. Bye."
 EXPECTED = [("A", " Hello there.", 0.0, 1.5), ("Bob", " Bye.", 1.5, 2.25)]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return str(save_models(tmp_path_factory.mktemp("models") / "speakers"))
-
-
-@pytest.fixture(scope="module")
-def diarizers(folder):
+def diarizers(speaker_models):
     """Return what takes a process to make; the one for live audio is not to run."""
-    return Diarizer(folder), LiveDiarizer(folder)
+    return Diarizer(speaker_models), LiveDiarizer(speaker_models)
 
 
 @pytest.fixture
@@ -135,8 +130,8 @@ async def test_without_models_it_is_refused(stream):
 
 
 @pytest.mark.parametrize("is_wanted", [True, False])
-async def test_the_page_gets_the_speaker_of_each_utterance(folder, diarizers, is_wanted):
-    speakers = Speakers(diarizers[0], LiveDiarizer(folder), num_jobs=1)
+async def test_the_page_gets_the_speaker_of_each_utterance(speaker_models, diarizers, is_wanted):
+    speakers = Speakers(diarizers[0], LiveDiarizer(speaker_models), num_jobs=1)
     talk = tones([(0.1, 1.2, HIGH_HZ), (1.3, 2.0, LOW_HZ), (2.0, 2.5, 0.0)], 2.5)
     async with (
         gateway_with(speakers, TWO_UTTERANCES) as (gateway, _, _),
