@@ -138,6 +138,9 @@ $ draft --no-riva --strict-model-names
     --strict-model-names is for Riva's service: leave it or --no-riva out.
 $ draft --served-model-name ''
     --served-model-name is '': write a name, or leave it out.
+$ SPECWHISPER_TOKENS='anna 0123456789abcdef' gateway --host 0.0.0.0
+    --host: Listening on '0.0.0.0' would open a server without encryption to the network: add certificates and
+    tokens, use 127.0.0.1, or pass --insecure if every client on that network may use it and read its traffic.
 $ gateway --api-key of-which-every-user-of-a-machine-could-read
     No such option: --api-key. See specwhisper-gateway --help.
 $ gateway --server-client-key /etc/hosts
