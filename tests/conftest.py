@@ -6,6 +6,7 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -38,6 +39,14 @@ def emptiest_first(monkeypatch) -> None:
     from experiments.common.servers.emptiest import choose_emptiest  # after the environment is set
 
     monkeypatch.setattr("specwhisper_draft_server.link.targets.choose", choose_emptiest)
+
+
+@pytest.fixture(scope="session")
+def speaker_models(tmp_path_factory) -> Path:
+    """Return a folder of tiny models that find speakers."""
+    from tests.speaker_models import save_models  # few tests need what it imports
+
+    return save_models(tmp_path_factory.mktemp("models") / "speakers")
 
 
 @pytest.fixture(scope="session")

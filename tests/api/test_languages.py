@@ -71,7 +71,6 @@ def transcribed(pcm: bytes, options: DecodingOptions = BOTH, **kwargs) -> tuple[
     ("parts", "pause_s"),
     [
         ((("en", 6.0), ("de", 9.0), ("en", 40.0), ("de", 5.5)), 0.5),
-        ((("de", 33.0), ("en", 12.0)), 0.4),
         ((("en", 28.0), ("de", 28.0), ("en", 7.0)), 1.0),
     ],
 )

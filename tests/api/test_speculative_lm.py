@@ -55,6 +55,11 @@ def pair(folders) -> SpeculativeLM:
     return SpeculativeLM(folders["noisy"], folders["target"], "cpu")
 
 
+@pytest.fixture(scope="module")
+def alone(folders) -> SpeculativeLM:
+    return SpeculativeLM(None, folders["target"], "cpu")
+
+
 def ids_of(prompt: str) -> list[int]:
     return list(llama_tokenizer()(prompt).input_ids)
 
@@ -119,11 +124,12 @@ def test_a_model_without_an_end_token_writes_up_to_the_limit(folders, target, tm
         ({"temperature": (0.0, 0.5)}, "name one temperature"),
         ({"temperature": -1.0}, "each 0 or from 1e-06"),
         ({"num_beams": 4}, "Beam search is not offered"),
+        ({"stop_token_ids": ["x"]}, "stop_token_ids has 'x'"),
     ],
 )
-def test_options_without_meaning_for_text_are_refused(folders, asked, message):
+def test_options_without_meaning_for_text_are_refused(alone, asked, message):
     with pytest.raises(SpecWhisperError, match=message):
-        SpeculativeLM(None, folders["target"], "cpu").generate(PROMPTS[0], **asked)
+        alone.generate(PROMPTS[0], **asked)
 
 
 @pytest.mark.parametrize("top_k", mostly_nightly([50, 0, 1]))
@@ -138,8 +144,7 @@ def test_a_seed_gives_the_same_text_with_any_draft(folders, top_k):
     assert len(texts) == 1
 
 
-def test_a_good_draft_saves_forward_passes(folders):
-    pair = SpeculativeLM(folders["noisy"], folders["target"], "cpu")
+def test_a_good_draft_saves_forward_passes(pair):
     completion = pair.generate(PROMPTS[0], max_new_tokens=40)
     assert completion.stats.overall_acceptance_rate > 0.3
     assert completion["stats"]["avg_tokens_per_iteration"] > 1.5
@@ -160,8 +165,7 @@ def test_a_call_has_its_own_draft_length_and_limits_by_their_other_names(folders
         pair.generate(PROMPTS[0], use_adaptive_gamma=1)
 
 
-def test_draft_lengths_are_compared(folders, capsys):
-    pair = SpeculativeLM(folders["noisy"], folders["target"], "cpu")
+def test_draft_lengths_are_compared(pair, capsys):
     compared = compare_gammas(pair.generate, PROMPTS, (2, 10), max_tokens=20)
     assert [figures["gamma"] for figures in compared] == [2, 10]
     assert compared[0].stats.num_forwards > compared[1].stats.num_forwards
@@ -171,39 +175,48 @@ def test_draft_lengths_are_compared(folders, capsys):
     assert f" s, {kept.num_accepted} of {kept.num_drafted} drafted tokens kept, " in lines[1]
 
 
-def test_invalid_prompts_are_named_before_anything_is_decoded(folders, monkeypatch):
-    pair = SpeculativeLM(None, folders["target"], "cpu")
-    monkeypatch.setattr(pair._target, "score", lambda rows: pytest.fail("written"))
-    with pytest.raises(InvalidRequest, match=r"^Prompt number 2: The prompt has 401 tokens"):
-        pair.generate(["the quick", "fox " * 200, "fox"])
-    with pytest.raises(InvalidRequest, match=r"^2 prompts .*Prompt number 1: .* Prompt number 3: .* text"):
-        pair.generate(["", "fox", 5])
-
-
-def test_a_prompt_that_fails_later_leaves_the_others(folders, target, monkeypatch):
-    pair = SpeculativeLM(None, folders["target"], "cpu")
-    score, bad = pair._target.score, pair._target.tokenize(PROMPTS[1])
+def test_a_prompt_that_fails_later_leaves_the_others(alone, target, monkeypatch):
+    score, bad = alone._target.score, alone._target.tokenize(PROMPTS[1])
 
     def fails(rows):
         if any(tuple(row.tokens)[: len(bad)] == bad for row in rows):
             raise ValueError("mine")
         return score(rows)
 
-    monkeypatch.setattr(pair._target, "score", fails)
+    monkeypatch.setattr(alone._target, "score", fails)
     with pytest.raises(RecordingsFailed, match=r"1 of 3 prompts failed\. Number 2: mine") as raised:
-        pair.generate(PROMPTS, max_new_tokens=8)
+        alone.generate(PROMPTS, max_new_tokens=8)
     first, failed, last = raised.value.results
     assert [first.tokens, last.tokens] == [expected(target, PROMPTS[place], 8) for place in (0, 2)]
     assert failed is raised.value.errors[1]
     with pytest.raises(ValueError, match="mine"):
-        pair.generate(PROMPTS[1], max_new_tokens=8)
+        alone.generate(PROMPTS[1], max_new_tokens=8)
 
 
-def test_invalid_requests_are_refused(folders, target, tmp_path):
-    pair = SpeculativeLM(None, folders["target"], "cpu")
-    for prompt in ("", "fox " * 200):
-        with pytest.raises(InvalidRequest, match="takes between 1 and 95"):
-            pair.generate(prompt)
+NO_ID = r"^The prompt has .*not a token id here: .* 0 to "
+
+
+@pytest.mark.parametrize(
+    ("prompts", "message"),
+    [
+        ("", "takes between 1 and 95"),
+        (["the quick", "fox " * 200], r"^Prompt number 2: The prompt has 401 tokens.* between 1 and 95"),
+        (["", "fox", 5], r"^2 prompts .*Prompt number 1: .* Prompt number 3: .* text"),
+        (["fox", {}], "type dict cannot be continued: it must be text or token ids"),
+        ([1, 10**6], NO_ID),
+        ([-1], NO_ID),
+        ([True, 2], NO_ID),
+        (["fox", [10**6]], r"^Prompt number 2: The prompt has 1000000"),
+    ],
+    ids=repr,
+)
+def test_invalid_prompts_are_named_before_anything_is_decoded(alone, prompts, message, monkeypatch):
+    monkeypatch.setattr(alone._target, "score", lambda rows: pytest.fail("written"))
+    with pytest.raises(InvalidRequest, match=message):
+        alone.generate(prompts)
+
+
+def test_models_that_cannot_be_a_pair_are_refused(folders, target, tmp_path):
     with pytest.raises(CheckpointError, match="'nowhere' cannot be loaded"):
         SpeculativeLM(None, "nowhere", "cpu")
     target.save_pretrained(tmp_path / "other")
@@ -225,21 +238,9 @@ def test_a_prompt_may_be_token_ids(pair, target):
     assert pair.generate([]) == []
 
 
-def test_ids_that_a_model_lacks_are_refused(pair):
-    for prompt in ([1, 10**6], [-1], [True, 2]):
-        with pytest.raises(InvalidRequest, match=r"^The prompt has .*not a token id here: .* 0 to "):
-            pair.generate(prompt)
-    with pytest.raises(InvalidRequest, match=r"^Prompt number 2: The prompt has 1000000"):
-        pair.generate(["fox", [10**6]])
-    with pytest.raises(InvalidRequest, match="type dict cannot be continued: it must be text or token ids"):
-        pair.generate(["fox", {}])
-    with pytest.raises(InvalidRequest, match="stop_token_ids has 'x'"):
-        pair.generate("fox", stop_token_ids=["x"])
-
-
 @pytest.mark.parametrize("has_draft", [True, False])
-def test_stop_tokens_end_a_text_as_in_generate(has_draft: bool, folders, pair, target):
-    pair = pair if has_draft else SpeculativeLM(None, folders["target"], "cpu")
+def test_stop_tokens_end_a_text_as_in_generate(has_draft, alone, pair, target):
+    pair = pair if has_draft else alone
     written = expected(target, PROMPTS[0])
     stops = [written[7], written[11]]
     end = int(target.generation_config.eos_token_id)
@@ -270,10 +271,24 @@ def test_rules_of_the_final_models_generation_config_are_followed(values, folder
     assert pair.generate(PROMPTS[1], max_new_tokens=COUNT).stats.overall_acceptance_rate == 1
 
 
-def test_other_rules_are_refused_and_a_drafts_do_not_count(folders, target, tmp_path):
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        (
+            {"suppress_tokens": [5], "min_length": 20},
+            r"^The generation_config\.json .* sets min_length=20, sup",
+        ),
+        ({"repetition_penalty": 2}, "generation config cannot be followed"),
+        ({"no_repeat_ngram_size": 2.5}, "generation config cannot be followed"),
+    ],
+)
+def test_other_rules_are_refused(rules, message, target, tmp_path):
+    with pytest.raises(CheckpointError, match=message):
+        SpeculativeLM(None, save(target, tmp_path / "with", **rules), "cpu")
+
+
+def test_rules_of_a_draft_do_not_count(folders, target, tmp_path):
     folder = save(target, tmp_path / "with", suppress_tokens=[5], min_length=20)
-    with pytest.raises(CheckpointError, match=r"^The generation_config\.json .* sets min_length=20, sup"):
-        SpeculativeLM(None, folder, "cpu")
     pair = SpeculativeLM(folder, folders["target"], "cpu")
     assert pair.generate("fox", max_new_tokens=COUNT).tokens == expected(target, "fox")
 
@@ -304,9 +319,3 @@ def test_weights_that_are_not_finite_are_an_error(target, tmp_path):
     lm = SpeculativeLM(None, save(broken, tmp_path / "broken"), "cpu")
     with pytest.raises(CheckpointError, match="weights are not finite"):
         lm.generate("the quick", max_new_tokens=3)
-
-
-@pytest.mark.parametrize("rule", [{"repetition_penalty": 2}, {"no_repeat_ngram_size": 2.5}])
-def test_rules_that_transformers_refuses_are_named(target, tmp_path, rule):
-    with pytest.raises(CheckpointError, match="generation config cannot be followed"):
-        SpeculativeLM(None, save(target, tmp_path / "refused", **rule), "cpu")

@@ -20,7 +20,7 @@ from specwhisper.model.onnx.graph import sums_bytes_exactly
 from specwhisper.types import Mode
 from tests.encoding import note_encoded
 
-SHAPE = Shape(seed=11, scale=0.1)
+SHAPE = Shape(seed=11, scale=0.3)
 ASKED = {"language": "en", "max_new_tokens": 12, "temperature": 0.0}  # random weights fail each temperature
 
 
@@ -41,10 +41,16 @@ def samples() -> np.ndarray:
 
 def test_one_recording_gives_one_result_that_prints_as_its_text(pair, samples):
     result = pair.transcribe(samples, **ASKED)
-    assert str(result) == result.text == "".join(s.text for s in result.segments).strip()
+    assert str(result) == result.text != ""
+    assert result.text == "".join(s.text for s in result.segments).strip()
     assert result.duration_s == 3.0
     assert result.language == "en"
     assert not result.is_lossy
+    assert result.stats.overall_acceptance_rate == 1.0
+    assert result.stats.avg_tokens_per_iteration == result.stats.num_committed / result.stats.num_forwards > 1
+    assert sum(result.stats.acceptance_histogram) <= result.stats.num_forwards
+    german = pair.transcribe(samples, language="German", max_new_tokens=4, return_stats=False)
+    assert (german.language, german.stats) == ("de", None)
 
 
 class AudioDecoder:
@@ -83,15 +89,6 @@ def test_an_open_file_twice_in_a_list_is_refused(pair, tmp_path, samples):
         pair.transcribe([file, file], **ASKED)
 
 
-def test_statistics(pair, samples):
-    result = pair.transcribe(samples, **ASKED)
-    counts = result.stats
-    assert result.stats.overall_acceptance_rate == 1.0
-    assert result.stats.avg_tokens_per_iteration == counts.num_committed / counts.num_forwards > 1
-    assert sum(result.stats.acceptance_histogram) <= counts.num_forwards
-    assert pair.transcribe(samples, language="en", max_new_tokens=4, return_stats=False).stats is None
-
-
 def test_a_call_can_choose_the_mode_and_the_draft_length(pair, samples):
     asked = {**ASKED, "greedy": True}
     default, short = pair.transcribe(samples, **asked), pair.transcribe(samples, gamma=2, **asked)
@@ -124,17 +121,15 @@ def test_equal_encoders_of_one_byte_are_shared(folder):
     assert draft.encoder is target.encoder
 
 
-def test_weights_of_two_types_are_not_shared(folder, samples):
-    half, full = (load_checkpoint(str(folder), dtype=dtype) for dtype in ("float16", "float32"))
-    draft, target = load_encoders(full, half, 1)
-    assert not any(isinstance(encoder, SharedEncoder) for encoder in (draft, target))
-
-
-def test_models_of_two_libraries_share_no_encoder(folder, monkeypatch):
-    draft, target = (load_checkpoint(str(folder)) for _ in range(2))
-    libraries = {id(draft): "pytorch", id(target): "onnx"}
-    monkeypatch.setattr(backends, "library_for", lambda checkpoint, *_: libraries[id(checkpoint)])
-    encoders = load_encoders(draft, target, 1)
+@pytest.mark.parametrize(
+    ("libraries", "dtypes"),
+    [(("pytorch", "onnx"), ("float32", "float32")), (("pytorch", "pytorch"), ("float32", "float16"))],
+)
+def test_models_of_two_libraries_or_types_share_no_encoder(folder, monkeypatch, libraries, dtypes):
+    models = [load_checkpoint(str(folder), dtype=dtype) for dtype in dtypes]
+    library_of = dict(zip(map(id, models), libraries, strict=True))
+    monkeypatch.setattr(backends, "library_for", lambda checkpoint, *_: library_of[id(checkpoint)])
+    encoders = load_encoders(*models, 1)
     assert not any(isinstance(encoder, SharedEncoder) for encoder in encoders)
 
 
@@ -188,11 +183,8 @@ def test_a_recording_that_lacks_something_has_warnings(pair, samples):
         (np.zeros(0, np.float32), "holds no audio samples"),
         ("nowhere.wav", "does not exist"),
         ([0.0, 0.1], "of type float cannot be read: pass a file name"),
-        (None, "of type NoneType cannot be read: pass a file name"),
         ({"audio": "a.wav"}, "with audio cannot be read: pass a file name"),
-        ({"array": np.zeros(9), "sampling_rate": None}, "sampling_rate is None"),
         ({"array": np.zeros(9), "sampling_rate": np.nan}, "sampling_rate is nan: .* a whole number"),
-        ({"array": np.zeros(9), "sampling_rate": 16_000.5}, "sampling_rate is 16000.5: .* a whole number"),
         (StringIO("text"), "open it with mode 'rb'"),
         (b"no audio at all", "neither libsndfile nor FFmpeg"),
     ],
@@ -234,11 +226,6 @@ def test_a_segment_ends_no_later_than_its_recording(pair, samples):
 def test_invalid_configs_are_refused(config, message):
     with pytest.raises(InvalidRequest, match=message):
         SpeculativeConfig(**config)
-
-
-def test_names_of_languages(pair, samples):
-    by_name = pair.transcribe(samples, language="German", max_new_tokens=4)
-    assert by_name.language == "de"
 
 
 def test_a_batch_needs_a_slot(folder):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.common.audio.samples import bundled
+from experiments.common.models.checkpoints import Shape, save_checkpoint
 from specwhisper import SpeculativeConfig, SpeculativeWhisper
 from specwhisper.audio.decode import decode_file
 from specwhisper.errors import InvalidAudio, SpecWhisperError
@@ -18,22 +19,19 @@ from tests.nightly import examples
 
 NUM_THREADS = examples(4, 8)
 WAIT_S = 60
-OPTIONS = {"language": "en"}
-TARGET, DRAFT = "demo-target", "demo-draft-tiny"
-
-
-def load_pair(batch_size: int, draft: str | None = DRAFT) -> SpeculativeWhisper:
-    return SpeculativeWhisper(draft, TARGET, device="cpu", batch_size=batch_size)
+OPTIONS = {"language": "en", "max_new_tokens": 12, "temperature": 0.0}  # random weights fail each temperature
 
 
 @pytest.fixture(scope="module")
-def pair() -> SpeculativeWhisper:
+def load_pair(tmp_path_factory) -> Callable[[int], SpeculativeWhisper]:
+    """Return a function that loads a pair of random weights with a number of slots."""
+    folder = str(save_checkpoint(Shape(seed=11, scale=0.3), tmp_path_factory.mktemp("models") / "random"))
+    return lambda batch_size: SpeculativeWhisper(folder, folder, device="cpu", batch_size=batch_size)
+
+
+@pytest.fixture(scope="module")
+def pair(load_pair) -> SpeculativeWhisper:
     return load_pair(NUM_THREADS)
-
-
-@pytest.fixture(scope="module")
-def one_slot() -> SpeculativeWhisper:
-    return load_pair(1)
 
 
 @pytest.fixture(scope="module")
@@ -90,16 +88,16 @@ def test_a_call_that_fails_affects_no_other(pair, recordings, texts):
     assert [future.result() for future in futures[len(bad) :]] == texts
 
 
-def test_a_process_that_was_forked_later_writes_the_same_text(recordings, texts, monkeypatch):
+def test_a_process_that_was_forked_later_writes_the_same_text(load_pair, recordings, texts, monkeypatch):
     monkeypatch.setattr("specwhisper.model.backends._limit", 2)  # the other process has none of them
     pair = load_pair(1)
     assert pair.transcribe(recordings[0], **OPTIONS).text == texts[0]
     assert in_fork(lambda: pair.transcribe(recordings[1], **OPTIONS).text) == texts[1]
 
 
-def test_an_iterator_has_the_config_of_its_call(one_slot, recordings, monkeypatch):
-    monkeypatch.setattr(one_slot, "config", SpeculativeConfig(gamma=1))
-    results = one_slot.transcribe_iter(recordings[:1], **OPTIONS)
-    one_slot.config = SpeculativeConfig(gamma=7)
+def test_an_iterator_has_the_config_of_its_call(pair, recordings, monkeypatch):
+    monkeypatch.setattr(pair, "config", SpeculativeConfig(gamma=1))
+    results = pair.transcribe_iter(recordings[:1], **OPTIONS)
+    pair.config = SpeculativeConfig(gamma=7)
     ((_, result),) = results
     assert len(result.stats.acceptance_histogram) <= 1 + 1

@@ -76,8 +76,9 @@ def test_draft_lengths(run):
 
 
 def test_text_models(run, text_pair):
-    names = ("TinyLlama/TinyLlama-1.1B-Chat-v1.0", "meta-llama/Llama-2-7b-hf")
-    *text, line, five, ten, twenty = run("text_models", dict(zip(names, text_pair, strict=True)))
+    stated = ("TinyLlama/TinyLlama-1.1B-Chat-v1.0", "meta-llama/Llama-2-7b-hf", "max_tokens=100")
+    shorter = dict(zip(stated, (*text_pair, "max_tokens=20"), strict=True))
+    *text, line, five, ten, twenty = run("text_models", shorter)
     assert "".join(text)
     assert re.fullmatch(r"\d+ of \d+ drafted tokens kept", line)
     assert are_kept([five, ten, twenty])

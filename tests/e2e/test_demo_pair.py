@@ -5,9 +5,7 @@ import math
 from pathlib import Path
 
 import jiwer
-import numpy as np
 import pytest
-import soundfile
 
 from experiments.demo_pair.vocabulary import words
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
@@ -64,14 +62,3 @@ def test_the_draft_is_accepted_often_but_not_always(transcripts):
     accepted = sum(s["num_accepted"] for s in statistics)
     verified = sum(s["num_verified"] for s in statistics)
     assert 0.6 < accepted / verified < 1  # of whole blocks, including tokens after a wrong one
-
-
-def test_silence_is_an_empty_transcript_in_every_format(demo_server, tmp_path):
-    silence = tmp_path / "silence.wav"
-    soundfile.write(silence, np.zeros(5 * 16_000, np.int16), 16_000)
-    arguments = ("transcribe", silence, "--server", demo_server, "--language", "en", "--quiet")
-    assert run_client(*arguments, "-f", "all", "-o", tmp_path) == (0, "", "")
-    written = {path.suffix: path.read_text() for path in tmp_path.glob("silence.*") if path != silence}
-    document = json.loads(written.pop(".json"))
-    assert (document["text"], document["duration_s"], document["language"]) == ("", 5.0, "en")
-    assert written == {".txt": "", ".srt": "", ".vtt": "WEBVTT\n", ".tsv": "start\tend\ttext\n"}

@@ -11,7 +11,7 @@ import trustme
 from websockets.asyncio.client import connect
 
 from tests.certificates import save
-from tests.e2e.processes import Server, run
+from tests.e2e.processes import Server
 
 TOKEN = "0123456789abcdef-of-anna"
 
@@ -69,18 +69,3 @@ async def test_a_gateway_with_encryption_and_keys_logs_no_key_even_at_debug_leve
     ended = [event for event in server.events if event["message"] == "session ended"]
     assert [event["caller"] for event in ended] == ["anna"] * 4
     assert TOKEN not in log
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (("--host", "0.0.0.0", "--tokens-file", "{folder}/tokens"), "without encryption to the network"),
-        # Every user of a machine can read its command lines.
-        pytest.param(("--api-key", TOKEN), "No such option: --api-key", marks=pytest.mark.nightly),
-    ],
-)
-def test_flags_that_are_not_safe_are_refused(options, sentence, folder):
-    status, out, err = run("specwhisper_gateway", *(option.format(folder=folder) for option in options))
-    assert (status, out) == (2, "")
-    assert sentence in err
-    assert "Traceback" not in err

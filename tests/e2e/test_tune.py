@@ -1,12 +1,10 @@
 """``specwhisper tune`` measures a link and advises a mode."""
 
 import json
-import subprocess
 from math import prod
 
 import pytest
 
-from tests.deploy.manifests import DEPLOY
 from tests.e2e.processes import run
 
 pytestmark = pytest.mark.timeout(600)
@@ -34,24 +32,6 @@ def test_the_advice_follows_the_measurements(start_server, tmp_path):
     assert f"Run --mode {advised}: " in out
     assert f"Speed, as measured: {1e3 * means_s[advised]:.1f} ms per token" in out
     assert f"Draft length: {figures_read['gamma']}." in out
-
-
-@pytest.mark.nightly
-def test_a_target_may_require_tls_a_client_certificate_and_a_token(start_server, tmp_path):
-    secrets = tmp_path / "secrets"
-    subprocess.run([DEPLOY / "make-secrets", secrets], check=True, capture_output=True, timeout=60)
-    served, own = secrets / "target", secrets / "draft"
-    protected = ("--grpc-use-ssl", "--grpc-server-cert", served / "server.pem")
-    protected += ("--grpc-server-key", served / "server.key", "--tokens-file", served / "tokens")
-    protected += ("--grpc-use-ssl-mutual", "--grpc-root-cert", served / "roots.pem")
-    target = start_server("specwhisper_target_server", "--model", "demo-target", *protected)
-    trust = ("--use-ssl", "--ssl-root-cert", own / "roots.pem", "--ssl-server-name", "target")
-    shown = ("--ssl-client-cert", own / "server.pem", "--ssl-client-key", own / "server.key")
-    shown += ("--token-file", own / "target-token")
-    tune = ("tune", "--target", target.address, "--threads", "1", "--seconds", "0")
-    status, out, err = run("specwhisper_client.cli.main", *map(str, (*trust, *shown)), *tune)
-    assert status == 0, err
-    assert "Run --mode " in out
 
 
 @pytest.mark.nightly

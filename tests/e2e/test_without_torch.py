@@ -33,15 +33,11 @@ def address(request, target, checkpoints, tmp_path) -> Iterator[str]:
     """Start a draft server in a process that cannot import torch."""
     captions = tmp_path / "captions.srt"
     captions.write_text(CAPTIONS)
+    recogniser = ("--draft-recogniser", "examples.captions_recogniser:create", "--draft-model", str(captions))
     arguments = {
-        "whisper": ["--draft-model", checkpoints.draft],
-        "target-only": ["--mode", "target-only"],
-        "recogniser": [
-            "--draft-recogniser",
-            "examples.captions_recogniser:create",
-            "--draft-model",
-            str(captions),
-        ],
+        "whisper": ("--draft-model", checkpoints.draft),
+        "target-only": ("--mode", "target-only"),
+        "recogniser": recogniser,
     }[request.param]
     command = ("specwhisper_draft_server", "--port", "0", "--target", target.address, *arguments)
     server = Server("tests.without", TORCH, *command)

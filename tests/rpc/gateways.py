@@ -6,7 +6,7 @@ import json
 import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,6 +82,29 @@ async def socket_refusal(url: str, **settings: Any) -> tuple[dict[str, Any], int
             await socket.recv()
     assert event["type"] == "error"
     return event["error"], socket.close_code
+
+
+START = {"type": "start", "sample_rate": 16_000}
+
+
+@asynccontextmanager
+async def page(
+    gateway: RunningGateway, start: dict[str, Any] | None = START
+) -> AsyncIterator[websockets.ClientConnection]:
+    """Open a WebSocket of the page, and send its first message."""
+    async with websockets.connect(f"ws://{gateway.server.address}/live") as socket:
+        if start is not None:
+            await socket.send(json.dumps(start))
+        yield socket
+
+
+async def messages_of(socket: websockets.ClientConnection) -> tuple[list[Any], int | None]:
+    """Return all messages until the end, and the close code."""
+    messages = []
+    with suppress(websockets.ConnectionClosedError):
+        async for message in socket:
+            messages.append(json.loads(message))
+    return messages, socket.close_code
 
 
 @asynccontextmanager

@@ -18,8 +18,8 @@ LINEAR_PCM = riva.client.AudioEncoding.LINEAR_PCM
 class Riva:
     """Riva's ``ASRService`` with awaitable methods."""
 
-    def __init__(self, service: riva.client.ASRService) -> None:
-        self.service = service
+    def __init__(self, service: riva.client.ASRService, draft: Draft) -> None:
+        self.service, self.draft = service, draft
 
     async def recognize(self, audio: bytes, config: riva_pb.RecognitionConfig) -> riva_pb.RecognizeResponse:
         return await asyncio.to_thread(self.service.offline_recognize, audio, config)
@@ -43,7 +43,7 @@ async def in_thread(function: Callable[[], Any]) -> Any:
 async def riva_client(draft: Draft) -> AsyncIterator[Riva]:
     auth = riva.client.Auth(uri=draft.address)
     try:
-        yield Riva(riva.client.ASRService(auth))
+        yield Riva(riva.client.ASRService(auth), draft)
     finally:
         auth.channel.close()
 

@@ -27,7 +27,7 @@ async def run_short(scenario: Scenario, tmp_path, **kwargs) -> Outcome:
             (KILL_AT, "send.before"),
             (DRAIN_AGAIN, ""),
             (DRAIN_DRAFT, ""),
-        ],
+        ]
     ),
 )
 async def test_faults_do_not_change_the_text(kind, point, tmp_path):

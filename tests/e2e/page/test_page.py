@@ -244,8 +244,7 @@ async def test_a_race_ends_with_the_same_text_twice(chromium, url):
 
 
 @pytest.mark.parametrize(
-    ("width", "scheme"),
-    mostly_nightly([(360, "light"), (1280, "dark"), (360, "dark"), (1280, "light")]),
+    ("width", "scheme"), mostly_nightly([(360, "light"), (1280, "dark"), (360, "dark"), (1280, "light")])
 )
 async def test_the_page_is_accessible(chromium, url, width, scheme):
     settings = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}

@@ -49,19 +49,11 @@ async def error_of_new_session(channel: grpc.aio.Channel) -> Exception:
 
 @pytest.fixture
 def servers(checkpoints, start_server, unused_tcp_port) -> tuple[Server, Server]:
-    return (
-        start_server("specwhisper_target_server", "--model", checkpoints.target, "--port", unused_tcp_port),
-        start_server(
-            *(
-                "specwhisper_draft_server",
-                "--draft-model",
-                checkpoints.draft,
-                "--target",
-                f"127.0.0.1:{unused_tcp_port}",
-            ),
-            *("--resume-timeout", "0"),  # else a new session waits for another target
-        ),
-    )
+    target = ("specwhisper_target_server", "--model", checkpoints.target, "--port", unused_tcp_port)
+    draft = ("specwhisper_draft_server", "--draft-model", checkpoints.draft)
+    draft += ("--target", f"127.0.0.1:{unused_tcp_port}")
+    draft += ("--resume-timeout", "0")  # else a new session waits for another target
+    return start_server(*target), start_server(*draft)
 
 
 async def test_an_open_session_finishes_and_a_new_one_is_refused(servers):

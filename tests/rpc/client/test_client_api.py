@@ -138,8 +138,7 @@ async def test_recognize_sends_the_file_as_it_is(noise):
 
 
 @pytest.mark.parametrize(
-    ("error", "after"),
-    [(ServerFull("All 16 places are taken."), 0), (UnsupportedOption("No 'xx' here."), 2)],
+    ("error", "after"), [(ServerFull("All 16 places are taken."), 0), (UnsupportedOption("No 'xx' here."), 2)]
 )
 async def test_a_servers_error_is_raised_unchanged_before_all_audio_is_sent(tmp_path, error, after):
     path = write_noise(tmp_path / "long.wav", 60)

@@ -48,13 +48,7 @@ FIRST = (
     NAMED,
     response(1.0, num_forwards=2, num_verified=4),
     response(
-        3.0,
-        2.0,
-        num_forwards=5,
-        num_verified=9,
-        acceptance_histogram=[1, 2],
-        min_round_trip_ns=7,
-        gamma=4,
+        3.0, 2.0, num_forwards=5, num_verified=9, acceptance_histogram=[1, 2], min_round_trip_ns=7, gamma=4
     ),
 )
 SECOND = (

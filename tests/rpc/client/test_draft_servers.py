@@ -21,6 +21,7 @@ from specwhisper_client import resolving
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.resolving import Name, read_names
 from specwhisper_client.servers import CONNECTIONS, Attempts, Servers
+from tests.certificates import save
 from tests.rpc.client_scripts import ScriptedTranscription
 from tests.rpc.services import TRANSCRIPTION, eventually
 
@@ -50,12 +51,6 @@ class Draft(ScriptedTranscription):
             self.num_open -= 1
 
 
-async def started(draft: Draft, host: str, port: int = 0, tls: ServerTls | None = None) -> RunningServer:
-    add = partial(rpc.add_TranscriptionServicer_to_server, draft)
-    options = ServingOptions(host=host, port=port, tls=tls, insecure=True)
-    return await start_server({TRANSCRIPTION: add}, options)
-
-
 class Fleet:
     """Draft servers on addresses of their own, by a name that this test resolves.
 
@@ -76,11 +71,17 @@ class Fleet:
     def name(self) -> str:
         return f"{NAME}:{self.port}"
 
-    async def start(self, host: str, tls: ServerTls | None = None) -> Draft:
-        self.drafts[host] = Draft()
-        self.servers[host] = await started(self.drafts[host], host, self.port, tls)
-        self.addresses.append(host)
-        return self.drafts[host]
+    async def start(self, *hosts: str, is_held: bool = False, tls: ServerTls | None = None) -> list[Draft]:
+        """Start draft servers, and name them; those that are held answer once they are released."""
+        for host in hosts:
+            draft = self.drafts[host] = Draft()
+            if not is_held:
+                draft.released.set()
+            add = partial(rpc.add_TranscriptionServicer_to_server, draft)
+            options = ServingOptions(host=host, port=self.port, tls=tls, insecure=True)
+            self.servers[host] = await start_server({TRANSCRIPTION: add}, options)
+            self.addresses.append(host)
+        return [self.drafts[host] for host in hosts]
 
     async def getaddrinfo(self, host: str, port: int, **_) -> list[tuple]:
         self.num_lookups += 1
@@ -119,28 +120,20 @@ async def calling(client: TranscriptionClient, number: int) -> AsyncIterator[lis
 
 @pytest.mark.parametrize("scheme", ["", "dns:///"])
 async def test_sessions_spread_over_all_addresses_of_a_name(fleet, scheme):
-    for host in HOSTS:
-        await fleet.start(host)
-    async with TranscriptionClient(scheme + fleet.name) as client, calling(client, 9):
-        await eventually(lambda: fleet.num_open() == [3, 3, 3])
-        fleet.release()
-    assert all(len(draft.recognized.audio) for draft in fleet.drafts.values())
-
-
-async def test_consecutive_sessions_use_the_servers_in_turn(fleet):
-    for host in HOSTS:
-        (await fleet.start(host)).released.set()
-    async with TranscriptionClient(fleet.name) as client:
-        for _ in range(30):
+    await fleet.start(*HOSTS, is_held=True)
+    async with TranscriptionClient(scheme + fleet.name) as client:
+        async with calling(client, 9):
+            await eventually(lambda: fleet.num_open() == [3, 3, 3])
+            fleet.release()
+        assert all(len(draft.recognized.audio) for draft in fleet.drafts.values())
+        for _ in range(21):  # one after the other they use the servers in turn
             await client.recognize(b"audio")
     assert [draft.num_calls for draft in fleet.drafts.values()] == [10, 10, 10]
 
 
 async def test_clients_with_one_session_each_are_spread(fleet):
     """Each client has its own connections, so only chance can spread them."""
-    for host in HOSTS:
-        await fleet.start(host)
-    fleet.release()
+    await fleet.start(*HOSTS)
     for _ in range(60):
         async with TranscriptionClient(fleet.name) as client:
             await client.recognize(b"audio")
@@ -148,9 +141,8 @@ async def test_clients_with_one_session_each_are_spread(fleet):
 
 
 async def test_a_full_server_is_avoided_and_all_full_ones_are_asked_once(fleet):
-    full, free = await fleet.start(HOSTS[0]), await fleet.start(HOSTS[1])
+    full, free = await fleet.start(*HOSTS[:2])
     full.is_full = True
-    fleet.release()
     async with TranscriptionClient(fleet.name) as client:
         for _ in range(10):
             await client.recognize(b"audio")
@@ -162,8 +154,7 @@ async def test_a_full_server_is_avoided_and_all_full_ones_are_asked_once(fleet):
 
 
 async def test_a_lost_server_is_avoided_and_a_new_one_is_used(fleet):
-    for host in HOSTS[:2]:
-        (await fleet.start(host)).released.set()
+    await fleet.start(*HOSTS[:2])
     async with TranscriptionClient(fleet.name) as client:
         for _ in range(4):
             await client.recognize(b"audio")
@@ -172,14 +163,14 @@ async def test_a_lost_server_is_avoided_and_a_new_one_is_used(fleet):
             await client.recognize(b"audio")
         assert [draft.num_calls for draft in fleet.drafts.values()] == [2, 6]
         fleet.addresses.remove(HOSTS[0])
-        (await fleet.start(HOSTS[2])).released.set()
+        await fleet.start(HOSTS[2])
         for _ in range(4):
             await client.recognize(b"audio")
         assert [draft.num_calls for draft in fleet.drafts.values()] == [2, 8, 2]
         for host in HOSTS[1:]:  # all are replaced at once
             await fleet.servers.pop(host).stop(drain_timeout_s=0)
         fleet.addresses.clear()
-        (await fleet.start(HOSTS[0])).released.set()
+        await fleet.start(HOSTS[0])
         await client.recognize(b"audio")
 
 
@@ -188,7 +179,7 @@ async def test_an_unknown_name_is_in_the_error_unless_an_address_is_known(fleet)
         error = rf"name in {fleet.name} cannot be resolved \(Name or service not known"
         with pytest.raises(TargetUnavailable, match=error):
             await client.recognize(b"audio")
-        (await fleet.start(HOSTS[0])).released.set()
+        await fleet.start(HOSTS[0])
         await client.recognize(b"audio")
         fleet.addresses.clear()
         await client.recognize(b"audio")
@@ -203,7 +194,7 @@ async def test_a_name_that_dns_cannot_encode_is_in_the_error():
 
 async def test_addresses_are_looked_up_again_only_when_they_expire(fleet, monkeypatch):
     monkeypatch.setattr(resolving, "REFRESH_S", 60.0)
-    (await fleet.start(HOSTS[0])).released.set()
+    await fleet.start(HOSTS[0])
     async with TranscriptionClient(fleet.name) as client:
         await asyncio.gather(*(client.recognize(b"audio") for _ in range(10)))
         await client.recognize(b"audio")
@@ -212,7 +203,7 @@ async def test_addresses_are_looked_up_again_only_when_they_expire(fleet, monkey
 
 async def test_a_slow_lookup_delays_only_the_first_session(fleet, monkeypatch):
     monkeypatch.setattr(resolving, "WAIT_S", 0.01)
-    (await fleet.start(HOSTS[0])).released.set()
+    await fleet.start(HOSTS[0])
     async with TranscriptionClient(fleet.name) as client:
         await client.recognize(b"audio")
         hangs = asyncio.get_running_loop().create_future()
@@ -223,23 +214,15 @@ async def test_a_slow_lookup_delays_only_the_first_session(fleet, monkeypatch):
 
 async def test_the_certificate_is_verified_against_the_name(fleet, tmp_path):
     authority = trustme.CA()
-    authority.cert_pem.write_to_path(tmp_path / "roots.pem")
-
-    def tls(name: str) -> ServerTls:
-        certificate = authority.issue_cert(name)
-        certificate.private_key_pem.write_to_path(tmp_path / f"{name}.key")
-        certificate.cert_chain_pems[0].write_to_path(tmp_path / f"{name}.pem")
-        return ServerTls(tmp_path / f"{name}.pem", tmp_path / f"{name}.key")
-
-    for host in HOSTS[:2]:
-        (await fleet.start(host, tls(NAME))).released.set()
+    await fleet.start(*HOSTS[:2], tls=save(authority, tmp_path, "own", NAME))
     credentials = Credentials(ClientTls(tmp_path / "roots.pem"))
     async with TranscriptionClient(fleet.name, credentials) as client:
         for _ in range(4):
             await client.recognize(b"audio")
     assert [draft.num_calls for draft in fleet.drafts.values()] == [2, 2]
 
-    stranger = await fleet.start(HOSTS[2], tls(HOSTS[2]))  # its certificate has the address, not the name
+    # Its certificate has the address, not the name.
+    [stranger] = await fleet.start(HOSTS[2], tls=save(authority, tmp_path, "other", HOSTS[2]))
     fleet.addresses = [HOSTS[2]]
     async with TranscriptionClient(fleet.name, credentials) as client:
         with pytest.raises(TargetUnavailable, match=r"is not trusted \(Hostname"):
@@ -249,8 +232,7 @@ async def test_the_certificate_is_verified_against_the_name(fleet, tmp_path):
 
 async def test_a_connection_balancer_receives_several_connections(fleet):
     """kube-proxy spreads connections to a service's address over its pods."""
-    for host in HOSTS[:2]:
-        await fleet.start(host)
+    await fleet.start(*HOSTS[:2], is_held=True)
     async with Proxy.listening() as balancer, TranscriptionClient(balancer.address) as client:
         balancer.upstream = ",".join(f"{host}:{fleet.port}" for host in HOSTS[:2])
         async with calling(client, 100):
@@ -297,20 +279,22 @@ def test_names_are_read_with_their_schemes():
         read_names(5)
 
 
-@pytest.mark.parametrize("text", ["127.0.0.1:1", "[::1]:1", "localhost:1"])
-def test_addresses_and_localhost_are_not_looked_up(text):
-    [name] = read_names(text)
-    assert resolving.resolver(name, OPEN) is None
-
-
 @pytest.mark.parametrize(
-    ("exceptions", "is_looked_up"),
-    [("", False), ("other.example", False), (".example", True), ("s.example", True)],
+    ("address", "exceptions", "is_looked_up"),
+    [
+        *((address, None, False) for address in ("127.0.0.1:1", "[::1]:1", "localhost:1")),
+        *((f"{NAME}:1", exceptions, False) for exceptions in ("", "other.example")),
+        *((f"{NAME}:1", exceptions, True) for exceptions in (".example", "s.example")),
+    ],
 )
-def test_a_proxy_resolves_names(monkeypatch, exceptions, is_looked_up):
-    monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
-    monkeypatch.setenv("no_proxy", exceptions)
-    assert (resolving.resolver(Name(f"{NAME}:1"), OPEN) is not None) == is_looked_up
+def test_addresses_and_localhost_are_not_looked_up_and_a_proxy_resolves_names(
+    monkeypatch, address, exceptions, is_looked_up
+):
+    if exceptions is not None:
+        monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
+        monkeypatch.setenv("no_proxy", exceptions)
+    [name] = read_names(address)
+    assert (resolving.resolver(name, OPEN) is not None) == is_looked_up
 
 
 def test_a_token_on_an_unencrypted_connection_is_refused_at_once():

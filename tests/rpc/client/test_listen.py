@@ -22,7 +22,6 @@ from tests.rpc.services import all_free, eventually
 from tests.rpc.speaking import speaking_pair
 from tests.rpc.terminals import end_of_cli, job, start_cli
 from tests.screens import Screen
-from tests.speaker_models import save_models
 
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
@@ -62,16 +61,23 @@ def shown(printed: str) -> list[str]:
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
-async def test_listen_prints_an_utterance_as_soon_as_it_is_complete(talk_file, at_once, is_terminal):
+@pytest.mark.parametrize("speaker", ["", "A: "])
+async def test_listen_prints_an_utterance_as_soon_as_it_is_complete(
+    talk_file, at_once, speaker_models, is_terminal, speaker
+):
+    speakers = LiveSpeakerOptions(diarize=speaker_models if speaker else None)
     (out, printed), (errors, reported) = console(is_terminal=is_terminal), console()
     async with speaking_pair() as (target, draft):
-        await listening.listen(wanted(draft.address, simulate=talk_file), out, errors)
+        options = wanted(draft.address, simulate=talk_file, speakers=speakers)
+        await listening.listen(options, out, errors)
         await all_free(target, draft)
+    lines = [f"{speaker}{line}" for line in lines_of(talk())]
     if is_terminal:
-        assert [line.split("] ")[1] for line in shown(printed.getvalue())] == lines_of(talk())
+        assert [line.split("] ")[1] for line in shown(printed.getvalue())] == lines
         assert all("→" in line for line in shown(printed.getvalue()))
+        assert ("\x1b[1;36mA: \x1b[0m\x1b[36m" in printed.getvalue()) == bool(speaker)
     else:
-        assert printed.getvalue().splitlines() == lines_of(talk())
+        assert printed.getvalue().splitlines() == lines
     assert "real-time factor" in reported.getvalue()
 
 
@@ -89,22 +95,6 @@ async def test_a_speaker_reads_what_the_bundled_target_knows(monkeypatch, talk_f
         await listening.listen(wanted(draft.address), out, errors)
     assert "knows 990 words" in reported.getvalue()
     assert printed.getvalue().splitlines() == lines_of(talk()) * 2
-
-
-@pytest.mark.parametrize("is_terminal", [False, True])
-async def test_listen_names_the_speaker_of_each_utterance(talk_file, at_once, tmp_path, is_terminal):
-    speakers = LiveSpeakerOptions(diarize=save_models(tmp_path / "speakers"))
-    (out, printed), (errors, _) = console(is_terminal=is_terminal), console()
-    async with speaking_pair() as (_, draft):
-        options = wanted(draft.address, simulate=talk_file, speakers=speakers)
-        await listening.listen(options, out, errors)
-    if is_terminal:
-        assert [line.split("] ")[1] for line in shown(printed.getvalue())] == [
-            f"A: {line}" for line in lines_of(talk())
-        ]
-        assert "\x1b[1;36mA: \x1b[0m\x1b[36m" in printed.getvalue()
-    else:
-        assert printed.getvalue().splitlines() == [f"A: {line}" for line in lines_of(talk())]
 
 
 async def test_the_example_shows_captions(talk_file, monkeypatch, capsys):

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.common.models.scripted import END, MULTILINGUAL
 from specwhisper.engine.target_engine import TargetEngine
-from specwhisper.errors import InvalidRequest, PairMismatch, ServerFull, TargetUnavailable
+from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable
 from specwhisper.observe.metrics import EngineMetrics, Registry
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import with_true_status
@@ -119,7 +119,7 @@ async def test_a_long_recording_continues_far_from_its_beginning(tmp_path, repor
 
 
 async def test_a_client_that_knows_several_servers_uses_the_next(tmp_path, choose_first):
-    path = wav(tmp_path / "audio.wav", recording(95.0))
+    path, short = (wav(tmp_path / f"{s}.wav", recording(s)) for s in (95.0, 1.0))
     async with target_server() as target, draft_server(target.address) as second:
         async with draft_server(target.address) as first:
             client = TranscriptionClient(f"{first.address},{second.address}")
@@ -133,14 +133,14 @@ async def test_a_client_that_knows_several_servers_uses_the_next(tmp_path, choos
         assert [s.tokens for s in segments] == [s.tokens for s in target_alone(95.0).segments]
         await all_free(target, second)
         # The first one is known to be unreachable by now, and is not tried.
-        assert (await client.transcribe_file(path)).segments
+        assert (await client.transcribe_file(short)).segments
         await client.close()
     async with target_server() as target, draft_server(target.address) as there:
         gone = first.address
         async with TranscriptionClient(f"{gone},{there.address}") as client:
             assert (await client.get_model()).model.target == "scripted"
         async with TranscriptionClient(f"{gone},{there.address}") as client:
-            assert (await client.transcribe_file(path)).segments
+            assert (await client.transcribe_file(short)).segments
 
 
 async def test_a_full_target_is_reported_at_once(tmp_path):
@@ -173,13 +173,6 @@ async def test_retries_end_after_the_time_limit(tmp_path):
         await all_free(target, draft)
 
 
-def changed(state: bytes, **changes) -> bytes:
-    message = resume_point_pb2.ResumePointState.FromString(state)
-    for name, new in changes.items():
-        setattr(message, name, new)
-    return message.SerializeToString()
-
-
 def with_tokens(state: bytes, *tokens: int) -> bytes:
     message = resume_point_pb2.ResumePointState.FromString(state)
     message.recording.resume.committed.extend(tokens)
@@ -190,22 +183,19 @@ def with_tokens(state: bytes, *tokens: int) -> bytes:
 async def test_invalid_resume_points_are_refused():
     async with target_server() as target, draft_server(target.address) as draft:
         state = (await resume_point_of(draft)).state
-        bad = {
-            b"\xff": InvalidRequest,
-            changed(state, protocol_version=PROTOCOL_VERSION + 1): PairMismatch,
-            changed(state, weights_digest="others"): PairMismatch,
+        bad = [
+            b"\xff",
             resume_point_pb2.ResumePointState(
-                protocol_version=PROTOCOL_VERSION,
-                weights_digest="digest of scripted",
-            ).SerializeToString(): InvalidRequest,
-            with_tokens(state, 99_999): InvalidRequest,
-            with_tokens(state, *[0] * 1000): InvalidRequest,
-            with_tokens(state, END): InvalidRequest,
-        }
-        for given, kind in bad.items():
+                protocol_version=PROTOCOL_VERSION, weights_digest="digest of scripted"
+            ).SerializeToString(),
+            with_tokens(state, 99_999),
+            with_tokens(state, *[0] * 1000),
+            with_tokens(state, END),
+        ]
+        for given in bad:
             requests = [opening(resume_point=pb.ResumePoint(state=given)), *audio_requests(recording(40.0))]
             call = with_true_status(draft.stub.StreamingRecognize(iter(requests)))
-            assert type(await error_of(call)) is kind
+            assert type(await error_of(call)) is InvalidRequest
         wrong_rate = opening(resume_point=pb.ResumePoint(state=state), sample_rate_hertz=44_100)
         error = await refusal(draft, wrong_rate)
         assert "16000 Hz" in str(error)

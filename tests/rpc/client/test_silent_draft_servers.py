@@ -30,13 +30,7 @@ from tests.rpc.services import (
     wav,
 )
 from tests.rpc.services import target_alone as alone
-from tests.rpc.speaking import (
-    Listener,
-    final_results,
-    live_client,
-    speaking_pair,
-    texts_of,
-)
+from tests.rpc.speaking import Listener, final_results, live_client, speaking_pair, texts_of
 from tests.rpc.speaking import config as live_request
 
 SILENCE_S = 1.0

@@ -32,10 +32,7 @@ async def run(*arguments: str) -> tuple[int, str]:
 
 
 async def test_a_cluster_is_shown_once():
-    async with (
-        target_server(metrics_port=0) as target,
-        draft_server(target.address, metrics_port=0) as draft,
-    ):
+    async with target_server(metrics_port=0) as target, draft_server(target.address, metrics_port=0) as draft:
         addresses = f"{target.server.metrics_address},{draft.server.metrics_address}"
         responses = await stream(draft, recording(70.0), mode="MODE_SYNC")
         call = draft.stub.StreamingRecognize()
@@ -45,19 +42,12 @@ async def test_a_cluster_is_shown_once():
         status, out = await run("--metrics", addresses, "--json")
         assert status == 0
         at_target, at_draft = json.loads(out)["servers"]
-        assert (at_target["kind"], at_target["model"], at_target["state"]) == (
-            "target",
-            "scripted",
-            "serving",
-        )
-        assert (at_target["sessions"], at_target["capacity"]) == (1, MAX_SESSIONS)
-        assert (at_draft["sessions"], at_draft["capacity"]) == (1, MAX_SESSIONS)
+        one = {"sessions": 1, "capacity": MAX_SESSIONS}
+        named = {"kind": "target", "model": "scripted", "state": "serving"}
+        assert one.items() <= at_draft.items() and (one | named).items() <= at_target.items()
         statistics = responses[-1].statistics
-        assert (
-            at_draft["acceptance"]
-            == at_target["acceptance"]
-            == statistics.num_accepted / statistics.num_verified
-        )
+        acceptance = statistics.num_accepted / statistics.num_verified
+        assert at_draft["acceptance"] == at_target["acceptance"] == acceptance
         assert at_draft["tokens_per_forward"] == statistics.num_committed / statistics.num_forwards
         assert at_draft["round_trip_s"] > 0
         assert json.loads(out)["totals"]["target"]["sessions"] == 1
@@ -98,9 +88,8 @@ async def test_the_targets_of_a_locator_are_followed():
             assert (status, json.loads(out)["servers"]) == (0, []), "a removed target is not a lost server"
         found[:] = ["nowhere"]
         for hostile in (find, lambda: [7], lambda: [[]]):
-            async with serving_page(
-                targets_page(hostile, own_metrics), "127.0.0.1", 0, None, None
-            ) as locator:
+            answer = targets_page(hostile, own_metrics)
+            async with serving_page(answer, "127.0.0.1", 0, None, None) as locator:
                 status, out = await run("--locator", locator, "--json")
                 assert status == 1
                 assert json.loads(out)["servers"][0]["address"] == locator

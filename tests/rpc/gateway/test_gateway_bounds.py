@@ -17,15 +17,7 @@ from specwhisper.rpc.tokens import Tokens
 from specwhisper_gateway.audio import uploads
 from specwhisper_gateway.audio.uploads import MAX_FIELD_BYTES, MAX_SAMPLE_BYTES
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription
-from tests.rpc.gateways import (
-    MODEL,
-    RECORDING,
-    connected,
-    ends,
-    gateway_for,
-    handshake,
-    socket_refusal,
-)
+from tests.rpc.gateways import MODEL, RECORDING, connected, ends, gateway_for, handshake, socket_refusal
 from tests.rpc.live_scripts import TWO_UTTERANCES
 from tests.rpc.services import eventually
 
@@ -176,10 +168,7 @@ async def test_idle_websockets_take_no_session(path):
     append = json.dumps({"type": "input_audio_buffer.append", "audio": "AAAAAAAA"})
     audio = bytes(32) if path == "/live" else append
     server = ScriptedTranscription(RESPONSES[:2], hangs=True)
-    async with (
-        gateway_for(server, max_sessions=1) as gateway,
-        AsyncExitStack() as stack,
-    ):
+    async with gateway_for(server, max_sessions=1) as gateway, AsyncExitStack() as stack:
         url = f"ws://{gateway.server.address}{path}"
         idle = [await stack.enter_async_context(websockets.connect(url)) for _ in range(3)]
         for socket in idle:
@@ -232,9 +221,7 @@ async def test_a_field_may_be_as_large_as_its_name_says(gateway):
     for name, most in limits.items():
         at_most, above = [
             await gateway.http.post(
-                "/v1/audio/transcriptions",
-                data={"model": MODEL, name: "a" * size},
-                files={"file": RECORDING},
+                "/v1/audio/transcriptions", data={"model": MODEL, name: "a" * size}, files={"file": RECORDING}
             )
             for size in (most, most + 1)
         ]

@@ -98,6 +98,12 @@ async def test_a_live_session_reaches_the_session_timeout(path, sent, end_now):
     assert figures["active_transcriptions"] == 0
 
 
+def scope_of(session_timeout_s: float) -> dict[str, Any]:
+    """Return what a request knows of a gateway."""
+    gateway = SimpleNamespace(config=SimpleNamespace(session_timeout_s=session_timeout_s))
+    return {"type": "http", "state": {}, "app": SimpleNamespace(state=SimpleNamespace(gateway=gateway))}
+
+
 @pytest.mark.parametrize("is_read_again", [False, True])
 async def test_a_stream_without_a_reader_reaches_the_session_timeout(is_read_again, monkeypatch):
     monkeypatch.setattr(replies, "SEND_TIMEOUT_S", DAY_S if is_read_again else 0.0)
@@ -115,13 +121,7 @@ async def test_a_stream_without_a_reader_reaches_the_session_timeout(is_read_aga
     async def transcribed():
         yield first
 
-    first = {"type": "transcript.text.delta", "delta": "Hello"}
-    gateway = SimpleNamespace(config=SimpleNamespace(session_timeout_s=0.01))
-    scope: dict[str, Any] = {
-        "type": "http",
-        "state": {},
-        "app": SimpleNamespace(state=SimpleNamespace(gateway=gateway)),
-    }
+    first, scope = {"type": "transcript.text.delta", "delta": "Hello"}, scope_of(0.01)
     async with aclosing(transcribed()) as following:
         await EventStream(first, following)(scope, receive, send)
     assert isinstance(scope["state"][ERROR], SessionExpired)
@@ -129,8 +129,6 @@ async def test_a_stream_without_a_reader_reaches_the_session_timeout(is_read_aga
 
 
 async def test_another_timeout_is_not_the_session_timeout():
-    gateway = SimpleNamespace(config=SimpleNamespace(session_timeout_s=DAY_S))
-    scope = {"type": "http", "state": {}, "app": SimpleNamespace(state=SimpleNamespace(gateway=gateway))}
     with pytest.raises(TimeoutError):
-        async with lasting.within_time(lasting.HTTPConnection(scope)):
+        async with lasting.within_time(lasting.HTTPConnection(scope_of(DAY_S))):
             raise TimeoutError

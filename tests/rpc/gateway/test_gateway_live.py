@@ -1,38 +1,15 @@
 """The page's WebSocket and files."""
 
 import json
-from contextlib import asynccontextmanager
 
 import pytest
-import websockets
 
 from specwhisper.wire.v1 import decoding_pb2
 from tests.rpc.client_scripts import ScriptedTranscription
-from tests.rpc.gateways import gateway_for
+from tests.rpc.gateways import START, gateway_for, messages_of, page
 from tests.rpc.live_scripts import EVERYTHING, TWO_UTTERANCES
 
-START = {"type": "start", "sample_rate": 16_000}
 PCM = bytes(32_000)
-
-
-@asynccontextmanager
-async def page(gateway, start=START, **settings):
-    """Open a WebSocket of the page, and send its first message."""
-    async with websockets.connect(f"ws://{gateway.server.address}/live", **settings) as socket:
-        if start is not None:
-            await socket.send(json.dumps(start))
-        yield socket
-
-
-async def received(socket):
-    """Return all messages until the end, and the close code."""
-    messages = []
-    try:
-        async for message in socket:
-            messages.append(json.loads(message))
-    except websockets.ConnectionClosedError:
-        pass
-    return messages, socket.close_code
 
 
 async def test_a_transcription():
@@ -43,7 +20,7 @@ async def test_a_transcription():
             for start in range(0, len(PCM), 3_200):
                 await socket.send(PCM[start : start + 3_200])
             await socket.send(json.dumps({"type": "finish"}))
-            messages, code = await received(socket)
+            messages, code = await messages_of(socket)
         figures = await gateway.all_answered()
     kinds = [message["type"] for message in messages]
     assert kinds == ["ready", "speech", "update", "speech", "speech", "update", "update", "done"]
@@ -52,16 +29,8 @@ async def test_a_transcription():
     assert messages[1] == {"type": "speech", "event": "begin", "at_s": 0.1}
     first = messages[2]
     assert (first["verified"], first["tentative"], first["received_s"]) == (" their", " bye", 1.0)
-    assert first["finals"] == [
-        {
-            "text": " Hello",
-            "start_s": 0.1,
-            "end_s": 0.5,
-            "utterance": 1,
-            "is_utterance_end": False,
-            "words": [],
-        }
-    ]
+    said = {"text": " Hello", "start_s": 0.1, "end_s": 0.5}
+    assert first["finals"] == [said | {"utterance": 1, "is_utterance_end": False, "words": []}]
     assert first["statistics"]["accepted"] / first["statistics"]["verified"] == 0.75
     assert first["statistics"]["round_trip_ms"] == 0.16
     assert server.audio == PCM
@@ -90,7 +59,7 @@ async def test_audio_is_counted_once_after_a_resume():
     async with gateway_for(ScriptedTranscription(TWO_UTTERANCES)) as gateway:
         async with page(gateway, START | {"resume_point": point}) as socket:
             await socket.send(json.dumps({"type": "finish"}))
-            await received(socket)
+            await messages_of(socket)
         figures = await gateway.all_answered()
     assert figures["audio_seconds_total"] == 1.5  # of 2.5 s
 
@@ -98,7 +67,7 @@ async def test_audio_is_counted_once_after_a_resume():
 async def test_an_unknown_language_is_refused_without_a_list_of_the_known_ones(gateway):
     async with page(gateway, START | {"languages": "en,xx"}) as socket:
         await socket.send(PCM)
-        [message], closed = await received(socket)
+        [message], closed = await messages_of(socket)
     assert closed == 1008
     sentence = "The target has no language 'xx': choose one of the list, or leave it empty."
     assert message["error"]["message"] == sentence
@@ -108,7 +77,7 @@ async def test_an_unknown_language_is_refused_without_a_list_of_the_known_ones(g
 async def test_a_stream_without_a_start_is_refused(gateway, frame):
     async with page(gateway, start=None) as socket:
         await socket.send(frame)
-        [message], closed = await received(socket)
+        [message], closed = await messages_of(socket)
     assert (message["type"], message["error"]["type"]) == ("error", "invalid_request_error")
     assert closed == 1008
 
@@ -121,14 +90,14 @@ async def test_later_errors_are_reported():
             assert json.loads(await socket.recv())["type"] == "error"
         await socket.send(PCM)
         await socket.send(json.dumps({"type": "finish"}))
-        messages, code = await received(socket)
+        messages, code = await messages_of(socket)
     assert (messages[-1]["type"], code) == ("done", 1000)
 
 
 async def test_too_large_an_audio_message(gateway):
     async with page(gateway) as socket:
         await socket.send(bytes(300_000))
-        messages, code = await received(socket)
+        messages, code = await messages_of(socket)
     assert (messages[0]["type"], code) == ("error", 1009)
 
 

@@ -10,7 +10,7 @@ from specwhisper.wire.codec.terms import decoding_options_from_proto
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_gateway.audio import routes
 from specwhisper_gateway.audio.replies import reply
-from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription
+from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, interim
 from tests.rpc.gateways import DEPRECATED, MODEL, RECORDING, gateway_for, running_gateway
 
 TEXT = "Hello there. Bye."
@@ -35,10 +35,7 @@ async def test_json_has_text_language_and_duration(gateway):
     ("response_format", "text"),
     [
         ("text", f"{TEXT}\n"),
-        (
-            "srt",
-            "1\n00:00:00,000 --> 00:00:01,500\nHello there.\n\n2\n00:00:01,500 --> 00:00:02,250\nBye.\n",
-        ),
+        ("srt", "1\n00:00:00,000 --> 00:00:01,500\nHello there.\n\n2\n00:00:01,500 --> 00:00:02,250\nBye.\n"),
         (
             "vtt",
             "WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nHello there.\n\n00:00:01.500 --> 00:00:02.250\nBye.\n",
@@ -117,23 +114,10 @@ async def test_a_streams_deltas_are_the_text(gateway):
         assert [event async for event in stream] == [delta("Hello there."), delta(" Bye."), DONE]
 
 
-def interim(*texts: tuple[str, float]) -> pb.StreamingRecognizeResponse:
-    """Return a response of interim results: text and stability each."""
-    return pb.StreamingRecognizeResponse(
-        results=[
-            pb.SpeechRecognitionResult(
-                alternatives=[pb.SpeechRecognitionAlternative(transcript=text)], stability=stability
-            )
-            for text, stability in texts
-        ]
-    )
-
-
 async def test_a_stream_takes_back_what_is_decoded_again():
+    settled = [interim(" Hello then.", 0.95), interim(" By", 0.9), interim(" the", 0.5), interim(" way", 0.1)]
     again = [
-        interim((" Hello then.", 0.95), (" By", 0.9), (" the", 0.5), (" way", 0.1)),
-        interim((" Hello then.", 0.95), (" By", 0.9), (" the", 0.5), (" way", 0.1)),
-        interim((" Hello", 0.1)),
+        pb.StreamingRecognizeResponse(results=each) for each in (settled, settled, [interim(" Hello", 0.1)])
     ]
     server = ScriptedTranscription([RESPONSES[0], *again, *RESPONSES[1:]])
     async with gateway_for(server) as gateway:
@@ -145,13 +129,8 @@ async def test_a_stream_takes_back_what_is_decoded_again():
                 file=RECORDING, model=MODEL, stream=True, extra_body={"interim_results": "true"}
             )
         ]
-    assert [event.type.removeprefix("transcript.text.") for event in quiet] == [
-        "delta",
-        "retracted",
-        "delta",
-        "delta",
-        "done",
-    ]
+    kinds = [event.type.removeprefix("transcript.text.") for event in quiet]
+    assert kinds == ["delta", "retracted", "delta", "delta", "done"]
     text = ""
     for event in shown:
         match event["type"].removeprefix("transcript.text."):

@@ -21,12 +21,7 @@ from specwhisper_draft_server.server import SERVICE_NAME as TRANSCRIPTION
 from specwhisper_recognisers.protocol import Recognised, Recogniser, load_recogniser
 from specwhisper_recognisers.recognising import RecogniserDrafting
 from tests.rpc.health import NOT_SERVING, SERVING, until
-from tests.rpc.services import (
-    all_free,
-    audio_requests,
-    draft_server,
-    error_of,
-)
+from tests.rpc.services import all_free, audio_requests, draft_server, error_of
 from tests.rpc.speaking import config, final_results, listen, speaking_target, texts_of
 
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")

@@ -27,7 +27,6 @@ from specwhisper_riva.replies import LiveReplies
 from specwhisper_riva.requests import StreamedAudio
 from specwhisper_riva.service import _decoded, _our_requests
 from specwhisper_riva.settings import SERVICE_NAME
-from tests.nightly import mostly_nightly
 from tests.rpc.riva_clients import in_thread, live_config, pcm_config, pieces, riva_client, transcript
 from tests.rpc.services import (
     RATE,
@@ -36,7 +35,7 @@ from tests.rpc.services import (
     eventually,
     finals,
     recording,
-    running_pair,
+    streaming_config,
     target_server,
 )
 from tests.rpc.speaking import speaking_pair
@@ -85,12 +84,10 @@ def read(data: bytes, container: str, subtype: str) -> bytes:
         return bytes(sound.buffer_read(dtype="int16"))
 
 
-async def our_text(draft, pcm: bytes, **options) -> str:
+async def our_text(draft, pcm: bytes) -> str:
     """Return our own service's text, with the options of Riva's clients."""
-    decoding = codec.decoding_options_to_proto(DecodingOptions(**options))
-    config = pb.RecognitionConfig(
-        encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=RATE, decoding=decoding
-    )
+    decoding = codec.decoding_options_to_proto(DecodingOptions())
+    config = streaming_config(decoding=decoding).streaming_config.config
     request = pb.RecognizeRequest(config=config, audio=pcm)
     return "".join(text for *_, text in finals([await draft.stub.Recognize(request)]))
 
@@ -100,21 +97,17 @@ def word_errors(name: str, text: str) -> float:
 
 
 @pytest.mark.parametrize("kind", CODECS)
-async def test_a_recording_of_each_format(kind):
+async def test_a_recording_of_each_format(client, kind):
     container, subtype, encoding = CODECS[kind]
     data = written(recording(3.0), container, subtype)
     config = riva_pb.RecognitionConfig(encoding=encoding, language_code="en-US")
     if container == "RAW":
         config.sample_rate_hertz = RATE
-    async with running_pair() as (target, draft), riva_client(draft) as client:
-        response = await client.recognize(data, config)
-        pcm = read(data, container, subtype)
-        if kind != "opus":  # decoders pad the ends of opus differently
-            assert transcript(response.results) == await our_text(draft, pcm)
-        assert len(response.results) == 1
-        assert response.results[0].channel_tag == 1
-        assert response.results[0].audio_processed == pytest.approx(3.0, abs=0.01)
-        await all_free(target, draft)
+    (result,) = (await client.recognize(data, config)).results
+    if kind != "opus":  # decoders pad the ends of opus differently
+        assert transcript([result]) == await our_text(client.draft, read(data, container, subtype))
+    assert result.channel_tag == 1
+    assert result.audio_processed == pytest.approx(3.0, abs=0.01)
 
 
 @pytest.mark.nightly
@@ -142,27 +135,6 @@ async def test_words_and_times_of_a_recording():
         plain = await client.recognize(data, riva_pb.RecognitionConfig())
         assert not plain.results[0].alternatives[0].words
         await all_free(target, draft)
-
-
-@pytest.mark.parametrize("name", mostly_nightly([PHONE_CALL, "07_a_letter.flac"]))
-async def test_live_audio_becomes_utterances(name):
-    pcm = demo_pcm(name)
-    config = live_config(language_code="en-US", enable_word_time_offsets=True)
-    async with demo_pair() as (target, draft), riva_client(draft) as client:
-        responses = await client.stream(pieces(pcm), config)
-        await all_free(target, draft)
-    for response in responses:
-        (result,) = response.results
-        assert len(result.alternatives) == 1
-    final = [result for response in responses for result in response.results if result.is_final]
-    assert len(final) > 1
-    assert len(responses) > len(final)
-    assert word_errors(name, transcript(final)) < 0.25  # of the bundled target itself, live
-    spoken = [word for result in final for word in result.alternatives[0].words]
-    assert " ".join(word.word for word in spoken) == transcript(final).strip()
-    starts = [word.start_time for word in spoken]
-    assert starts == sorted(starts)
-    assert final[-1].audio_processed == pytest.approx(len(pcm) / 2 / RATE, abs=0.01)
 
 
 @pytest.mark.nightly
@@ -212,41 +184,34 @@ async def test_the_client_ends_utterances():
 REQUEST_ID = riva.client.proto.riva_common_pb2.RequestId(value="call-7")
 
 
-async def test_a_response_has_the_id_of_its_request():
-    async with running_pair() as (_, draft), riva_client(draft) as client:
-        config, pcm = pcm_config(), recording(1.0)
-        whole = riva_pb.RecognizeRequest(config=config, audio=pcm, id=REQUEST_ID)
-        assert (await in_thread(lambda: client.service.stub.Recognize(whole))).id == REQUEST_ID
-        assert not (await client.recognize(pcm, config)).HasField("id")
+async def test_a_response_has_the_id_of_its_request(client):
+    config, pcm = pcm_config(), recording(1.0)
+    whole = riva_pb.RecognizeRequest(config=config, audio=pcm, id=REQUEST_ID)
+    assert (await in_thread(lambda: client.service.stub.Recognize(whole))).id == REQUEST_ID
+    assert not (await client.recognize(pcm, config)).HasField("id")
 
 
 @pytest.mark.usefixtures("energy_vad")
-async def test_responses_to_a_stream_have_its_id():
-    config = live_config(language_code="en")
-    async with speaking_pair() as (_, draft), riva_client(draft) as client:
-        requests = [
-            riva_pb.StreamingRecognizeRequest(streaming_config=config, id=REQUEST_ID),
-            riva_pb.StreamingRecognizeRequest(runtime_config={"unknown": "ignored"}),
-            *(riva_pb.StreamingRecognizeRequest(audio_content=piece) for piece in pieces(talk())),
-        ]
-        responses = await in_thread(lambda: list(client.service.stub.StreamingRecognize(iter(requests))))
-    assert responses
-    assert all(response.id == REQUEST_ID for response in responses)
-
-
-async def test_a_cancelled_stream_frees_its_session():
+async def test_responses_to_a_stream_have_its_id_and_leaving_it_frees_its_session():
     may_end = threading.Event()
 
-    def endless():
-        yield from pieces(demo_pcm(PHONE_CALL))
+    def requests():
+        config = live_config(language_code="en")
+        yield riva_pb.StreamingRecognizeRequest(streaming_config=config, id=REQUEST_ID)
+        yield riva_pb.StreamingRecognizeRequest(runtime_config={"unknown": "ignored"})
+        for piece in pieces(talk()):
+            yield riva_pb.StreamingRecognizeRequest(audio_content=piece)
         may_end.wait()
 
     def listen_and_leave(client):
-        responses = client.service.streaming_response_generator(endless(), live_config(language_code="en"))
-        assert next(responses).results
-        responses.close()
+        call = client.service.stub.StreamingRecognize(requests())
+        for response in call:
+            assert response.id == REQUEST_ID
+            if response.results[0].is_final:
+                break
+        call.cancel()
 
-    async with demo_pair() as (target, draft):
+    async with speaking_pair() as (target, draft):
         try:
             async with riva_client(draft) as client:
                 await in_thread(lambda: listen_and_leave(client))
@@ -256,13 +221,12 @@ async def test_a_cancelled_stream_frees_its_session():
             may_end.set()
 
 
-async def test_health_and_reflection_list_the_service():
-    async with running_pair() as (_, draft):
-        stub = health_pb2_grpc.HealthStub(draft.channel)
-        reply = await stub.Check(health_pb2.HealthCheckRequest(service=SERVICE_NAME))
-        assert reply.status == health_pb2.HealthCheckResponse.SERVING
-        stream = reflection_pb2_grpc.ServerReflectionStub(draft.channel).ServerReflectionInfo()
-        await stream.write(reflection_pb2.ServerReflectionRequest(file_containing_symbol=SERVICE_NAME))
-        reply = await stream.read()
-        await stream.done_writing()
-        assert reply.file_descriptor_response.file_descriptor_proto
+async def test_health_and_reflection_list_the_service(client):
+    stub = health_pb2_grpc.HealthStub(client.draft.channel)
+    reply = await stub.Check(health_pb2.HealthCheckRequest(service=SERVICE_NAME))
+    assert reply.status == health_pb2.HealthCheckResponse.SERVING
+    stream = reflection_pb2_grpc.ServerReflectionStub(client.draft.channel).ServerReflectionInfo()
+    await stream.write(reflection_pb2.ServerReflectionRequest(file_containing_symbol=SERVICE_NAME))
+    reply = await stream.read()
+    await stream.done_writing()
+    assert reply.file_descriptor_response.file_descriptor_proto

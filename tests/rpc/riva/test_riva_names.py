@@ -25,28 +25,24 @@ async def listed(client, name: str = "") -> list[tuple[str, str]]:
     return [(model.model_name, model.parameters["type"]) for model in await client.models(name)]
 
 
-async def test_any_name_is_the_target(caplog):
+async def test_any_name_is_the_target(client, caplog):
     caplog.set_level(logging.WARNING)
-    pcm = recording(1.0)
-    async with running_pair() as (target, draft), riva_client(draft) as client:
-        texts = []
-        for name in ("", "scripted", "whisper-1", PARAKEET, PARAKEET):
-            response = await client.recognize(pcm, pcm_config(model=name))
-            texts.append(transcript(response.results))
-            assert await client.stream(pieces(pcm), live_config(model=name)) is not None
-        assert texts[0]
-        assert set(texts) == {texts[0]}
-        await all_free(target, draft)
+    pcm, texts = recording(1.0), []
+    for name in ("", "scripted", "whisper-1", PARAKEET, PARAKEET):
+        response = await client.recognize(pcm, pcm_config(model=name))
+        texts.append(transcript(response.results))
+        assert await client.stream(pieces(pcm), live_config(model=name)) is not None
+    assert texts[0]
+    assert set(texts) == {texts[0]}
     logged = [record for record in caplog.records if record.getMessage() == "unknown model name"]
     assert [(record.model, record.used) for record in logged] == [(PARAKEET, "scripted")]
 
 
-async def test_served_names_are_listed():
-    async with running_pair() as (_, draft), riva_client(draft) as client:
-        assert await listed(client) == [(name, kind) for name in ("scripted", "whisper-1") for kind in TYPES]
-        assert await listed(client, "scripted") == [("scripted", kind) for kind in TYPES]
-        models = await client.models()
-        assert all("en" in model.parameters["language_code"].split(",") for model in models)
+async def test_served_names_are_listed(client):
+    assert await listed(client) == [(name, kind) for name in ("scripted", "whisper-1") for kind in TYPES]
+    assert await listed(client, "scripted") == [("scripted", kind) for kind in TYPES]
+    models = await client.models()
+    assert all("en" in model.parameters["language_code"].split(",") for model in models)
     settings = service_settings(served_model_names=NAMES)
     async with running_pair(**settings) as (_, draft), riva_client(draft) as client:
         assert await listed(client) == [(name, kind) for name in NAMES for kind in TYPES]

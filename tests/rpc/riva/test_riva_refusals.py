@@ -18,14 +18,7 @@ from tests.rpc.riva_clients import (
     riva_client,
     service_settings,
 )
-from tests.rpc.services import (
-    all_free,
-    eventually,
-    is_one_sentence,
-    recording,
-    running_pair,
-    streaming_config,
-)
+from tests.rpc.services import eventually, is_one_sentence, recording, running_pair, streaming_config
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 SPEAKERS = riva_pb.SpeakerDiarizationConfig(enable_speaker_diarization=True)
@@ -46,38 +39,34 @@ def check(status: grpc.StatusCode, details: str, words: str) -> None:
     ],
     ids=["speakers", "by the target", "by the audio"],
 )
-async def test_unsupported_requests_are_refused_in_one_sentence(settings, words):
-    async with running_pair() as (target, draft), riva_client(draft) as client:
-        check(*await refusal(client.recognize(recording(1.0), pcm_config(**settings))), words)
-        check(*await refusal(client.stream(pieces(recording(1.0)), live_config(**settings))), words)
-        await all_free(target, draft)
+async def test_unsupported_requests_are_refused_in_one_sentence(client, settings, words):
+    check(*await refusal(client.recognize(recording(1.0), pcm_config(**settings))), words)
+    check(*await refusal(client.stream(pieces(recording(1.0)), live_config(**settings))), words)
 
 
-@pytest.mark.parametrize("chunks", [[], [b""]])
-async def test_a_stream_without_audio(chunks):
-    async with running_pair() as (target, draft), riva_client(draft) as client:
-        check(*await refusal(client.stream(chunks, live_config())), "holds no audio")
-        noise = client.recognize(b"no audio" * 100, riva_pb.RecognitionConfig())
-        check(*await refusal(noise), "cannot be decoded")
-        check(*await refusal(client.recognize(b"", pcm_config())), "empty")
-        check(*await refusal(client.recognize(b"", riva_pb.RecognitionConfig())), "no audio samples")
-        await all_free(target, draft)
+async def test_what_holds_no_audio(client):
+    unnamed = riva_pb.RecognitionConfig()
+    for call, words in (
+        (client.stream([], live_config()), "holds no audio"),
+        (client.stream([b""], live_config()), "holds no audio"),
+        (client.recognize(b"no audio" * 100, unnamed), "cannot be decoded"),
+        (client.recognize(b"", pcm_config()), "empty"),
+        (client.recognize(b"", unnamed), "no audio samples"),
+    ):
+        check(*await refusal(call), words)
 
 
-async def test_a_stream_that_does_not_begin_with_its_config():
-    async with running_pair() as (target, draft), riva_client(draft) as client:
-        stub = client.service.stub
-        audio = riva_pb.StreamingRecognizeRequest(audio_content=b"12")
-        config = riva_pb.StreamingRecognizeRequest(streaming_config=live_config())
-        for requests, words in (
-            ([], "begins with streaming_config"),
-            ([audio], "begins with streaming_config"),
-            ([config, config], "one streaming_config"),
-            ([config, audio, config], "one streaming_config"),
-        ):
-            call = in_thread(lambda requests=requests: list(stub.StreamingRecognize(iter(requests))))
-            check(*await refusal(call), words)
-        await all_free(target, draft)
+async def test_a_stream_that_does_not_begin_with_its_config(client):
+    stub = client.service.stub
+    audio = riva_pb.StreamingRecognizeRequest(audio_content=b"12")
+    config = riva_pb.StreamingRecognizeRequest(streaming_config=live_config())
+    for requests, words in (
+        ([], "begins with streaming_config"),
+        ([audio], "begins with streaming_config"),
+        ([config, audio, config], "one streaming_config"),
+    ):
+        call = in_thread(lambda requests=requests: list(stub.StreamingRecognize(iter(requests))))
+        check(*await refusal(call), words)
 
 
 async def test_a_full_server_refuses_the_call():

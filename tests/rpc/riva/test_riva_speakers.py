@@ -3,26 +3,25 @@
 import pytest
 from riva.client.proto import riva_asr_pb2 as riva_pb
 
-from experiments.common.models.speech import talk
+from experiments.common.models.speech import SPOKEN, spoken_utterances, talk
 from specwhisper.errors import InvalidRequest
 from specwhisper.transcription.speakers import Turn
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_riva.replies import set_speakers
 from specwhisper_riva.settings import RivaSettings, riva_services
 from specwhisper_speakers.settings import SpeakerOptions
-from tests.rpc.riva_clients import live_config, pcm_config, pieces, riva_client
+from tests.rpc.riva_clients import live_config, pcm_config, pieces, riva_client, transcript
 from tests.rpc.services import all_free, running_pair
 from tests.rpc.speaking import speaking_pair
-from tests.speaker_models import HIGH_HZ, LOW_HZ, save_models, tones
+from tests.speaker_models import HIGH_HZ, LOW_HZ, tones
 
 SPEAKERS = riva_pb.SpeakerDiarizationConfig(enable_speaker_diarization=True, max_speaker_count=2)
 TALK = (tones([(0.0, 25.0, HIGH_HZ), (25.0, 55.0, LOW_HZ)], 58.0) * 32_767).astype("<i2").tobytes()
 
 
-@pytest.fixture(scope="module")
-def speakers(tmp_path_factory):
-    folder = save_models(tmp_path_factory.mktemp("models") / "speakers")
-    return SpeakerOptions(speaker_models=str(folder)).speakers()
+@pytest.fixture
+def speakers(speaker_models):
+    return SpeakerOptions(speaker_models=str(speaker_models)).speakers()
 
 
 async def test_words_have_speaker_tags(speakers):
@@ -40,21 +39,23 @@ async def test_words_have_speaker_tags(speakers):
 
 
 @pytest.mark.usefixtures("energy_vad")
-async def test_words_of_a_stream_have_speaker_tags(speakers):
+async def test_words_of_a_streams_utterances_have_speaker_tags(speakers):
     pcm = talk()
     config = live_config(diarization_config=SPEAKERS, language_code="en")
     async with speaking_pair(extras={"speakers": speakers}) as (target, draft), riva_client(draft) as client:
         responses = await client.stream(pieces(pcm), config)
         await all_free(target, draft)
-    final = [result for response in responses for result in response.results if result.is_final]
-    assert len(final) == 3
-    tags = [[word.speaker_tag for word in result.alternatives[0].words] for result in final]
-    assert all(tags)
-    assert {tag for each in tags for tag in each} - {0} == {
-        1
-    }  # the tiny models find one voice, in most of it
-    interim = [result for response in responses for result in response.results if not result.is_final]
-    assert not any(result.alternatives[0].words for result in interim)
+    results = [result for response in responses for result in response.results]
+    final = [result for result in results if result.is_final]
+    said = [SPOKEN.decode(tokens).split() for tokens in spoken_utterances(pcm).values()]
+    assert [transcript([result]).split() for result in final] == said
+    spoken = [result.alternatives[0].words for result in final]
+    assert ["".join(word.word for word in words) for words in spoken] == ["".join(each) for each in said]
+    starts = [word.start_time for words in spoken for word in words]
+    assert starts == sorted(starts)
+    # The tiny models find one voice, in most of it.
+    assert {word.speaker_tag for words in spoken for word in words} - {0} == {1}
+    assert not any(result.alternatives[0].words for result in results if not result.is_final)
 
 
 def test_a_word_without_a_speaker_has_tag_0():

@@ -9,12 +9,7 @@ from specwhisper.errors import DiarizationFailed
 from specwhisper_speakers.diarizer import Diarizer
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.terminals import Streams, run_cli
-from tests.speaker_models import HIGH_HZ, LOW_HZ, RATE, save_models, tones
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return save_models(tmp_path_factory.mktemp("models") / "speakers")
+from tests.speaker_models import HIGH_HZ, LOW_HZ, RATE, tones
 
 
 @pytest.fixture
@@ -24,28 +19,28 @@ def recording(tmp_path):
     return path
 
 
-async def test_json_is_openais(recording, folder):
+async def test_json_is_openais(recording, speaker_models):
     service = ScriptedTranscription()
     async with serving(service) as address:
-        arguments = ("--server", address, "--diarize", folder, "--num-speakers", 2, "-f", "diarized_json")
-        needs_words = ("--hallucination-silence-threshold", 2)
-        status, out, err = await run_cli("transcribe", recording, *arguments, *needs_words)
+        arguments = ("--server", address, "--diarize", speaker_models, "--num-speakers", 2)
+        more = ("-f", "diarized_json", "--hallucination-silence-threshold", 2)  # which needs words
+        status, out, err = await run_cli("transcribe", recording, *arguments, *more)
     assert status == 0, err
     assert [each["speaker"] for each in json.loads(out)["segments"]] == ["A", "B"]
     assert service.config.config.decoding.word_timestamps
 
 
-async def test_a_terminal_has_a_colour_for_each_speaker(recording, folder):
+async def test_a_terminal_has_a_colour_for_each_speaker(recording, speaker_models):
     streams = Streams(True)
     async with serving(ScriptedTranscription()) as address:
-        assert await streams.run([recording], address, diarizer=Diarizer(folder))
+        assert await streams.run([recording], address, diarizer=Diarizer(speaker_models))
     assert "\x1b[1;36mA: \x1b[0m\x1b[36mHello there." in streams.out
     assert "\x1b[1;35mB: \x1b[0m\x1b[35mBye." in streams.out
 
 
 @pytest.mark.parametrize("batch_size", [1, 2])
 async def test_a_text_whose_speakers_are_not_found_is_written_without_them(
-    recording, folder, tmp_path, monkeypatch, batch_size
+    recording, speaker_models, tmp_path, monkeypatch, batch_size
 ):
     async def fail(self, decode):
         raise DiarizationFailed("The process that finds speakers has ended: exit status -9.")
@@ -53,18 +48,18 @@ async def test_a_text_whose_speakers_are_not_found_is_written_without_them(
     monkeypatch.setattr(Diarizer, "turns_of", fail)
     streams, out = Streams(), tmp_path / "out"
     async with serving(ScriptedTranscription()) as address:
-        job = {"diarizer": Diarizer(folder), "batch_size": batch_size, "output_dir": out}
+        job = {"diarizer": Diarizer(speaker_models), "batch_size": batch_size, "output_dir": out}
         assert not await streams.run([recording], address, **job)
     assert (out / "talk.txt").read_text() == "Hello there.\nBye.\n"
     assert "exit status -9. The transcript has no speakers: delete it" in " ".join(streams.err.split())
 
 
-async def test_a_speaker_with_a_sample_is_named(recording, folder, tmp_path):
+async def test_a_speaker_with_a_sample_is_named(recording, speaker_models, tmp_path):
     soundfile.write(tmp_path / "bob.wav", tones([(0.0, 2.0, LOW_HZ)], 2.0), RATE)
     async with serving(ScriptedTranscription()) as address:
         sample = ("--speaker-sample", f"Bob={tmp_path / 'bob.wav'}")
         status, out, err = await run_cli(
-            "transcribe", recording, "--server", address, "--diarize", folder, *sample
+            "transcribe", recording, "--server", address, "--diarize", speaker_models, *sample
         )
     assert (status, out) == (0, "A: Hello there.\nBob: Bye.\n"), err
 
@@ -72,27 +67,19 @@ async def test_a_speaker_with_a_sample_is_named(recording, folder, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--diarize", "{models}", "--as-live"), "--diarize has no effect with --as-live"),
-        (("--diarize", "{recording}"), "holds no model for speaker segmentation"),
-        (("-f", "diarized_json"), "diarized_json needs speakers: add --diarize FOLDER"),
+        ("--diarize {recording}", "holds no model for speaker segmentation"),
+        ("--diarize {models} --as-live", "--diarize has no effect with --as-live"),
+        ("--diarize {models} --speaker-sample ann.wav", "--speaker-sample is 'ann.wav': write NAME=FILE"),
+        ("--diarize {models} --speaker-sample Ann=no.wav", "'no.wav' does not exist"),
+        ("--diarize {models} --speaker-sample A=a.wav --speaker-sample A=b.wav", "names 'A' twice"),
         (
-            ("--diarize", "{models}", "--speaker-sample", "ann.wav"),
-            "--speaker-sample is 'ann.wav': write NAME=FILE",
-        ),
-        (("--diarize", "{models}", "--speaker-sample", "Ann=no.wav"), "'no.wav' does not exist"),
-        (("--speaker-sample", "Ann=ann.wav"), "speaker-sample has no effect without --diarize"),
-        (
-            ("--diarize", "{models}", *("--speaker-sample", "A=a.wav", "--speaker-sample", "A=b.wav")),
-            "names 'A' twice",
-        ),
-        (
-            ("--diarize", "{models}", "--word-timestamps", "--print-colors"),
+            "--diarize {models} --word-timestamps --print-colors",
             "--print-colors has no effect with --diarize",
         ),
     ],
 )
-async def test_what_cannot_have_speakers_is_refused(recording, folder, arguments, sentence):
-    filled = (each.format(models=folder, recording=recording) for each in arguments)
+async def test_what_cannot_have_speakers_is_refused(recording, speaker_models, arguments, sentence):
+    filled = arguments.format(models=speaker_models, recording=recording).split()
     status, out, err = await run_cli("transcribe", recording, *filled)
     assert (status, out) == (2, "")
     assert sentence in " ".join(err.split())

@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 from wyoming.asr import Transcribe, TranscriptStart
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
+from wyoming.client import AsyncClient
 from wyoming.error import Error
 from wyoming.event import Event
 from wyoming.info import Describe, Info
 from wyoming.ping import Ping, Pong
 
-from experiments.common.models.speech import speech
+from experiments.common.models.speech import SPOKEN, speech
 from specwhisper.errors import ServerFull
 from specwhisper.wire.codec.terms import decoding_options_from_proto
-from specwhisper_client.streaming import StreamingClient
 from specwhisper_wyoming.server import WyomingServer
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.live_scripts import EVERYTHING
 from tests.rpc.services import Draft, Target, all_free, eventually
-from tests.rpc.speaking import LECTURE, speaking_pair
+from tests.rpc.speaking import LECTURE, final_text, speaking_pair
 from tests.rpc.wyomings import (
     PIECE_BYTES,
     RATE,
@@ -49,82 +49,78 @@ async def server(pair) -> AsyncIterator[WyomingServer]:
     await all_free(*pair)
 
 
-async def spoken(draft: str, pcm: bytes, **settings) -> str:
-    """Return the text that our own client gets for the same audio."""
-    async with StreamingClient(draft, endpointing=None, language="en", **settings) as stream:
-        await stream.send(pcm)
-        await stream.finish()
-        return "".join([segment.text async for update in stream for segment in update.segments]).strip()
-
-
-async def test_chunks_join_to_the_transcript_which_is_the_text_of_our_own_client(pair, server):
+@pytest.fixture
+async def client(server) -> AsyncIterator[AsyncClient]:
     async with client_of(server) as client:
-        await say(client, PCM)
-        events = await answer(client)
-    assert chunks_of(events) == transcript_of(events) == await spoken(pair[1].address, PCM)
+        yield client
+
+
+def spoken(pcm: bytes) -> str:
+    """Return the text that the target alone writes."""
+    return SPOKEN.decode([token for text in final_text(pcm, None).values() for token in text]).strip()
+
+
+async def test_chunks_join_to_the_transcript_which_is_the_text_of_the_target(client):
+    await say(client, PCM)
+    events = await answer(client)
+    assert chunks_of(events) == transcript_of(events) == spoken(PCM)
     assert list(dict.fromkeys(event.type for event in events)) == ANSWER
     assert TranscriptStart.from_event(events[0]).language == "en"
     assert events[-2].data["language"] == "en"
 
 
-async def test_chunks_arrive_while_the_audio_is_sent(server):
-    async with client_of(server) as client:
-        await send(client, Transcribe(language="en-US"), AudioStart(RATE, 2, 1))
-        for start in range(0, len(LECTURE), PIECE_BYTES):
-            await send(client, AudioChunk(RATE, 2, 1, LECTURE[start : start + PIECE_BYTES]))
-        assert (await client.read_event()).type == "transcript-start"
-        assert (await client.read_event()).type == "transcript-chunk"
-        await send(client, AudioStop())
-        assert transcript_of(await answer(client))
+async def test_chunks_arrive_while_the_audio_is_sent(client):
+    await send(client, Transcribe(language="en-US"), AudioStart(RATE, 2, 1))
+    for start in range(0, len(LECTURE), PIECE_BYTES):
+        await send(client, AudioChunk(RATE, 2, 1, LECTURE[start : start + PIECE_BYTES]))
+    assert (await client.read_event()).type == "transcript-start"
+    assert (await client.read_event()).type == "transcript-chunk"
+    await send(client, AudioStop())
+    assert transcript_of(await answer(client))
 
 
-async def test_a_connection_has_several_utterances_also_without_a_request(pair, server):
-    async with client_of(server) as client:
-        await say(client, PCM)
-        first = transcript_of(await answer(client))
-        await say(client, PCM[: 3 * RATE * 2], Transcribe(language="en"))
-        await say(client, PCM)  # before the answer
-        second, third = transcript_of(await answer(client)), transcript_of(await answer(client))
-    assert first == third == await spoken(pair[1].address, PCM)
-    assert second == await spoken(pair[1].address, PCM[: 3 * RATE * 2])
+async def test_a_connection_has_several_utterances_also_without_a_request(client):
+    await say(client, PCM)
+    first = transcript_of(await answer(client))
+    await say(client, PCM[: 3 * RATE * 2], Transcribe(language="en"))
+    await say(client, PCM)  # before the answer
+    second, third = transcript_of(await answer(client)), transcript_of(await answer(client))
+    assert first == third == spoken(PCM)
+    assert second == spoken(PCM[: 3 * RATE * 2])
 
 
-async def test_other_widths_and_channels_have_the_same_text(pair, server):
+async def test_other_widths_and_channels_have_the_same_text(client):
     samples = np.frombuffer(PCM, "<i2").astype(np.int32) << 8
     wide = np.repeat(samples.astype("<i4").view(np.uint8).reshape(-1, 4)[:, :3], 2, axis=0).tobytes()
-    async with client_of(server) as client:
-        await say(client, wide, width=3, channels=2)
-        assert transcript_of(await answer(client)) == await spoken(pair[1].address, PCM)
+    await say(client, wide, width=3, channels=2)
+    assert transcript_of(await answer(client)) == spoken(PCM)
 
 
-async def test_an_utterance_without_audio_is_empty(server):
-    async with client_of(server) as client:
-        await say(client, b"")
-        events = await answer(client)
-        assert [event.type for event in events] == ["transcript-start", "transcript", "transcript-stop"]
-        assert transcript_of(events) == ""
-        await send(client, AudioStart(RATE, 2, 1), AudioChunk(RATE, 2, 1, b""), AudioStop())
-        assert transcript_of(await answer(client)) == ""
+async def test_an_utterance_without_audio_is_empty(client):
+    await say(client, b"")
+    events = await answer(client)
+    assert [event.type for event in events] == ["transcript-start", "transcript", "transcript-stop"]
+    assert transcript_of(events) == ""
+    await send(client, AudioStart(RATE, 2, 1), AudioChunk(RATE, 2, 1, b""), AudioStop())
+    assert transcript_of(await answer(client)) == ""
 
 
-async def test_audio_that_starts_again_drops_what_came_before(pair, server):
-    async with client_of(server) as client:
-        await send(client, AudioStart(RATE, 2, 1), AudioChunk(RATE, 2, 1, speech(3.0, seed=5)))
-        await say(client, PCM)
-        events = await answer(client)
-        while events[0].type != "transcript-start" or len(events) < 4:
-            events = events[1:]  # of the dropped utterance
-        assert transcript_of(events) == await spoken(pair[1].address, PCM)
+async def test_audio_that_starts_again_drops_what_came_before(client):
+    await send(client, AudioStart(RATE, 2, 1), AudioChunk(RATE, 2, 1, speech(3.0, seed=5)))
+    await say(client, PCM)
+    events = await answer(client)
+    while events[0].type != "transcript-start" or len(events) < 4:
+        events = events[1:]  # of the dropped utterance
+    assert transcript_of(events) == spoken(PCM)
 
 
-async def test_a_ping_is_answered_also_during_an_utterance_and_other_events_are_ignored(server):
-    async with client_of(server) as client:
-        await send(client, AudioStart(RATE, 2, 1), AudioChunk(RATE, 2, 1, PCM[:PIECE_BYTES]))
-        await client.write_event(Event("voice-started", {"timestamp": 3}))
-        await send(client, Ping("are you there"))
-        while (event := await client.read_event()).type != "pong":
-            assert event.type == "transcript-start"
-        assert Pong.from_event(event).text == "are you there"
+async def test_a_ping_is_answered_also_during_an_utterance_and_other_events_are_ignored(client):
+    await send(client, AudioStart(RATE, 2, 1), AudioChunk(RATE, 2, 1, PCM[:PIECE_BYTES]))
+    await client.write_event(Event("voice-started", {"timestamp": 3}))
+    await send(client, Ping("are you there"))
+    while (event := await client.read_event()).type != "pong":
+        assert event.type == "transcript-start"
+    assert Pong.from_event(event).text == "are you there"
 
 
 async def test_a_client_that_leaves_frees_its_session(pair, server):
@@ -136,10 +132,9 @@ async def test_a_client_that_leaves_frees_its_session(pair, server):
     await eventually(lambda: server.num_connections == 0)
 
 
-async def test_the_server_describes_the_target(server):
-    async with client_of(server) as client:
-        await send(client, Describe())
-        [program] = Info.from_event(await client.read_event()).asr
+async def test_the_server_describes_the_target(client):
+    await send(client, Describe())
+    [program] = Info.from_event(await client.read_event()).asr
     [model] = program.models
     assert model.name == "scripted" and "en" in model.languages
     assert (program.name, program.installed, model.installed) == ("specwhisper", True, True)
@@ -186,34 +181,31 @@ async def test_an_utterance_has_the_servers_padding_and_one_of_its_languages(ask
                 assert found.languages == (() if language else ("en", "fr"))
 
 
-async def test_a_wrong_request_before_the_answer_does_not_lose_it(server):
-    async with client_of(server) as client:
-        await say(client, PCM)
-        await client.write_event(Event("transcribe", {"language": 1}))
-        assert transcript_of(await answer(client))
-        assert Error.from_event(await client.read_event()).code == "InvalidRequest"
-        await say(client, PCM)
-        assert transcript_of(await answer(client))
+async def test_a_wrong_request_before_the_answer_does_not_lose_it(client):
+    await say(client, PCM)
+    await client.write_event(Event("transcribe", {"language": 1}))
+    assert transcript_of(await answer(client))
+    assert Error.from_event(await client.read_event()).code == "InvalidRequest"
+    await say(client, PCM)
+    assert transcript_of(await answer(client))
 
 
 @pytest.mark.parametrize("second", [AudioChunk(8_000, 2, 1, b"1234"), AudioChunk(RATE, 9, 1, b"1234")])
-async def test_audio_whose_format_changes_or_does_not_exist_is_an_error(pair, server, second):
-    async with client_of(server) as client:
-        await send(client, AudioStart(RATE, 2, 1), AudioChunk(RATE, 2, 1, PCM[:PIECE_BYTES]), second)
-        while (event := await client.read_event()).type != "error":
-            pass
-        assert Error.from_event(event).code == "InvalidAudio"
-        await all_free(*pair)
-        await send(client, AudioStop())
-        while event is not None:
-            event = await client.read_event()
+async def test_audio_whose_format_changes_or_does_not_exist_is_an_error(pair, client, second):
+    await send(client, AudioStart(RATE, 2, 1), AudioChunk(RATE, 2, 1, PCM[:PIECE_BYTES]), second)
+    while (event := await client.read_event()).type != "error":
+        pass
+    assert Error.from_event(event).code == "InvalidAudio"
+    await all_free(*pair)
+    await send(client, AudioStop())
+    while event is not None:
+        event = await client.read_event()
 
 
 @pytest.mark.parametrize("settings", [{"rate": 100}, {"channels": 200}])
-async def test_a_rate_that_is_not_supported_is_an_error(server, settings):
-    async with client_of(server) as client:
-        await say(client, PCM[:800], **settings)
-        assert [event.data["code"] for event in await answer(client)] == ["InvalidAudio"]
+async def test_a_rate_that_is_not_supported_is_an_error(client, settings):
+    await say(client, PCM[:800], **settings)
+    assert [event.data["code"] for event in await answer(client)] == ["InvalidAudio"]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from math import exp
 
 import numpy as np
 import pytest
+import trustme
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -12,10 +14,13 @@ from scipy import stats
 from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.rpc.channels import Credentials
 from specwhisper.rpc.tls import ClientTls
+from specwhisper.settings.command_line import app_of
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import Transcription
 from specwhisper_client.cli.advice import COMPARED, Ratio, advise, compare
 from specwhisper_client.cli.tune_command import Pair
+from specwhisper_draft_server.config import DraftConfig
+from tests.certificates import save
 
 MS = 1_000_000
 TARGET_ONLY, SYNC, PIPELINED, FULL = COMPARED
@@ -161,11 +166,16 @@ class TestParts:
             advise(rounds(*[(20, 15, 15, 10)] * 2, known=KNOWN | {SYNC: {}}))
 
 
-def test_a_token_is_passed_in_the_environment_and_not_on_the_command_line():
-    token = "0123456789abcdef"
-    pair = Pair("gpu:50052", "tiny", credentials=Credentials(ClientTls(server_name="target"), token))
-    assert pair.environment == {"SPECWHISPER_TARGET_TOKEN": token}
+def test_its_draft_server_reads_a_token_from_the_environment_alone(tmp_path, monkeypatch):
+    token, own = "0123456789abcdef", save(trustme.CA(), tmp_path, "own")
+    tls = ClientTls(tmp_path / "roots.pem", own.certificate, own.key, "target")
+    pair = Pair("gpu:50052", "tiny", credentials=Credentials(tls, token))
     assert not any(token in word for word in pair.command)
-    assert pair.command[-3:] == ["--target-use-ssl", "--target-server-name", "target"]
+    for name, value in pair.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("specwhisper.settings.command_line.configure_logging", lambda *_: None)
+    read = typer.main.get_command(app_of(DraftConfig, lambda config: config))
+    config = read.main(pair.command[3:], standalone_mode=False)
+    assert config.target_credentials == pair.credentials
     plain = Pair("127.0.0.1:50052", "tiny")
     assert (plain.environment, "--target-use-ssl" in plain.command) == ({}, False)

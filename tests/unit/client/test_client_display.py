@@ -17,14 +17,7 @@ from tests.screens import Screen
 
 
 @pytest.mark.parametrize(
-    ("time_s", "text"),
-    [
-        (0, "00:00.00"),
-        (12.34, "00:12.34"),
-        (59.999, "01:00.00"),
-        (75.5, "01:15.50"),
-        (3_661.25, "1:01:01.25"),
-    ],
+    ("time_s", "text"), [(0, "00:00.00"), (59.999, "01:00.00"), (3_661.25, "1:01:01.25")]
 )
 def test_clock_formats_times(time_s, text):
     assert clock(time_s) == text

@@ -50,6 +50,12 @@ def test_json_output_has_all_fields():
     assert document["segments"][1] == {**times, **scores, **utterance, **text}
 
 
+def test_silence_is_empty_in_every_format():
+    formats = (OutputFormat.TXT, OutputFormat.SRT, OutputFormat.VTT, OutputFormat.TSV)
+    written = [render(transcript(), Path("a.wav"), each) for each in formats]
+    assert written == ["", "", "WEBVTT\n", "start\tend\ttext\n"]
+
+
 def test_unsure_words_are_those_below_a_probability():
     words = (Word(0, 0.2, " Sure", 0.9), Word(0.2, 0.5, " unsure", 0.4), Word(0.5, 0.6, " ", 0.1))
     transcription = Transcription((Segment(0, 1, (1,), " Sure unsure ", words=words),))

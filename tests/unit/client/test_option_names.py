@@ -102,208 +102,149 @@ def test_booleans_and_none_are_read_as_openais():
     )
 
 
-HOST_PORT = "Address 'foo' is not HOST:PORT: write a host, a colon and a port from 1 to 65535."
-NO_FILE = "nofile cannot be read: No such file or directory."
+WRONG = r"""
+$ target --port x
+    --port is 'x': it must be a whole number.
+$ SPECWHISPER_PORT=70000 target
+    $SPECWHISPER_PORT is 70000: it must lie between 0 and 65535.
+$ SPECWHISPER_INSECURE=maybe target
+    $SPECWHISPER_INSECURE is 'maybe': it must be 1 or 0.
+$ SPECWHISPER_TOKENS_FILE=nofile target
+    $SPECWHISPER_TOKENS_FILE: nofile cannot be read: No such file or directory.
+$ target --device gpu
+    --device is 'gpu': choose cpu, cuda, one GPU such as cuda:1, mps or auto.
+$ target --cores x
+    --cores is 'x': write numbers and ranges, such as 0,2 or 0-3.
+$ target --nosuch
+    No such option: --nosuch. See specwhisper-target-server --help.
+$ target --port
+    Option '--port' requires an argument. See specwhisper-target-server --help.
+$ target --standby=maybe
+    Option '--standby' does not take a value. See specwhisper-target-server --help.
+$ specwhisper trasncribe
+    No such command 'trasncribe'. Did you mean 'transcribe'? See specwhisper --help.
+$ target --max-sessions 2 --max-sessions-per-token 5
+    --max-sessions-per-token is 5: it must be at most --max-sessions, which is 2.
+$ SPECWHISPER_METRICS_HOST=::1 draft
+    $SPECWHISPER_METRICS_HOST has no effect without --metrics-port: set both.
+$ draft --target foo
+    --target: Address 'foo' is not HOST:PORT: write a host, a colon and a port from 1 to 65535.
+$ SPECWHISPER_TARGET_MODEL=base draft --target a:1
+    --target has no effect with $SPECWHISPER_TARGET_MODEL: leave one of them out.
+$ draft --riva --no-riva
+    --riva and --no-riva contradict each other: leave one out.
+$ draft --no-riva --strict-model-names
+    --strict-model-names is for Riva's service: leave it or --no-riva out.
+$ draft --served-model-name ''
+    --served-model-name is '': write a name, or leave it out.
+$ SPECWHISPER_TOKENS='anna 0123456789abcdef' gateway --host 0.0.0.0
+    --host: Listening on '0.0.0.0' would open a server without encryption to the network: add certificates and
+    tokens, use 127.0.0.1, or pass --insecure if every client on that network may use it and read its traffic.
+$ gateway --api-key of-which-every-user-of-a-machine-could-read
+    No such option: --api-key. See specwhisper-gateway --help.
+$ gateway --server-client-key /etc/hosts
+    --server-client-key: /etc/hosts is not in PEM format: it holds no '-----BEGIN'.
+$ wyoming --uri foo
+    --uri is 'foo': write tcp://HOST:PORT, unix:///PATH of a socket, or stdio://.
+$ specwhisper --ssl-server-name a health
+    --ssl-server-name has no effect without --use-ssl: set both.
+$ specwhisper transcribe a.wav --greedy --temperature 0.5
+    --temperature has no effect with --greedy: leave one of them out.
+$ specwhisper transcribe a.wav --greedy --top-k 5
+    --top-k has no effect at temperature 0: add --temperature.
+$ specwhisper transcribe a.wav --hint nofile
+    --hint: The hint nofile cannot be read as text: No such file or directory.
+$ specwhisper transcribe a.wav --use_ssl
+    --use-ssl is an option of specwhisper: put it before transcribe.
+$ specwhisper transcribe a.wav --max-initial-timestamp -1
+    --max-initial-timestamp is -1: it must lie between 0 and 30 seconds, or be left out.
+$ specwhisper transcribe a.wav --hallucination-silence-threshold 2
+    --hallucination-silence-threshold needs times of words: add --word-timestamps.
+$ specwhisper transcribe a.wav --languages en,fr --language en
+    --language and --languages exclude each other: leave one out.
+$ specwhisper transcribe a.wav --vad-filter --vad-threshold 0.4 --vad-neg-threshold 0.6
+    --vad-neg-threshold is 0.6: it must be at most --vad-threshold, which is 0.4.
+$ specwhisper transcribe a.wav --word-timestamps --max-line-count 2
+    --max-line-count has no effect without --max-line-width: set both.
+$ specwhisper transcribe a.wav --beam-size 5
+    Beam search is not offered: a beam reorders its past at every token, which no draft can predict; leave
+    beam_size at 1, or sample with a temperature.
+$ specwhisper transcribe a.wav --best_of 5
+    One text is sampled per window, not several: leave best_of out.
+$ specwhisper transcribe a.wav --fp16 False
+    fp16 is set at the server: see specwhisper-target-server --help; leave it out here.
+$ specwhisper transcribe a.wav --clip_timestamps 0,10
+    clip_timestamps is not offered: leave it out.
+$ specwhisper transcribe a.wav --greedy --temperature_increment_on_fallback 0.2
+    No window fails without a threshold: set temperature_increment_on_fallback together with
+    compression_ratio_threshold or logprob_threshold (OpenAI's are 2.4 and -1).
+$ specwhisper transcribe a.wav --print_colors True
+    --print-colors has no effect without --word-timestamps: set both.
+$ specwhisper transcribe a.wav --word-timestamps --print-colors -f json
+    --print-colors is for the text of one recording after the other: leave --batch-size and other formats
+    out.
+$ specwhisper transcribe a.wav -f unsure
+    unsure needs words of a whole recording: add --word-timestamps.
+$ specwhisper transcribe a.wav -f docx
+    --output-format is 'docx': choose from txt, json, verbose_json, diarized_json, srt, vtt, tsv, unsure,
+    all.
+$ specwhisper transcribe a.wav -f all
+    Several formats need a folder: add --output-dir FOLDER.
+$ specwhisper transcribe a.wav --mode one-process
+    --mode is 'one-process': choose from target-only, sync, pipelined, full.
+$ specwhisper transcribe a.wav --silence-duration-ms 200
+    --silence-duration-ms has no effect without --as-live: set both.
+$ specwhisper transcribe a.wav --as-live --max-piece-ms 50
+    --max-piece-ms is 50: it must lie between 2000 and 28000.
+$ specwhisper transcribe a.wav --vad-speech-pad-ms 10
+    --vad-speech-pad-ms has no effect without --vad-filter: set both.
+$ specwhisper transcribe a.wav --vad-filter --as-live
+    --vad-filter has no effect with --as-live: leave one of them out.
+$ specwhisper transcribe a.wav --gamma 3 --as-live
+    --gamma has no effect with --as-live: leave one of them out.
+$ specwhisper listen --max-speakers 2
+    --max-speakers has no effect without --diarize: set both.
+$ specwhisper listen --diarize nowhere
+    --diarize: nowhere holds no model for speaker segmentation: it needs two of sherpa-onnx, one for
+    speaker segmentation and one for speaker embeddings.
+$ specwhisper listen --mode sync
+    --mode is 'sync': choose from target-only, full.
+$ specwhisper top --once
+    No server is named: add --metrics HOST:PORT,... or --locator HOST:PORT,...
+$ specwhisper top --locator foo
+    --locator: Address 'foo' is not HOST:PORT: write a host, a colon and a port from 1 to 65535.
+$ specwhisper transcribe a.wav --word_timestamps maybe
+    --word-timestamps is 'maybe': write True or False, or the name of a file.
+$ specwhisper transcribe a.wav --unsure-below 0.3
+    --unsure-below has no effect without the format unsure: add -f unsure.
+$ specwhisper listen --simulate F --device X
+    --device has no effect with --simulate: leave one of them out.
+$ specwhisper transcribe a.wav --diarize f --speaker-threshold 9
+    --speaker-threshold is 9: it must be above 0 and below 2.
+$ specwhisper health --server foo
+    --server: Address 'foo' is not HOST:PORT: write a host, a colon and a port from 1 to 65535.
+$ specwhisper models --server a:1 --json
+    --json has no effect with --server: leave one of them out.
+$ specwhisper transcribe a.wav -f diarized_json
+    diarized_json needs speakers: add --diarize FOLDER.
+$ specwhisper transcribe a.wav --speaker-sample Ann=ann.wav
+    --speaker-sample has no effect without --diarize: set both.
+$ specwhisper evaluate --server a:1 --final-model demo-target
+    --final-model has no effect with --server: leave one of them out.
+$ specwhisper evaluate --mode sync
+    --mode has no effect without --server: set both.
+$ specwhisper evaluate --plot nowhere/plot.png
+    Folder nowhere does not exist: make it, or name another for --plot.
+$ specwhisper evaluate
+    Name either a folder or a dataset: --folder FOLDER or --dataset NAME.
+"""  # a command line, and the sentence about it
 
 
 @pytest.mark.parametrize(
-    ("line", "sentence"),
-    [
-        ("target --port x", "--port is 'x': it must be a whole number."),
-        ("SPECWHISPER_PORT=70000 target", "$SPECWHISPER_PORT is 70000: it must lie between 0 and 65535."),
-        ("SPECWHISPER_INSECURE=maybe target", "$SPECWHISPER_INSECURE is 'maybe': it must be 1 or 0."),
-        ("SPECWHISPER_TOKENS_FILE=nofile target", f"$SPECWHISPER_TOKENS_FILE: {NO_FILE}"),
-        (
-            "target --device gpu",
-            "--device is 'gpu': choose cpu, cuda, one GPU such as cuda:1, mps or auto.",
-        ),
-        ("target --cores x", "--cores is 'x': write numbers and ranges, such as 0,2 or 0-3."),
-        ("target --tokens-file /", "--tokens-file: / cannot be read: Is a directory."),
-        ("target --nosuch", "No such option: --nosuch. See specwhisper-target-server --help."),
-        (
-            "target --port",
-            "Option '--port' requires an argument. See specwhisper-target-server --help.",
-        ),
-        (
-            "target --standby=maybe",
-            "Option '--standby' does not take a value. See specwhisper-target-server --help.",
-        ),
-        (
-            "specwhisper trasncribe",
-            "No such command 'trasncribe'. Did you mean 'transcribe'? See specwhisper --help.",
-        ),
-        (
-            "target --max-sessions 2 --max-sessions-per-token 5",
-            "--max-sessions-per-token is 5: it must be at most --max-sessions, which is 2.",
-        ),
-        (
-            "SPECWHISPER_METRICS_HOST=::1 draft",
-            "$SPECWHISPER_METRICS_HOST has no effect without --metrics-port: set both.",
-        ),
-        ("draft --target foo", f"--target: {HOST_PORT}"),
-        (
-            "SPECWHISPER_TARGET_MODEL=base draft --target a:1",
-            "--target has no effect with $SPECWHISPER_TARGET_MODEL: leave one of them out.",
-        ),
-        ("draft --riva --no-riva", "--riva and --no-riva contradict each other: leave one out."),
-        (
-            "draft --no-riva --strict-model-names",
-            "--strict-model-names is for Riva's service: leave it or --no-riva out.",
-        ),
-        ("draft --served-model-name ''", "--served-model-name is '': write a name, or leave it out."),
-        ("gateway --server foo", f"--server: {HOST_PORT}"),
-        (
-            "gateway --server-client-key /etc/hosts",
-            "--server-client-key: /etc/hosts is not in PEM format: it holds no '-----BEGIN'.",
-        ),
-        (
-            "wyoming --uri foo",
-            "--uri is 'foo': write tcp://HOST:PORT, unix:///PATH of a socket, or stdio://.",
-        ),
-        (
-            "specwhisper --ssl-server-name a health",
-            "--ssl-server-name has no effect without --use-ssl: set both.",
-        ),
-        ("specwhisper transcribe a.wav --temperature abc", "--temperature is 'abc': it must be a number."),
-        (
-            "specwhisper transcribe a.wav --greedy --temperature 0.5",
-            "--temperature has no effect with --greedy: leave one of them out.",
-        ),
-        (
-            "specwhisper transcribe a.wav --greedy --top-k 5",
-            "--top-k has no effect at temperature 0: add --temperature.",
-        ),
-        (
-            "specwhisper transcribe a.wav --hint nofile",
-            "--hint: The hint nofile cannot be read as text: No such file or directory.",
-        ),
-        (
-            "specwhisper transcribe a.wav --use_ssl",
-            "--use-ssl is an option of specwhisper: put it before transcribe.",
-        ),
-        (
-            "specwhisper transcribe a.wav --max-initial-timestamp -1",
-            "--max-initial-timestamp is -1: it must lie between 0 and 30 seconds, or be left out.",
-        ),
-        (
-            "specwhisper transcribe a.wav --hallucination-silence-threshold 2",
-            "--hallucination-silence-threshold needs times of words: add --word-timestamps.",
-        ),
-        (
-            "specwhisper transcribe a.wav --languages en,fr --language en",
-            "--language and --languages exclude each other: leave one out.",
-        ),
-        (
-            "specwhisper transcribe a.wav --vad-filter --vad-threshold 0.4 --vad-neg-threshold 0.6",
-            "--vad-neg-threshold is 0.6: it must be at most --vad-threshold, which is 0.4.",
-        ),
-        (
-            "specwhisper transcribe a.wav --word-timestamps --max-line-count 2",
-            "--max-line-count has no effect without --max-line-width: set both.",
-        ),
-        (
-            "specwhisper transcribe a.wav --beam-size 5",
-            "Beam search is not offered: a beam reorders its past at every token, which no draft can "
-            "predict; leave beam_size at 1, or sample with a temperature.",
-        ),
-        (
-            "specwhisper transcribe a.wav --best_of 5",
-            "One text is sampled per window, not several: leave best_of out.",
-        ),
-        (
-            "specwhisper transcribe a.wav --fp16 False",
-            "fp16 is set at the server: see specwhisper-target-server --help; leave it out here.",
-        ),
-        (
-            "specwhisper transcribe a.wav --clip_timestamps 0,10",
-            "clip_timestamps is not offered: leave it out.",
-        ),
-        (
-            "specwhisper transcribe a.wav --greedy --temperature_increment_on_fallback 0.2",
-            "No window fails without a threshold: set temperature_increment_on_fallback together with "
-            "compression_ratio_threshold or logprob_threshold (OpenAI's are 2.4 and -1).",
-        ),
-        (
-            "specwhisper transcribe a.wav --print_colors True",
-            "--print-colors has no effect without --word-timestamps: set both.",
-        ),
-        (
-            "specwhisper transcribe a.wav --word-timestamps --print-colors -f json",
-            "--print-colors is for the text of one recording after the other: leave --batch-size and other "
-            "formats out.",
-        ),
-        (
-            "specwhisper transcribe a.wav -f unsure",
-            "unsure needs words of a whole recording: add --word-timestamps.",
-        ),
-        (
-            "specwhisper transcribe a.wav -f docx",
-            "--output-format is 'docx': choose from txt, json, verbose_json, diarized_json, srt, vtt, tsv, "
-            "unsure, all.",
-        ),
-        ("specwhisper transcribe a.wav -f all", "Several formats need a folder: add --output-dir FOLDER."),
-        (
-            "specwhisper transcribe a.wav --mode one-process",
-            "--mode is 'one-process': choose from target-only, sync, pipelined, full.",
-        ),
-        (
-            "specwhisper transcribe a.wav --silence-duration-ms 200",
-            "--silence-duration-ms has no effect without --as-live: set both.",
-        ),
-        (
-            "specwhisper transcribe a.wav --as-live --max-piece-ms 50",
-            "--max-piece-ms is 50: it must lie between 2000 and 28000.",
-        ),
-        (
-            "specwhisper transcribe a.wav --vad-speech-pad-ms 10",
-            "--vad-speech-pad-ms has no effect without --vad-filter: set both.",
-        ),
-        (
-            "specwhisper transcribe a.wav --vad-filter --as-live",
-            "--vad-filter has no effect with --as-live: leave one of them out.",
-        ),
-        (
-            "specwhisper transcribe a.wav --gamma 3 --as-live",
-            "--gamma has no effect with --as-live: leave one of them out.",
-        ),
-        ("specwhisper listen --step-ms 50", "--step-ms is 50: it must lie between 100 and 10000."),
-        ("specwhisper listen --max-speakers 2", "--max-speakers has no effect without --diarize: set both."),
-        (
-            "specwhisper listen --diarize nowhere",
-            "--diarize: nowhere holds no model for speaker segmentation: it needs two of sherpa-onnx, one "
-            "for speaker segmentation and one for speaker embeddings.",
-        ),
-        ("specwhisper listen --mode sync", "--mode is 'sync': choose from target-only, full."),
-        (
-            "specwhisper top --once",
-            "No server is named: add --metrics HOST:PORT,... or --locator HOST:PORT,...",
-        ),
-        ("specwhisper top --locator foo", f"--locator: {HOST_PORT}"),
-        (
-            "specwhisper transcribe a.wav --word_timestamps maybe",
-            "--word-timestamps is 'maybe': write True or False, or the name of a file.",
-        ),
-        (
-            "specwhisper transcribe a.wav --unsure-below 0.3",
-            "--unsure-below has no effect without the format unsure: add -f unsure.",
-        ),
-        (
-            "specwhisper listen --simulate F --device X",
-            "--device has no effect with --simulate: leave one of them out.",
-        ),
-        ("specwhisper top --metrics foo", f"--metrics: {HOST_PORT}"),
-        (
-            "specwhisper transcribe a.wav --diarize f --speaker-threshold 9",
-            "--speaker-threshold is 9: it must be above 0 and below 2.",
-        ),
-        ("specwhisper health --server foo", f"--server: {HOST_PORT}"),
-        (
-            "specwhisper models --server a:1 --json",
-            "--json has no effect with --server: leave one of them out.",
-        ),
-    ],
+    "case", WRONG.removeprefix("\n$ ").split("\n$ "), ids=lambda case: case.splitlines()[0]
 )
-def test_a_wrong_command_line_is_one_sentence_and_status_2(line, sentence, monkeypatch):
+def test_a_wrong_command_line_is_one_sentence_and_status_2(case, monkeypatch):
+    line, *sentence = map(str.strip, case.splitlines())
     words = shlex.split(line)
     while "=" in words[0]:
         monkeypatch.setenv(*words.pop(0).split("="))
@@ -313,7 +254,7 @@ def test_a_wrong_command_line_is_one_sentence_and_status_2(line, sentence, monke
         kind, settings = next(each for each in PROGRAMS.items() if program in each[0])
         command = app_of(settings, lambda _: None, kind)
     result = CliRunner().invoke(command, words[1:], prog_name=program if kind == "error" else kind)
-    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"{kind}: {sentence}\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"{kind}: {' '.join(sentence)}\n")
 
 
 COMMANDS = [*(f"specwhisper {name}" for name in ("transcribe", "models get", "health", "serve")), *PROGRAMS]

@@ -196,7 +196,6 @@ def untrusted() -> ssl.SSLCertVerificationError:
     [
         (untrusted(), "certificate is not trusted: unable to get local issuer"),  # also a ValueError
         (ssl.SSLError(1, "wrong version number"), "no encrypted connection"),
-        (ConnectionResetError(104, "Connection reset by peer"), "does it need encryption"),
         (RemoteDisconnected("without response"), "does it need encryption"),
         (BadStatusLine("\0\0\x18"), "does not speak HTTP: name the port of --metrics-port"),
         (ConnectionRefusedError(), "no server answers"),

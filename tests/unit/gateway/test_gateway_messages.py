@@ -140,11 +140,9 @@ def test_messages_of_the_page_that_are_refused(message, param):
         ({"format": {"type": "audio/pcmu", "rate": 16_000}}, "format.rate"),
         ({"transcription": {"languages": ["de"], "language": "en"}}, "transcription.languages"),
         ({"transcription": {"padding": "some"}}, "transcription.padding"),
-        ({"transcription": {"interim_results": "some"}}, "transcription.interim_results"),
         ({"transcription": {"keywords": [1] * 1_000}}, "transcription.keywords[]"),
         ({"turn_detection": {"threshold": 0.96}}, "turn_detection.threshold"),
         ({"turn_detection": {"threshold": 10**400}}, "turn_detection.threshold"),
-        ({"turn_detection": {"max_piece_ms": float("nan")}}, "turn_detection.max_piece_ms"),
         ({"turn_detection": {"eagerness": "low"}}, "turn_detection.eagerness"),
         ({"turn_detection": {"type": "semantic_vad", "eagerness": "hasty"}}, "turn_detection.eagerness"),
         ({"turn_detection": {"type": "semantic_vad", "threshold": 0.5}}, "turn_detection.threshold"),
@@ -192,8 +190,7 @@ def test_the_beta_has_the_same_settings_and_what_has_no_effect_is_ignored():
 
 
 @pytest.mark.parametrize(
-    ("name", "beta", "law"),
-    [("audio/pcmu", "g711_ulaw", G711.MULAW), ("audio/pcma", "g711_alaw", G711.ALAW)],
+    ("name", "beta", "law"), [("audio/pcmu", "g711_ulaw", G711.MULAW), ("audio/pcma", "g711_alaw", G711.ALAW)]
 )
 def test_a_telephones_format(name, beta, law):
     settings = RealtimeSettings().updated({"audio": {"input": {"format": {"type": name}}}})

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from specwhisper.errors import MessageTooLarge, ModelNotFound, PairMismatch, ServerFull, TargetUnavailable
+from specwhisper.errors import ServerFull
 from specwhisper_gateway.audio import uploads
 from specwhisper_gateway.audio.uploads import IDLE_TIMEOUT_S, MIN_BYTES_PER_S
-from specwhisper_gateway.errors import ClientGone, IdleTimeout, InvalidField, WrongApiKey, answer_to
+from specwhisper_gateway.errors import ClientGone, IdleTimeout
 from specwhisper_gateway.sockets import Peer, refuse_socket
 from tests.rpc.services import eventually
 
@@ -112,23 +112,6 @@ async def test_a_client_that_leaves_while_it_is_refused(num_sent):
     scope = {"type": "websocket", "headers": [], "subprotocols": []}
     await refuse_socket(ServerFull("The gateway is full."), scope, receive, send)
     assert sent == ["websocket.accept"][:num_sent]
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (InvalidField("What?"), 1008),
-        (MessageTooLarge("Too much."), 1009),
-        (PairMismatch("No pair."), 1011),
-        (ValueError("a bug"), 1011),
-        (TargetUnavailable("No server answers."), 1013),
-        (ServerFull("No room."), 1013),
-        (ModelNotFound("No such model."), 1008),
-        (WrongApiKey("No key."), 1008),
-    ],
-)
-def test_close_codes(error, code):
-    assert answer_to(error).close_code == code
 
 
 async def test_an_upload_has_a_least_rate(monkeypatch):

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from specwhisper import errors
-from specwhisper.errors import InvalidRequest, SpecWhisperError, UnsafeBind
+from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.rpc.tokens import Tokens
 from specwhisper_gateway import errors as gateway_errors
 from specwhisper_gateway.config import API_KEY, GatewayConfig, KeysFlag
@@ -77,32 +77,23 @@ def test_the_error_names_a_missing_extra():
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "kind"),
+    ("error", "status", "kind", "close_code"),
     [
-        (errors.InvalidAudio("A gap."), 400, "invalid_request_error"),
-        (errors.ServerDraining("Stopping."), 503, "server_error"),
-        (errors.TargetUnavailable("The target went away."), 503, "server_error"),
-        (errors.PairMismatch("They cannot work together."), 500, "server_error"),
-        (SpecWhisperError("Something else."), 500, "server_error"),
+        (errors.InvalidAudio("A gap."), 400, "invalid_request_error", 1008),
+        (gateway_errors.WrongApiKey("No key."), 401, "invalid_request_error", 1008),
+        (errors.MessageTooLarge("Too much."), 413, "invalid_request_error", 1009),
+        (errors.ServerFull("No room."), 429, "requests", 1013),
+        (errors.TargetUnavailable("The target went away."), 503, "server_error", 1013),
+        (errors.PairMismatch("They cannot work together."), 500, "server_error", 1011),
+        (SpecWhisperError("Something else."), 500, "server_error", 1011),
     ],
 )
-def test_answers_to_errors_of_the_draft_server(error, status, kind):
-    assert answer_to(error).status == status
+def test_answers_to_errors(error, status, kind, close_code):
+    assert (answer_to(error).status, answer_to(error).close_code) == (status, close_code)
     described = body_of(error)["error"]
     assert (described["type"], described["message"]) == (kind, str(error))
 
 
 def test_an_unexpected_error_is_not_described():
     assert "secret" not in str(body_of(KeyError("secret")))
-
-
-@pytest.mark.parametrize(
-    ("protection", "lacks"),
-    [({}, "encryption and without authentication"), ({"tokens": TOKENS}, "without encryption to")],
-)
-def test_an_unprotected_gateway_refuses_to_listen_on_the_network(protection, lacks):
-    with pytest.raises(UnsafeBind, match=lacks):
-        GatewayConfig(host="0.0.0.0", **protection)
-    GatewayConfig(host="0.0.0.0", insecure=True, **protection)
-    with pytest.raises(UnsafeBind, match=lacks):
-        GatewayConfig(metrics_host="0.0.0.0", metrics_port=0, **protection)
+    assert answer_to(KeyError("secret")).close_code == 1011

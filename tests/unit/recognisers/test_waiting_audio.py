@@ -39,23 +39,10 @@ S = SAMPLE_RATE
         pytest.param(1.0, [chunk(0, S - 1)], [], id="waits for more"),
         pytest.param(0.5, [chunk(0, S)], [(0, S // 2, False, False), (S // 2, S, False, False)], id="cut"),
         pytest.param(1.0, [chunk(0, 100, is_last=True)], [(0, 100, False, True)], id="the rest"),
-        pytest.param(1.0, [chunk(0, 100, 60)], [(0, 60, True, False)], id="up to a pause"),
-        pytest.param(
-            None,
-            [chunk(0, 100, 60), chunk(100, 50)],
-            [(0, 60, True, False), (60, 150, False, False)],
-            id="after",
-        ),
         pytest.param(1.0, [chunk(5, 100, 2)], [(5, 105, True, False)], id="a pause that is known late"),
         pytest.param(1.0, [chunk(5, 0, 5)], [(5, 5, True, False)], id="without audio"),
         pytest.param(
             1.0, [chunk(0, 9, 0), chunk(9, 0, 9, is_last=True)], [(0, 9, True, True)], id="at the end"
-        ),
-        pytest.param(
-            1.0,
-            [chunk(0, 9, 5), chunk(9, 0, is_last=True)],
-            [(0, 5, True, False), (5, 9, False, True)],
-            id="before the end",
         ),
     ],
 )
@@ -64,15 +51,6 @@ def test_pieces(piece_s, chunks, expected):
     for each in chunks:
         waiting.append(each)
     assert taken(waiting) == expected
-
-
-def test_the_end_is_said_once_also_without_audio():
-    waiting = WaitingAudio()
-    waiting.append(chunk(0, 10))
-    assert taken(waiting) == [(0, 10, False, False)]
-    waiting.append(chunk(10, 0, is_last=True))
-    assert taken(waiting) == [(10, 10, False, True)]
-    assert taken(waiting) == []
 
 
 def test_pauses_in_skipped_audio_are_forgotten():

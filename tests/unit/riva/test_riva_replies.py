@@ -90,7 +90,7 @@ UTTERANCES = {
         ([final(" Bob", ends=True)], [[(None, "Bob ")]]),
     ],
     "two that end together": [
-        ([final(" One.", ends=True), final(" Two.", ends=True)], [[(None, "One. ")], [(None, "Two. ")]]),
+        ([final(" One.", ends=True), final(" Two.", ends=True)], [[(None, "One. ")], [(None, "Two. ")]])
     ],
     "unchanged text": [
         ([verified(" Hello")], [[(0.6, "Hello")]]),

@@ -3,6 +3,8 @@
 import asyncio
 import io
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import numpy as np
 import onnx
@@ -20,13 +22,8 @@ PCM = (TALK * 32_767).astype("<i2").tobytes()
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return save_models(tmp_path_factory.mktemp("models") / "speakers")
-
-
-@pytest.fixture(scope="module")
-def diarizer(folder):
-    return Diarizer(folder)
+def diarizer(speaker_models):
+    return Diarizer(speaker_models)
 
 
 def check(turns) -> None:
@@ -60,8 +57,8 @@ def test_silence_has_no_turns(diarizer, length_s):
     assert diarizer.turns(np.zeros(int(length_s * RATE), np.float32)) == ()
 
 
-def test_the_number_of_speakers_can_be_set(folder):
-    turns = Diarizer(folder, num_speakers=1).turns(TALK)
+def test_the_number_of_speakers_can_be_set(speaker_models):
+    turns = Diarizer(speaker_models, num_speakers=1).turns(TALK)
     assert {turn.speaker for turn in turns} == {"A"}
 
 
@@ -106,53 +103,49 @@ async def test_an_error_in_the_middle_of_the_audio_ends_the_process(diarizer):
     assert workers() == []
 
 
-async def test_cancelling_ends_the_process(diarizer):
-    begun, may_go_on = threading.Event(), threading.Event()
-
-    def decode():
-        yield PCM
-        begun.set()
-        may_go_on.wait()
-        yield PCM
-
-    turns = asyncio.create_task(diarizer.turns_of(decode))
-    try:
-        await eventually(begun.is_set)
-        turns.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await turns
-        assert workers() == []
-    finally:
-        may_go_on.set()
-
-
-async def test_a_process_that_is_killed_is_an_error(diarizer):
+@asynccontextmanager
+async def running(diarizer) -> AsyncIterator[asyncio.Task]:
+    """Find the turns of audio whose rest comes after the body."""
     may_go_on = threading.Event()
 
     def decode():
+        yield PCM
         may_go_on.wait()
         yield from [PCM] * 20
 
     turns = asyncio.create_task(diarizer.turns_of(decode))
     try:
         await eventually(workers)
-        for worker in workers():
-            worker.kill()
+        yield turns
     finally:
         may_go_on.set()
+
+
+async def test_cancelling_ends_the_process(diarizer):
+    async with running(diarizer) as turns:
+        turns.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turns
+        assert workers() == []
+
+
+async def test_a_process_that_is_killed_is_an_error(diarizer):
+    async with running(diarizer) as turns:
+        for worker in workers():
+            worker.kill()
     with pytest.raises(DiarizationFailed, match="exit status -9"):
         await turns
 
 
-def test_a_folder_without_a_model_is_refused(folder, tmp_path):
+def test_a_folder_without_a_model_is_refused(speaker_models, tmp_path):
     with pytest.raises(InvalidRequest, match="no model for speaker segmentation"):
         Diarizer(tmp_path)
-    (tmp_path / "model.onnx").write_bytes((folder / "segmentation" / "model.onnx").read_bytes())
+    (tmp_path / "model.onnx").write_bytes((speaker_models / "segmentation" / "model.onnx").read_bytes())
     with pytest.raises(InvalidRequest, match="no model for speaker embeddings"):
         Diarizer(tmp_path)
 
 
-def test_a_model_that_cannot_be_used_is_refused_and_other_files_do_not_matter(folder, tmp_path):
+def test_a_model_that_cannot_be_used_is_refused_and_other_files_do_not_matter(speaker_models, tmp_path):
     save_models(tmp_path / "models")
     for name in ("another.onnx", "._model.onnx"):
         (tmp_path / "models" / name).write_bytes(b"no model")
@@ -171,6 +164,6 @@ def test_a_model_that_cannot_be_used_is_refused_and_other_files_do_not_matter(fo
 
 
 @pytest.mark.parametrize("settings", [{"num_speakers": 0}, {"threshold": 0.0}, {"threshold": float("nan")}])
-def test_values_out_of_range_are_refused(folder, settings):
+def test_values_out_of_range_are_refused(speaker_models, settings):
     with pytest.raises(InvalidRequest, match=next(iter(settings))):
-        Diarizer(folder, **settings)
+        Diarizer(speaker_models, **settings)

@@ -10,21 +10,16 @@ from specwhisper.errors import DiarizationFailed
 from specwhisper.types import Segment, Word
 from specwhisper_speakers.live_diarizer import LiveDiarizer
 from specwhisper_speakers.live_speakers import MAX_KEPT_S, LiveSpeakers
-from tests.speaker_models import HIGH_HZ, LOW_HZ, RATE, save_models, tones, workers
+from tests.speaker_models import HIGH_HZ, LOW_HZ, RATE, tones, workers
 
 SPANS = ((1, 4, HIGH_HZ), (5, 8, LOW_HZ), (9, 13, HIGH_HZ), (14, 17, LOW_HZ), (17, 20, HIGH_HZ))
 PCM = (tones(SPANS, 22.0) * 32_767).astype("<i2").tobytes()
 PIECE = 3_200
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return save_models(tmp_path_factory.mktemp("models") / "speakers")
-
-
 @pytest_asyncio.fixture
-async def diarizer(folder):
-    diarizer = LiveDiarizer(folder)
+async def diarizer(speaker_models):
+    diarizer = LiveDiarizer(speaker_models)
     yield diarizer
     await diarizer.close()
     assert workers() == []
@@ -97,8 +92,8 @@ async def test_a_process_that_is_killed_costs_one_answer(diarizer, caplog):
     assert (await speakers.named(utterance(14.0, 17.0))).speaker == "B"
 
 
-async def test_a_process_that_hangs_is_ended(folder):
-    diarizer = LiveDiarizer(folder, timeout_s=0.2)
+async def test_a_process_that_hangs_is_ended(speaker_models):
+    diarizer = LiveDiarizer(speaker_models, timeout_s=0.2)
     diarizer._command = ("sleep", "600")
     with pytest.raises(DiarizationFailed, match=r"not answered within 0\.2 s"):
         await diarizer.voices_in(PCM)

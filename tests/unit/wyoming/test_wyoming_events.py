@@ -54,10 +54,8 @@ async def test_data_of_the_line_and_after_it_are_joined():
     "line",
     [
         b"GET / HTTP/1.1",
-        b"[]",
         b"[" * 10_000,
         b"{}",
-        b'{"type": 1}',
         b'{"type": "x", "data": []}',
         b'{"type": "x", "data_length": -1}',
         b'{"type": "x", "payload_length": "1"}',

@@ -10,16 +10,7 @@ from specwhisper_gateway.realtime import turn
 from tests.rpc.client_scripts import ScriptedTranscription
 from tests.rpc.gateways import gateway_for
 from tests.rpc.live_scripts import EVERYTHING
-from tests.rpc.realtime import (
-    COMPLETED,
-    SAME_RATE,
-    UTTERANCE,
-    base64_of,
-    close_code,
-    pieces,
-    session,
-    up_to,
-)
+from tests.rpc.realtime import COMPLETED, SAME_RATE, UTTERANCE, base64_of, close_code, pieces, session, up_to
 
 
 class Busy(ScriptedTranscription):
