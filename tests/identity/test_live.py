@@ -91,7 +91,7 @@ def test_each_window_has_transformers_text_after_its_prefix(case, mode):
         assert tuple(tokens) == expected.tokens
 
 
-@pytest.mark.parametrize("case", [case for case in OPTIONS if case != "confirmed"])
+@pytest.mark.parametrize("case", mostly_nightly(["plain", "no timestamps", "words", "zeros"], by_day=2))
 def test_each_piece_follows_the_final_text_before_it(case):
     session, is_timed = transcribed(Mode.TARGET_ONLY, case), options_of(case).timestamps
     vocabulary, final = session.transcript._vocabulary, ()
@@ -108,7 +108,7 @@ def test_each_piece_follows_the_final_text_before_it(case):
         final += text_of(tokens)
 
 
-@pytest.mark.parametrize("case", OPTIONS)
+@pytest.mark.parametrize("case", mostly_nightly(OPTIONS, by_day=3))
 def test_a_draft_changes_nothing_and_saves_forward_passes(case):
     ours, alone = transcribed(Mode.FULL, case), transcribed(Mode.TARGET_ONLY, case)
     assert ours.segments == alone.segments
