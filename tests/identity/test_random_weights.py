@@ -110,7 +110,7 @@ def test_the_cases_are_many_clear_and_different(record_testsuite_property, capsy
         assert statistics.median(m for w in windows if w[0] is case for m in w[1].margins) > 0.1
 
 
-@pytest.mark.parametrize("case", mostly_nightly(WORDLESS[1:] + WORDLESS[:1]), ids=attrgetter("name"))
+@pytest.mark.parametrize("case", mostly_nightly([SHAPES_BY_DAY[0], *WORDLESS]), ids=attrgetter("name"))
 @pytest.mark.parametrize("lists", ["suppress_tokens", "begin_suppress_tokens"])
 def test_the_suppress_lists_bind(case: Case, lists: str, monkeypatch):
     made = prepared(case)

@@ -123,11 +123,9 @@ def test_modules_import_lower_layers_only():
 @pytest.mark.parametrize(
     ("module", "imported"),
     [
-        ("specwhisper_client.cli.main", "specwhisper_draft_server.app"),
         ("specwhisper_draft_server.link.link", "specwhisper_target_server.verifier"),
         ("specwhisper.model.model", "grpc.aio"),
         ("specwhisper.audio.mel", "specwhisper.SpeculativeWhisper"),
-        ("specwhisper.errors", "specwhisper.types"),
         ("specwhisper_target_server.app", "experiments.common.models.scripted"),
     ],
 )
