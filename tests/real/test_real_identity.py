@@ -93,7 +93,7 @@ def test_prompts():
 def test_a_long_recording_has_several_windows():
     audio = pcm(*RECORDINGS)
     options = options_for(audio, language="en")
-    check(audio, options)
+    check(audio, options, modes=MODES if NIGHTLY else (Mode.FULL,))
     alone = transcribed(Mode.TARGET_ONLY, audio, options)
     assert len(alone.window_tokens) > 1
     said = " ".join(TEXTS[name] for name in RECORDINGS)
