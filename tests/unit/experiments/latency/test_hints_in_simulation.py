@@ -84,7 +84,7 @@ def time_per_step(
 
 @pytest.mark.parametrize(
     ("acceptance", "realigns", "round_trip", "expected"),
-    [(0.85, 0.8, 5.0, 0.437), (0.92, 0.8, 1.25, 0.282), (0.7, 0.5, 10.0, 0.927), (0.85, 0.0, 0.0, 0.410)],
+    [(0.92, 0.8, 1.25, 0.282), (0.7, 0.5, 10.0, 0.927), (0.85, 0.0, 0.0, 0.410)],
 )
 def test_full_with_realignment_is_as_fast_as_it_was(acceptance, realigns, round_trip, expected):
     found = time_per_step(windows(acceptance, realigns), round_trip)
