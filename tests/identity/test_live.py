@@ -16,11 +16,9 @@ from experiments.exactness import oracle
 from specwhisper.audio.decode import decode_file
 from specwhisper.live import LiveOptions
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
-from specwhisper.model.model import WhisperModel
-from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions, Padding, WordTimes
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, Mode, Window
-from tests.identity.test_demo_pair import checkpoint, encoder, transformers_target
+from tests.identity.test_demo_pair import demo_pair
 from tests.live import BEGIN, CUT, END, mark
 from tests.live_engines import LivePair, LiveSession
 from tests.nightly import NIGHTLY, mostly_nightly
@@ -48,9 +46,8 @@ def options_of(case: str) -> DecodingOptions:
 @cache
 def transcribed(mode: Mode, case: str) -> LiveSession:
     """Transcribe the sample in chunks of half a second, each after the last is decoded."""
-    target = WhisperModel(checkpoint("demo-target"), 1, encoder=encoder("demo-target"))
-    draft = checkpoint("demo-draft-tiny") if mode.drafts else None
-    pair = LivePair(target, draft and open_draft(draft, 1, target.vocabulary))
+    made = demo_pair()
+    pair = LivePair(made.target(1), made.draft("demo-draft-tiny", 1) if mode.drafts else None)
     session = pair.open("one", options_of(case))
     for half in range(20):
         at_s = half / 2
@@ -76,7 +73,7 @@ def reference(window: Window, case: str) -> oracle.OracleText:
             replaced = lambda processor, _, begins=begins: setattr(processor, "begin_index", begins)  # noqa: E731
             patches.enter_context(patch.object(kind, "set_begin_index", replaced))
         return oracle.transcribe(
-            transformers_target(), pcm()[start : start + length], options_of(case), decoder_input_ids=given
+            demo_pair().model, pcm()[start : start + length], options_of(case), decoder_input_ids=given
         )
 
 
