@@ -1,4 +1,4 @@
-"""What all benchmarks share: bars, medians and ratios, and the replayed draft."""
+"""Benchmarks share bars, medians, ratios and the replayed draft."""
 
 import io
 
