@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import onnx
 import psutil
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
+
+from tests.sherpa_model import floats, save_onnx
 
 RATE = 16_000
 LOW_HZ, HIGH_HZ = 200.0, 2_000.0
@@ -72,7 +73,7 @@ def _save_segmentation(path: Path) -> None:
     weights = np.zeros((2, 7), np.float32)
     weights[:, 1], weights[:, 2] = (3_000, -10_000), (-3_000, 10_000)
     bias = np.array([20, 0, 0, *[IMPOSSIBLE] * 4], np.float32)  # silence, low, high
-    _save(
+    save_onnx(
         path,
         [
             helper.make_node("Conv", ["x", "kernel"], ["both"], pads=[1, 0]),
@@ -82,33 +83,23 @@ def _save_segmentation(path: Path) -> None:
             helper.make_node("MatMul", ["frames", "weights"], ["product"]),
             helper.make_node("Add", ["product", "bias"], ["y"]),
         ],
-        {"kernel": samples_and_differences, "weights": weights, "bias": bias},
-        (["N", 1, "T"], ["N", "F", 7]),
-        SEGMENTATION,
+        inputs=[floats("x", ["N", 1, "T"])],
+        outputs=[floats("y", ["N", "F", 7])],
+        weights={"kernel": samples_and_differences, "weights": weights, "bias": bias},
+        **SEGMENTATION,
     )
 
 
 def _save_embedding(path: Path) -> None:
-    _save(
+    save_onnx(
         path,
         [
             helper.make_node("ReduceMean", ["x"], ["mean"], axes=[1], keepdims=0),
             helper.make_node("ReduceMean", ["mean"], ["level"], axes=[1], keepdims=1),
             helper.make_node("Sub", ["mean", "level"], ["y"]),
         ],
-        {},
-        (["N", "T", 80], ["N", 80]),
-        EMBEDDING,
+        inputs=[floats("x", ["N", "T", 80])],
+        outputs=[floats("y", ["N", 80])],
+        weights={},
+        **EMBEDDING,
     )
-
-
-def _save(path, nodes, constants, shapes, metadata) -> None:
-    taken, returned = (
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        for name, shape in zip("xy", shapes, strict=True)
-    )
-    initializers = [numpy_helper.from_array(value, name) for name, value in constants.items()]
-    graph = helper.make_graph(nodes, "speakers", [taken], [returned], initializers)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    helper.set_model_props(model, metadata)
-    onnx.save(model, path)

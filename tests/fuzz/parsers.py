@@ -9,9 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import parse_qsl
 
-import av
 import numpy as np
-import soundfile
 import torch
 from google.protobuf.message import DecodeError
 from riva.client.proto import riva_asr_pb2
@@ -42,6 +40,7 @@ from specwhisper_riva.requests import (
     whole_audio,
     whole_config,
 )
+from tests.unit.audio.test_audio_decode import encode, muxed, tone
 from tests.unit.model.checkpoints.binary_files import CTRANSLATE2_FILE, GGML_FILE
 
 WEIGHTS = "digest of the weights"
@@ -210,25 +209,6 @@ def _form(data: bytes) -> list[tuple[str, str]]:
     return parse_qsl(_frame(data), keep_blank_values=True)
 
 
-def _file(container: str, subtype: str | None = None, channels: int = 1) -> bytes:
-    samples = 0.1 * np.sin(np.arange(1_600 * channels)).astype(np.float32).reshape(-1, channels)
-    file = io.BytesIO()
-    soundfile.write(file, samples, 16_000, format=container, subtype=subtype)
-    return file.getvalue()
-
-
-def _ffmpegs_file(container: str, codec_name: str) -> bytes:
-    file = io.BytesIO()
-    with av.open(file, "w", format=container) as output:
-        stream = output.add_stream(codec_name, rate=48_000, layout="mono")
-        samples = np.sin(np.arange(4_800)).astype(np.float32)
-        frame = av.AudioFrame.from_ndarray(samples[None], format="fltp", layout="mono")
-        frame.sample_rate = 48_000
-        for packet in (*stream.encode(frame), *stream.encode(None)):
-            output.mux(packet)
-    return file.getvalue()
-
-
 def _openai_file() -> bytes:
     file = io.BytesIO()
     torch.save({"dims": {"n_mels": 80}, "model_state_dict": {"it": torch.ones(2)}}, file)
@@ -283,7 +263,12 @@ RIVA_ENDS = {
     "endpointing_config": {"stop_history": 500, "stop_threshold": 0.5},
 }
 CONFIG = {"encoding": "LINEAR_PCM", "sample_rate_hertz": 16_000, "language_code": "en-US"}
-FILES = [_file("WAV"), _file("WAV", "ULAW"), _file("FLAC", channels=2), _file("OGG"), _file("MP3")]
+SOUND = tone(0.1, 16_000)
+FILES = [
+    *(encode(SOUND, 16_000, *kind) for kind in (("WAV",), ("WAV", "ULAW"), ("OGG",), ("MP3",))),
+    encode(np.stack([SOUND, SOUND], axis=1), 16_000, "FLAC"),
+]
+CONTAINERS = (("mp4", "aac"), ("webm", "libopus"))
 
 # Each parser, and valid inputs, of which messages are serialized below.
 PARSERS: dict[str, tuple[Callable[[bytes], None], list[Any]]] = {
@@ -340,7 +325,10 @@ PARSERS: dict[str, tuple[Callable[[bytes], None], list[Any]]] = {
     "riva-recording": (riva_recording, [riva_asr_pb2.RecognizeRequest(config=CONFIG, audio=b"abcd")]),
     "riva-audio": (riva_audio, [b"\x00\x40" + file for file in FILES[:2]]),
     "flac": (flac_piece, [flac.encode(bytes(range(200)))]),
-    "recording": (recording, [*FILES, _ffmpegs_file("mp4", "aac"), _ffmpegs_file("webm", "libopus")]),
+    "recording": (
+        recording,
+        [*FILES, *(muxed(*kind, tone(0.1, 48_000)[:, None], 48_000) for kind in CONTAINERS)],
+    ),
     "ctranslate2-file": (ctranslate2_file, [CTRANSLATE2_FILE]),
     "ggml-file": (ggml_file, [GGML_FILE]),
     "openai-file": (openai_file, [_openai_file()]),

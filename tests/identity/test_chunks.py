@@ -82,9 +82,7 @@ def test_an_empty_recording_is_refused(pair):
         pair.transcribe(np.zeros(0, np.int16), language="en", chunk_length_s=15)
 
 
-@pytest.mark.parametrize(
-    ("chunk_length_s", "stride_length_s"), [(0.0, None), (31.0, None), (10.0, 5.0), (9, -1)]
-)
+@pytest.mark.parametrize(("chunk_length_s", "stride_length_s"), [(0.0, None), (31.0, None), (10.0, 5.0)])
 def test_invalid_chunks_are_refused(pair, chunk_length_s, stride_length_s):
     with pytest.raises(InvalidRequest, match="at most 30 s long"):
         pair.transcribe(samples(1.0), chunk_length_s=chunk_length_s, stride_length_s=stride_length_s)

@@ -16,11 +16,9 @@ from experiments.exactness import oracle
 from specwhisper.audio.decode import decode_file
 from specwhisper.live import LiveOptions
 from specwhisper.model.checkpoints.names import DEMO_FOLDER
-from specwhisper.model.model import WhisperModel
-from specwhisper.model.translated import open_draft
 from specwhisper.options import DecodingOptions, Padding, WordTimes
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, Mode, Window
-from tests.identity.test_demo_pair import checkpoint, encoder, transformers_target
+from tests.identity.test_demo_pair import demo_pair
 from tests.live import BEGIN, CUT, END, mark
 from tests.live_engines import LivePair, LiveSession
 from tests.nightly import NIGHTLY, mostly_nightly
@@ -48,9 +46,8 @@ def options_of(case: str) -> DecodingOptions:
 @cache
 def transcribed(mode: Mode, case: str) -> LiveSession:
     """Transcribe the sample in chunks of half a second, each after the last is decoded."""
-    target = WhisperModel(checkpoint("demo-target"), 1, encoder=encoder("demo-target"))
-    draft = checkpoint("demo-draft-tiny") if mode.drafts else None
-    pair = LivePair(target, draft and open_draft(draft, 1, target.vocabulary))
+    made = demo_pair()
+    pair = LivePair(made.target(1), made.draft("demo-draft-tiny", 1) if mode.drafts else None)
     session = pair.open("one", options_of(case))
     for half in range(20):
         at_s = half / 2
@@ -76,7 +73,7 @@ def reference(window: Window, case: str) -> oracle.OracleText:
             replaced = lambda processor, _, begins=begins: setattr(processor, "begin_index", begins)  # noqa: E731
             patches.enter_context(patch.object(kind, "set_begin_index", replaced))
         return oracle.transcribe(
-            transformers_target(), pcm()[start : start + length], options_of(case), decoder_input_ids=given
+            demo_pair().model, pcm()[start : start + length], options_of(case), decoder_input_ids=given
         )
 
 
@@ -91,7 +88,7 @@ def test_each_window_has_transformers_text_after_its_prefix(case, mode):
         assert tuple(tokens) == expected.tokens
 
 
-@pytest.mark.parametrize("case", [case for case in OPTIONS if case != "confirmed"])
+@pytest.mark.parametrize("case", mostly_nightly(["plain", "no timestamps", "words", "zeros"], by_day=2))
 def test_each_piece_follows_the_final_text_before_it(case):
     session, is_timed = transcribed(Mode.TARGET_ONLY, case), options_of(case).timestamps
     vocabulary, final = session.transcript._vocabulary, ()
@@ -108,7 +105,7 @@ def test_each_piece_follows_the_final_text_before_it(case):
         final += text_of(tokens)
 
 
-@pytest.mark.parametrize("case", OPTIONS)
+@pytest.mark.parametrize("case", mostly_nightly(OPTIONS, by_day=3))
 def test_a_draft_changes_nothing_and_saves_forward_passes(case):
     ours, alone = transcribed(Mode.FULL, case), transcribed(Mode.TARGET_ONLY, case)
     assert ours.segments == alone.segments

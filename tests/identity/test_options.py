@@ -45,7 +45,7 @@ def split(
 ) -> InlinePair:
     return InlinePair(
         target or made.steered(2),
-        made.draft(draft, 2),
+        made.draft(draft, 2 if target is None else target.num_slots),
         mode=mode,
         gamma=gamma,
         edit_block=Interference(kind, gamma, vocabulary_size=len(made.tokens)),

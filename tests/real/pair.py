@@ -6,6 +6,7 @@ from functools import cache
 import pytest
 import torch
 from transformers import WhisperForConditionalGeneration
+from transformers.modeling_outputs import BaseModelOutput
 
 from experiments.common.inline_pair import InlinePair
 from experiments.common.models.checkpoints import as_transformers
@@ -24,7 +25,9 @@ from specwhisper.types import WINDOW_SAMPLES, Mode
 
 TARGET, DRAFT = "base", "tiny.en"
 HUMAN = DEMO_FOLDER / "human"
+SHORT, JFK = "austen_0880.flac", "jfk.flac"
 RECORDINGS = sorted(path.name for path in HUMAN.glob("*.flac"))
+BY_DAY = (SHORT, "austen_0930.flac", JFK)
 TEXTS = {
     line["file_name"]: line["text"]
     for line in map(json.loads, (HUMAN / "metadata.jsonl").read_text().splitlines())
@@ -93,4 +96,15 @@ def reference(audio: bytes, options: DecodingOptions) -> OracleText:
 
 @cache
 def _transformers() -> WhisperForConditionalGeneration:
-    return as_transformers(checkpoint(TARGET))
+    """Return transformers' whisper-base, which encodes each window once for all tests."""
+    model = as_transformers(checkpoint(TARGET))
+    encode, encoded = model.model.encoder.forward, {}
+
+    def encode_once(input_features: torch.Tensor, **_: object) -> BaseModelOutput:
+        key = input_features.numpy().tobytes()
+        if key not in encoded:
+            encoded[key] = encode(input_features).last_hidden_state
+        return BaseModelOutput(encoded[key])
+
+    model.model.encoder.forward = encode_once
+    return model

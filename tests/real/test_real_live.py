@@ -11,18 +11,20 @@ from specwhisper.types import SAMPLE_RATE, Segment
 from specwhisper_evaluation.comparison import error_rates
 from tests.live_engines import LivePair, transcribe
 from tests.nightly import mostly_nightly
-from tests.real.pair import TEXTS, draft, pcm, target
+from tests.real.pair import JFK, TEXTS, draft, pcm, target
 
-NAMES = ("jfk.flac", "austen_0870.flac", "austen_0920.flac")
+NAMES = (JFK, "austen_0920.flac")
 
 
-def live_text(*, drafts: bool = True, confirm_every_ms: int | None = None, **how) -> list[Segment]:
+def live_text(
+    *, drafts: bool = True, confirm_every_ms: int | None = None, sizes=(SAMPLE_RATE,), **how
+) -> list[Segment]:
     pair = LivePair(target(), draft() if drafts else None)
     live = LiveOptions(confirm_every_ms=confirm_every_ms)
     options = DecodingOptions(language="en", condition_on_previous_text=False, live=live)
     vad = SileroVad("This test", "draft", "or leave it out")
     sound = EndpointingOptions(max_piece_ms=6_000)
-    return transcribe(pair, pcm(*NAMES), options, endpointing=sound, open_vad=vad.open, **how)
+    return transcribe(pair, pcm(*NAMES), options, endpointing=sound, open_vad=vad.open, sizes=sizes, **how)
 
 
 @cache
@@ -34,7 +36,7 @@ WAYS = {
     "full": {},
     "sent at once": {"sizes": (60 * SAMPLE_RATE,)},
     "late": {"sizes": (5_000, 33), "pace": ((3, 1), (0, 2), (50, 0))},
-    "lost": {"breaks": (40, 111)},
+    "lost": {"breaks": (4, 11)},
     "confirmed": {"drafts": False, "confirm_every_ms": 1_000},
 }
 

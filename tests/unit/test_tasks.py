@@ -23,16 +23,11 @@ async def test_what_the_search_finds_is_there_in_the_block():
         assert await turns == ["turn"]
 
 
-async def test_an_error_of_the_search_ends_the_block():
-    with pytest.raises(DiarizationFailed, match="no memory"):
-        async with beside(fail):
-            await asyncio.Event().wait()
-
-
-async def test_an_error_that_the_block_waits_for_is_raised_once():
+@pytest.mark.parametrize("waits_for_it", [False, True])
+async def test_an_error_of_the_search_ends_the_block(waits_for_it):
     with pytest.raises(DiarizationFailed, match="no memory"):
         async with beside(fail) as turns:
-            await turns
+            await (turns if waits_for_it else asyncio.Event().wait())
 
 
 @pytest.mark.parametrize("error", [InvalidAudio("no recording"), None])

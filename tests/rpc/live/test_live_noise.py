@@ -15,7 +15,7 @@ from specwhisper.transcription.windows import text_compression_ratio
 from specwhisper_client.live_transcription import LiveTranscription
 from specwhisper_client.streaming import StreamingClient
 from tests.nightly import NIGHTLY
-from tests.noises import NOISES, noises
+from tests.noises import noises
 from tests.rpc.services import Target, draft_server, target_server
 from tests.rpc.speaking import Listener, follow
 
@@ -23,7 +23,7 @@ PIECE_BYTES = 32_000
 REPEATED = re.compile(r"(.{1,30})\1{4}")  # people say "no" four times
 MAX_COMPRESSION_RATIO = 2.4  # Whisper's own measure
 STEP_MS = 2_000
-LOOPING = ("hum of 50 Hz", "hum of 60 Hz")  # " Oneononononon ...", also where the target decodes them alone
+LOOPING = ("hum of 50 Hz",)  # " Oneononononon ...", also where the target decodes them alone
 
 
 @pytest.fixture
@@ -45,11 +45,10 @@ async def transcribed(stream: StreamingClient, pcm: bytes) -> str:
     return "".join([segment.text async for update in updates for segment in update.segments])
 
 
-async def test_thirty_noises_have_no_text(pair):
-    """By day every sixth one."""
-    assert len(NOISES) == 30
+async def test_noises_have_no_text(pair):
+    """By day every third one."""
     wrong = {}
-    for name, pcm in islice(noises(), 0, None, 1 if NIGHTLY else 6):
+    for name, pcm in islice(noises(), 0, None, 1 if NIGHTLY else 3):
         async with StreamingClient(pair[1].address) as stream:
             if text := await transcribed(stream, pcm):
                 wrong[name] = text

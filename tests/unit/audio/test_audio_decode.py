@@ -56,12 +56,6 @@ def decoded(
     return np.frombuffer(pcm, "<i2") / 32768, warnings.sentences
 
 
-def refusal(data: bytes) -> str:
-    with pytest.raises(InvalidAudio) as refused:
-        decoded(data)
-    return str(refused.value)
-
-
 @pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT"])
 def test_canonical_wav_passes_unchanged(subtype, tmp_path):
     pcm = np.random.default_rng(0).integers(-32768, 32768, 40_000).astype(np.int16)
@@ -71,45 +65,36 @@ def test_canonical_wav_passes_unchanged(subtype, tmp_path):
     assert b"".join(decode_file(path)) == pcm.tobytes()
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(InvalidAudio, match=r"^Audio file '.*nowhere\.wav' does not exist\.$"):
-        next(decode_file(tmp_path / "nowhere.wav"))
+NOISE = np.random.default_rng(0).bytes(5_000)
 
 
-def test_a_pipe_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("nowhere.wav", None, r"^Audio file '.*nowhere\.wav' does not exist\.$"),
+        (".", None, "cannot be read: Is a directory"),
+        ("-", None, r"^'-' isn't a file, and standard input is not read"),
+        ("noise.wav", NOISE, r"noise\.wav' cannot be decoded: neither libsndfile nor FFmpeg"),
+        ("noise.m4a", NOISE, r"noise\.m4a' cannot be decoded: neither libsndfile nor FFmpeg"),
+        ("cut-off.mp4", muxed("mp4", "aac", tone(1, 48_000)[:, None], 48_000)[:4_000], "cannot be decoded"),
+        ("no bytes", b"", "'no bytes' holds no audio samples"),
+        ("no samples", encode(np.zeros(0, np.float32), 16_000), "'no samples' holds no audio samples"),
+    ],
+)
+def test_what_cannot_be_decoded_is_named(name, content, problem, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        Path(name).write_bytes(content)
+    with pytest.raises(InvalidAudio, match=problem):
+        next(decode_file(name))
+
+
+def test_a_pipe_is_refused():
     reading, writing = os.pipe()
-    os.write(writing, encode(tone(0.1, 8_000), 8_000, "WAV"))
     os.close(writing)
     with pytest.raises(InvalidAudio, match=r"^Audio file '/dev/fd/\d+' is a pipe: .*write it to a file"):
         next(decode_file(f"/dev/fd/{reading}"))
     os.close(reading)
-    with pytest.raises(InvalidAudio, match=r"^'-' isn't a file, and standard input is not read"):
-        next(decode_file("-"))
-
-
-def test_a_folder_is_refused(tmp_path):
-    with pytest.raises(InvalidAudio, match="cannot be read: Is a directory"):
-        next(decode_file(tmp_path))
-
-
-@pytest.mark.parametrize("name", ["noise.wav", "noise.raw", "noise.m4a"])
-def test_a_corrupt_file_is_named(tmp_path, name):
-    path = tmp_path / name
-    path.write_bytes(np.random.default_rng(0).bytes(5_000))
-    with pytest.raises(InvalidAudio, match=rf"{name}' cannot be decoded: neither libsndfile nor FFmpeg"):
-        next(decode_file(path))
-
-
-@pytest.mark.parametrize(
-    "data", [b"", encode(np.zeros(0, np.float32), 16_000)], ids=["no bytes", "no samples"]
-)
-def test_empty_audio_is_refused(data):
-    assert refusal(data) == "The audio holds no audio samples."
-
-
-def test_a_truncated_mp4_is_refused():
-    data = muxed("mp4", "aac", tone(1, 48_000)[:, None], 48_000)
-    assert "cannot be decoded" in refusal(data[: len(data) // 2])
 
 
 def test_a_file_without_an_audio_track_is_refused():
@@ -121,7 +106,8 @@ def test_a_file_without_an_audio_track_is_refused():
         frame = av.VideoFrame.from_ndarray(np.zeros((24, 16), np.uint8), format="yuv420p")
         for packet in (*stream.encode(frame), *stream.encode(None)):
             output.mux(packet)
-    assert refusal(buffer.getvalue()) == "The audio has no audio track."
+    with pytest.raises(InvalidAudio, match=r"^The audio has no audio track\.$"):
+        decoded(buffer.getvalue())
 
 
 def test_the_duration_is_limited(tmp_path):
@@ -140,12 +126,8 @@ def test_a_length_that_the_container_states_is_refused_at_once(tmp_path, contain
     check_stated_length(path, 2.5)
     with pytest.raises(InvalidAudio, match=r"is longer than the limit of 1\.5 s: its header states 2\.0 s"):
         check_stated_length(path, 1.5)
-
-
-def test_a_length_that_no_container_states_is_left_to_the_decoder(tmp_path):
-    path = tmp_path / "a.bin"
     path.write_bytes(b"no audio")
-    check_stated_length(path, 1)
+    check_stated_length(path, 1)  # the decoder will say so
     check_stated_length(tmp_path / "none.wav", 1)
 
 

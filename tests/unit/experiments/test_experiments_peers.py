@@ -1,9 +1,11 @@
-"""The way from runs to bars and broken promises."""
+"""From runs to bars and broken promises: the comparisons with peers."""
 
 import pytest
 
 from experiments.peers.arms import FLOAT32, INT8, Arm, Run, System, arms_of_pair
 from experiments.peers.summary import claims, differences, find_bars, is_broken
+from experiments.real.__main__ import ALONE, PAIR, PEER, PEER_INT8, count_differences, ratio
+from specwhisper.speculation.statistics import SpeculationStatistics
 
 
 def arm(system, precision=FLOAT32, *, timestamps=False):
@@ -38,3 +40,25 @@ def test_ours_and_transformers_in_float32_must_equal_the_targets_text():
     different = differences(runs | dict.fromkeys(unlike, other))
     assert list(different) == [one for one in runs if one in unlike[:-1]]
     assert [one for one in different if is_broken(one)] == [arm(System.FULL), arm(System.TRANSFORMERS)]
+
+
+TEXT = ((1, 2, 3), (4, 5))
+
+
+def run(wall_s: float, tokens=TEXT, **counts: int) -> Run:
+    return Run((wall_s, 2 * wall_s), tokens, SpeculationStatistics(**counts))
+
+
+def test_every_other_token_is_counted_and_faster_whispers_are_not():
+    runs = {
+        PAIR: [run(1.0), run(1.0, ((1, 2), (4, 6)))],  # one is missing, one is another
+        PEER: [run(1.0, ((9,), ()))],
+    }
+    assert count_differences(runs, TEXT) == {PAIR: 2}
+
+
+def test_ratios_pair_recordings_of_a_round():
+    runs = {ALONE: [run(2.0), run(4.0)], PAIR: [run(1.0), run(2.0)]}
+    found = ratio(runs, PAIR, ALONE)
+    assert found is not None and (found.value, found.num_rounds) == (0.5, 4)
+    assert ratio(runs, PAIR, PEER_INT8) is None

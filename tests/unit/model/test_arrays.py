@@ -5,47 +5,26 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from array_api_compat import device
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specwhisper.model.arrays import cumulative_sum, kth_largest, logsumexp, softmax, sort, top_two
 from specwhisper.model.choosing import Row, Scores, choose
-from specwhisper.model.rules import DecodingRules
 from specwhisper.model.sampling import Sampling
-from specwhisper.transcription.vocabulary import Vocabulary
 from tests.nightly import examples
 from tests.unit.model.libraries import OfLibrary, numpy_of, torch_of
-
-SIZE, BEGIN = 300, 270
-VOCABULARY = Vocabulary(
-    tokens=tuple(f"t{i}" for i in range(SIZE)),
-    end_of_text=BEGIN - 5,
-    start_of_transcript=BEGIN - 4,
-    no_timestamps=BEGIN - 1,
-    timestamp_begin=BEGIN,
-    suppress=(1, 5),
-    begin_suppress=(0, BEGIN - 5),
-    max_initial_timestamp=4,
-)
+from tests.unit.model.test_rules import BEGIN, NUM_TEXT, SIZE, VOCABULARY, apply_rules
 
 
 def chosen(rows: Sequence[Row], logits: torch.Tensor, of: OfLibrary) -> list[Scores]:
     """Apply the rules, and choose."""
-    ours = of(logits)
-    rules = DecodingRules(VOCABULARY, device(ours))
-    allowed = [
-        state
-        for row in rows
-        for state in rules.allowed(row.generated, row.candidates, timestamps=row.timestamps)
-    ]
-    rules.apply(ours, allowed)
-    return choose(rows, ours)
+    of_rows = [(row.generated, row.candidates, row.timestamps) for row in rows]
+    return choose(rows, of(apply_rules(VOCABULARY, logits, of_rows, of)))
 
 
 @st.composite
 def drawn_rows(draw: st.DrawFn) -> Row:
-    token = st.one_of(st.integers(0, BEGIN - 6), st.integers(BEGIN, SIZE - 1))
+    token = st.one_of(st.integers(0, NUM_TEXT - 1), st.integers(BEGIN, SIZE - 1))
     generated, candidates = draw(st.lists(token, max_size=4)), draw(st.lists(token, max_size=4))
     sampling = st.builds(
         Sampling,

@@ -14,7 +14,6 @@ from experiments.demo_pair.pair import Pair, agreement, folder_recordings, reali
 @pytest.mark.parametrize(
     ("own", "right", "run"),
     [
-        ([9, 1, 2, 3, 8], [1, 2, 3, 4], 3),  # one token replaced
         ([1, 2, 3], [1, 2, 3, 4], 3),  # the draft omitted the corrected token
         ([9, 0, 1, 2], [1, 2, 3], 2),  # the draft wrote an additional token
         ([9, 8, 7, 2, 3], [1, 2, 3], 2),  # realigned after three tokens

@@ -61,11 +61,9 @@ def test_a_generation_config_is_read_as_transformers_reads_it(changes, forced, f
     [
         {},
         {"max_length": 40, "num_beams": 2, "suppress_tokens": [1, 2, 3], "begin_suppress_tokens": [4]},
-        {"max_new_tokens": 9, "min_length": 3, "bad_words_ids": [[4]], "forced_eos_token_id": 5},
         {"forced_decoder_ids": [[1, 5]], "language": "de", "lang_to_id": {"<|de|>": 5}},
         {"no_timestamps_token_id": 9, "task": "translate", "repetition_penalty": 1.5, "eos_token_id": [3, 4]},
-        {"min_length": 3, "bad_words_ids": [[5]], "sequence_bias": [[[5], -1.0]], "forced_eos_token_id": 5},
-        {"suppress_tokens": None, "do_sample": None},
+        {"max_new_tokens": 9, "min_length": 3, "bad_words_ids": [[5]], "forced_eos_token_id": 5},
     ],
 )
 def test_an_old_config_stands_for_a_missing_generation_config(changes, folder: Path):
@@ -87,7 +85,6 @@ def test_a_broken_generation_config_is_an_error(content: str, folder: Path):
         ({}, MaxLength(448)),
         ({"max_length": 30}, MaxLength(30)),
         ({"max_length": ...}, MaxLength(20)),
-        ({"max_length": None}, MaxLength(20)),
         ({"max_new_tokens": 7}, 7),
         ({"max_length": ..., "max_new_tokens": 7}, 7),
     ],
@@ -98,13 +95,11 @@ def test_the_limit_of_tokens_is_transformers(changes, limit, folder: Path, caplo
     assert ("names no max_length" in caplog.text) == (limit == MaxLength(20))
 
 
-@pytest.mark.parametrize("key", ["suppress_tokens", "begin_suppress_tokens"])
-def test_suppressed_ids_that_are_no_tokens_are_left_out_as_in_transformers(key: str, folder: Path):
-    change_json(folder / "generation_config.json", **{key: [7, 99_999, 5, -1, 7]})
+def test_suppressed_ids_that_are_no_tokens_are_left_out_as_in_transformers(folder: Path):
+    ids = [7, 99_999, 5, -1, 7]
+    change_json(folder / "generation_config.json", suppress_tokens=ids, begin_suppress_tokens=ids)
     vocabulary = load_checkpoint(str(folder)).vocabulary
-    assert {"suppress_tokens": vocabulary.suppress, "begin_suppress_tokens": vocabulary.begin_suppress}[
-        key
-    ] == (5, 7)
+    assert vocabulary.suppress == vocabulary.begin_suppress == (5, 7)
 
 
 @pytest.mark.parametrize(
@@ -112,19 +107,12 @@ def test_suppressed_ids_that_are_no_tokens_are_left_out_as_in_transformers(key: 
     [
         ({"max_length": 0}, "has max_length=0, which must be at least 1"),
         ({"max_new_tokens": "7"}, "has max_new_tokens='7', which must be at least 1"),
-        ({"max_initial_timestamp_index": -1}, "has max_initial_timestamp_index=-1, which must be at least 0"),
         ({"eos_token_id": 99_999}, "has 99999 in eos_token_id, which is none of the model's 1908 tokens"),
         ({"eos_token_id": [3, 4]}, "has 2 ids in eos_token_id, but only one can be followed"),
         ({"lang_to_id": {"<|de|>": 99_999}}, "has 99999 in lang_to_id, which is none of the model's"),
-        ({"task_to_id": {"transcribe": "x"}}, "has 'x' in task_to_id, which is none of the model's"),
         ({"suppress_tokens": "1,2"}, "has suppress_tokens='1,2', which isn't a list of tokens"),
-        (
-            {"begin_suppress_tokens": [0.5]},
-            r"has begin_suppress_tokens=\[0\.5\], which isn't a list of tokens",
-        ),
         ({"is_multilingual": False}, "has is_multilingual=false, and languages in lang_to_id"),
         ({"eos_token_id": ...}, "has no eos_token_id"),
-        ({"decoder_start_token_id": ...}, "has no decoder_start_token_id"),
     ],
 )
 def test_a_generation_config_that_cannot_be_followed_is_refused(changes, problem: str, folder: Path):

@@ -22,10 +22,10 @@ def test_every_size_is_read():
     assert sizes == {name: CONFIG[name] for name in sizes}
 
 
-@pytest.mark.parametrize("name", OPTIONAL)
-def test_a_missing_size_is_transformers_default(name: str):
-    config = {key: value for key, value in CONFIG.items() if key != name}
-    assert getattr(read_sizes("tiny", config), name) == getattr(WhisperConfig(), name)
+def test_a_missing_size_is_transformers_default():
+    for name in OPTIONAL:
+        config = {key: value for key, value in CONFIG.items() if key != name}
+        assert getattr(read_sizes("tiny", config), name) == getattr(WhisperConfig(), name)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,6 @@ def test_a_missing_size_is_transformers_default(name: str):
     [
         ({"d_model": None}, r"of model 'tiny' has d_model=None, which must be a whole number above 0"),
         ({"decoder_layers": 0}, r"has decoder_layers=0, which must be a whole number above 0"),
-        ({"encoder_layers": 2.0}, r"has encoder_layers=2\.0, which must be a whole number"),
         ({"vocab_size": True}, r"has vocab_size=True, which must be a whole number"),
         ({"tie_word_embeddings": 1}, r"has tie_word_embeddings=1, which must be true or false"),
         ({"median_filter_width": 4}, r"has median_filter_width=4, which must be odd"),

@@ -66,10 +66,6 @@ def whole_only(folder: Path) -> None:
         (folder / name).unlink()
 
 
-def as_fast_and_config(folder: Path) -> None:
-    """Leave what transformers saves today."""
-
-
 def with_merges_as_strings(folder: Path) -> None:
     content = json.loads((folder / "tokenizer.json").read_text())
     content["model"]["merges"] = [" ".join(merge) for merge in content["model"]["merges"]]
@@ -117,14 +113,13 @@ def slow_without_added_tokens(folder: Path) -> None:
     (folder / "tokenizer_config.json").unlink()
 
 
-def with_another_pad_token(folder: Path) -> None:
+def with_other_settings(folder: Path) -> None:
     change_json(
-        folder / "tokenizer_config.json", pad_token="<pad>", extra_special_tokens=["<more>", "<|de|>"]
+        folder / "tokenizer_config.json",
+        pad_token="<pad>",
+        extra_special_tokens=["<more>", "<|de|>"],
+        add_prefix_space=True,
     )
-
-
-def with_a_space_in_front(folder: Path) -> None:
-    change_json(folder / "tokenizer_config.json", add_prefix_space=True)
 
 
 @pytest.mark.parametrize(
@@ -134,12 +129,10 @@ def with_a_space_in_front(folder: Path) -> None:
             whole_only,
             with_merges_as_strings,
             slow_without_added_tokens,
-            with_another_pad_token,
-            as_fast_and_config,
+            with_other_settings,
             with_tokens_in_config,
             slow_with_config,
             slow,
-            with_a_space_in_front,
         ],
         by_day=2,
     ),

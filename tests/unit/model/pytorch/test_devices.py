@@ -26,11 +26,8 @@ def test_auto_is_the_first_device_that_there_is(has_cuda, has_mps, device, monke
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: has_mps)
     assert resolve_device("auto") == device
     assert resolve_device("cuda:1") == "cuda:1"
-
-
-def test_auto_is_the_cpu_without_torch(monkeypatch):
     monkeypatch.setattr(process, "find_spec", lambda name: None)
-    assert resolve_device("auto") == "cpu"
+    assert resolve_device("auto") == "cpu"  # without torch
 
 
 def test_a_server_and_the_python_api_take_auto(monkeypatch):

@@ -1,1 +1,0 @@
-"""Load, processes, statistics and reports, which all benchmarks share."""
