@@ -17,6 +17,7 @@ from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.types import (
+    ALL_BLOCKS,
     SAMPLE_RATE,
     AudioChunk,
     Candidates,
@@ -227,7 +228,6 @@ def tracker_with_commit() -> ResumeTracker:
     """Return a tracker with two committed tokens and an answered first block."""
     tracker = ResumeTracker(max_ahead_tokens=16)
     tracker.observe(OPENED)
-    tracker.propose(Candidates(1, 0, 0, (5, 6), block_number=1))
     tracker.observe(Commit(1, 0, (5, 6), answered_block=1, held=2))
     return tracker
 
@@ -239,25 +239,17 @@ def answered(tracker: ResumeTracker, opened: WindowOpened) -> list[tuple[int, in
     return [(answer.window_id, answer.answered_block, answer.held) for answer in answers]
 
 
-@pytest.mark.parametrize("is_sent", [True, False], ids=["in flight", "before the window is reopened"])
-def test_candidates_are_lost(is_sent):
+def test_candidates_are_lost_with_their_target():
+    """Those in flight, and those that are sent until another target has opened the window."""
     tracker = tracker_with_commit()
-    block = Candidates(1, 2, 2, (7,), block_number=2)
-    if is_sent:
-        tracker.propose(block)
     tracker.migrate()
-    assert not tracker.is_reopened
-    if not is_sent:
-        tracker.propose(block)
-    assert answered(tracker, OPENED) == [(1, 2, 2)]
-    assert tracker.is_reopened
+    assert answered(tracker, OPENED) == [(1, ALL_BLOCKS, 2)]
 
 
 def test_candidates_after_the_window_is_reopened_are_not_lost():
     tracker = tracker_with_commit()
     tracker.migrate()
-    assert answered(tracker, OPENED) == [(1, 1, 2)]
-    tracker.propose(Candidates(1, 2, 2, (7,), block_number=2))
+    tracker.observe(OPENED)
     commit = Commit(1, 2, (7,), answered_block=2, held=3, is_final=True)
     assert tracker.observe(commit) == [commit]
     assert answered(tracker, NEXT) == []
@@ -267,10 +259,9 @@ def test_candidates_of_a_predicted_window_are_lost():
     tracker = tracker_with_commit()
     tracker.observe(Commit(1, 2, (9,), answered_block=1, held=3, is_final=True))
     tracker.migrate()
-    tracker.propose(Candidates(2, 0, 0, (4,), block_number=1, start_frame=2_800))
     assert answered(tracker, OPENED) == [], "the window is complete: no draft proposes tokens for it"
     assert tracker.observe(Commit(1, 2, (9,), is_final=True)) == [], "the token is known"
-    assert answered(tracker, NEXT) == [(2, 1, 0)]
+    assert answered(tracker, NEXT) == [(2, ALL_BLOCKS, 0)]
 
 
 def test_a_target_that_repeats_a_last_token_is_sent_an_empty_block():
@@ -299,7 +290,7 @@ def test_a_detected_language_outlives_a_target_that_has_only_opened_its_window()
 def test_a_session_without_a_window_begins_anew():
     tracker = ResumeTracker(max_ahead_tokens=16)
     tracker.migrate()
-    assert tracker.is_reopened and tracker.resume() is None
+    assert tracker.resume() is None
     assert answered(tracker, OPENED) == []
 
 
