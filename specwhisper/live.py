@@ -32,7 +32,7 @@ class LivePosition:
     num_utterances : utterances that have begun before it.
     is_speech : whether the last of them continues there.
     pieces : final text before it that the next window may hold.
-    language : in which the last utterance is, where it was detected.
+    language : the last utterance's, where it was detected.
     num_ends : ends of utterances by the client that final text has answered.
     """
 

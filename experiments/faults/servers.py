@@ -271,7 +271,7 @@ class Servers:
 
 
 async def until(server: ForkedServer, name: str, *, at_least: int = 1) -> None:
-    """Wait until a server's probe reports so much; :class:`TimeoutError` if it never does."""
+    """Wait until a server's probe reports a number; :class:`TimeoutError` if it never does."""
     async with asyncio.timeout(WITHIN_S):
         while (await server.probe(name))[name] < at_least:
             await asyncio.sleep(POLL_S)

@@ -104,7 +104,7 @@ class DraftSession:
         return min(window.max_new_tokens, self.max_positions - len(window.prompt), self._limit(belief))
 
     def _limit(self, belief: Belief) -> int:
-        """Return the same by the session's mode alone."""
+        """Return that position by the session's mode alone."""
         if not self.length.mode.drafts:
             return belief.num_committed
         if not self.length.mode.is_lock_step:

@@ -39,7 +39,7 @@ PIECE_SAMPLES = 4 * 16_000  # a chunk of a recording
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The end of a session whose options are refused, for all of its call."""
+    """The options of a session are refused, which ends its whole call."""
 
     error: Exception
 

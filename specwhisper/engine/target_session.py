@@ -89,7 +89,7 @@ class TargetSession:
 
     Attributes
     ----------
-    hints : those that all windows share, and how often the draft is right.
+    hints : the texts that all windows share, and how often the draft is right.
     early_blocks : blocks for the next window, and when they arrived.
     window : the open window; what follows about it is kept until the next one is opened.
     ledger, log_probs : its candidates and committed tokens, and these tokens' log-probabilities.
@@ -269,7 +269,7 @@ class TargetSession:
             self.recording.resume_log_mel_max(num_mel_bins, resume.log_mel_max)
 
     def resume_live(self, position: LivePosition) -> None:
-        """Continue live audio of which another target wrote the final text."""
+        """Continue live audio whose final text so far another target wrote."""
         if not isinstance(self.windows, LiveWindows):
             raise InvalidRequest("A position is for live audio: resume a recording in a window.")
         self._check_has_not_begun()

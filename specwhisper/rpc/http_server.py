@@ -212,7 +212,7 @@ def _bound(host: str, port: int) -> socket.socket:
     # Every connection inherits it: TCP notices a machine that has vanished, even if nothing is sent to it.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else small messages wait for 40 ms
-    # Linux cuts a connection whose bytes are not acknowledged, or not read, for so long.
+    # Linux cuts a connection whose bytes are not acknowledged, or not read, for this time.
     for name, value in (SOCKET_OPTIONS_S | {"TCP_USER_TIMEOUT": round(1000 * UNREAD_S)}).items():
         if hasattr(socket, name):  # not on every system
             listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

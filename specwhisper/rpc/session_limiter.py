@@ -18,7 +18,7 @@ class SessionLimiter:
 
     Parameters
     ----------
-    server : the server's name, as messages begin with it.
+    server : the server's name, with which messages begin.
     max_sessions : most sessions of all callers.
     counted : what is counted, as messages name it.
     max_per_caller : most sessions of one caller; all tokens of one name are one caller. By default one caller

@@ -193,7 +193,7 @@ def read_pem(path: Path) -> bytes:
 def _load_chain(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
     try:
         context.load_cert_chain(certificate, key, password=lambda: "")  # else an encrypted key would prompt
-    except OSError as error:  # as all of ssl's are
+    except OSError as error:  # ssl's errors are all of this class
         raise InvalidRequest(f"{certificate} and {key} cannot be used together: {error.strerror}.") from error
 
 

@@ -100,7 +100,7 @@ class SharedHints:
 
 @dataclass(slots=True)
 class SentHint:
-    """The draft's text from the last correction on, which it had sent before.
+    """The draft's text from the last correction on, which it had sent before the correction.
 
     Attributes
     ----------

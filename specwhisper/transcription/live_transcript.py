@@ -7,9 +7,9 @@ Kind       It is                                               It changes
 =========  ==================================================  =========================================
 final      returned by :meth:`LiveTranscript.observe`: the     never
            text of each piece that the target has decoded
-verified   the target's last text of a piece that grows        with each window of it
-stable     the draft's text after it that four hypotheses in  seldom: when two later hypotheses
-           a row have                                          disagree with it
+verified   the target's last text of a piece that grows        seldom: when a later window differs
+stable     the draft's text after it, once four hypotheses in  seldom: when two later hypotheses
+           a row agree on it                                   disagree with it
 tentative  the rest of the draft's text                        with each hypothesis
 =========  ==================================================  =========================================
 """

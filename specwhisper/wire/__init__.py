@@ -7,7 +7,7 @@ from specwhisper.errors import PairMismatch
 PROTOCOL_VERSION = 1  # between draft and target servers
 CLIENT_PROTOCOL_VERSION = 1  # between clients, the gateway among them, and draft servers
 HEARTBEAT_S = 5.0  # between two heartbeats of either side of a session, and of draft servers to clients
-SILENCE_S = 15.0  # a peer that sends no message for so long is lost, even if its connection is open
+SILENCE_S = 15.0  # a peer that sends no message for this time is lost, even if its connection is open
 WELCOME_S = 60.0  # for the first message of a stream: a busy target opens a session between two steps
 TENTATIVE = 0.1  # the end of the draft's text
 STABLE = 0.5  # the draft's text that four hypotheses in a row have

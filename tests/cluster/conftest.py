@@ -126,7 +126,7 @@ class Targets:
         return states.get("RUNNING", 0) if set(states) <= {"RUNNING"} else None
 
     async def wait_until_running(self, number: int) -> None:
-        """Wait until so many targets run, and none starts or stops."""
+        """Wait until this number of targets runs, and none starts or stops."""
         await until(lambda: self.num_running == number)
 
 

@@ -8,7 +8,7 @@ export function splitWords(text) {
   return text.match(WORD) ?? [];
 }
 
-// The key of a word without its punctuation: changed punctuation is no correction.
+// The key of a word without its punctuation: changed punctuation isn't a correction.
 export function keyOf(word) {
   return word.replace(NO_LETTERS, "").toLowerCase() || word.trim();
 }
@@ -32,7 +32,7 @@ export function matchWords(before, after) {
   return { source, was };
 }
 
-// "stor" before "stormy" is no correction: the word was not complete.
+// "stor" before "stormy" isn't a correction: the word was not complete.
 function grew(before, after) {
   return after.startsWith(before) || before.startsWith(after);
 }

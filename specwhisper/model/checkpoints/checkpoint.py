@@ -36,7 +36,7 @@ class Checkpoint:
         than float32. No session migrates between targets with different digests.
     dtype : one of :data:`specwhisper.types.DTYPES`, which the model computes in. The weights are rounded to
         it when they are placed.
-    max_new_tokens : the checkpoint's own limit per window; ``None`` is none but its positions.
+    max_new_tokens : the checkpoint's own limit per window; ``None`` if only its positions limit it.
     tokenizer : converts prompts to tokens; a draft needs none.
     alignment_heads : (layer, head) whose cross-attention follows the speech; empty if unknown.
     """

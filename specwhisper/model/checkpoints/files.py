@@ -1,4 +1,4 @@
-"""Find a model's files in a folder or on the hub, or the reason against one."""
+"""Find a model's files in a folder or on the hub, or report why one cannot be used."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def digest_of(paths: list[Path]) -> str:
 def _fetch(repository: str, file: str, revision: str, *, asks: bool) -> tuple[Path | None, bool]:
     """Return a file of the hub from the cache, or download it.
 
-    The second value is whether the hub may have a file that is not returned, since it could not be asked.
+    The second value is true if the hub couldn't be asked: it may have the file even if none is returned.
 
     ``asks``: whether to ask the hub for a file that the cache lacks.
     """
@@ -230,7 +230,7 @@ HUGGINGFACE_HUB = "2.4"  # the last release that it was tried with
 
 
 def is_known_to_lack(cached: object) -> bool:
-    """Return whether ``try_to_load_from_cache`` returned that the hub has no such file."""
+    """Return whether a result of ``try_to_load_from_cache`` means that the hub has no such file."""
     from huggingface_hub import _CACHED_NO_EXIST
 
     return cached is _CACHED_NO_EXIST

@@ -29,7 +29,8 @@ CALLER_OPTIONS = {
     "no_speech_threshold": None,
     "condition_on_prev_tokens": False,
 }
-# Fields that no option of a transcription stands for, each with its values without effect; None has none.
+# Fields that no option of a transcription stands for, each with its values without effect; ``None`` is one of
+# each.
 REFUSED: Mapping[str, Collection[Any]] = {
     "repetition_penalty": (1.0,),
     "no_repeat_ngram_size": (0,),

@@ -1,4 +1,4 @@
-"""Add what published Whisper models have and a file does not state."""
+"""Add the facts about published Whisper models that their files do not state."""
 
 from __future__ import annotations
 

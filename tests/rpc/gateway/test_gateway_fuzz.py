@@ -132,7 +132,7 @@ def checked(server, uploads, caplog) -> Iterator[None]:
 
 
 def check_reply(status: int, media_type: str, body: bytes) -> None:
-    """Check that an answer is no server error, and refuses in OpenAI's format."""
+    """Check that an answer isn't a server error, and refuses in OpenAI's format."""
     assert status < 500, body
     assert b"Traceback" not in body
     if status >= 400:

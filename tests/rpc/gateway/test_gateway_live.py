@@ -112,7 +112,7 @@ async def test_disconnecting_ends_the_transcription():
         figures = await gateway.all_answered()
     assert figures["active_sessions"] == 0
     assert figures['errors_total{kind="ClientGone"}'] == 1
-    assert figures['sessions_total{code="4000",route="/live"}'] == 1  # a client's code is no label
+    assert figures['sessions_total{code="4000",route="/live"}'] == 1  # a client's code isn't a label
 
 
 async def test_the_page_and_its_files():

@@ -1,4 +1,4 @@
-"""Weights that are no numbers end a session with an error: their text would be "!!!!"."""
+"""Weights that are not numbers end a session with an error: their text would be "!!!!"."""
 
 from dataclasses import replace
 

@@ -130,7 +130,7 @@ def test_single_errors_cost_few_candidates(errors):
     text = list(truth)
     positions = sorted({at for at, _ in errors}, reverse=True)
     if any(first - second < 6 for first, second in pairwise(positions)):
-        return  # errors in a row are no single errors
+        return  # errors in a row aren't single errors
     kinds = dict(errors)
     for at in positions:
         match kinds[at]:

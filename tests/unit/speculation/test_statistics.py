@@ -41,7 +41,7 @@ def test_ratios_are_ratios_of_sums():
         commit(1, verified=4, accepted=0),
         commit(1),
         commit(3, verified=2, accepted=2),
-        commit(0),  # an empty one is no forward pass
+        commit(0),  # an empty one isn't a forward pass
         Candidates(0, 0, 0, (1, 2, 3)),
         Candidates(0, 3, 0, ()),
     )
