@@ -33,7 +33,7 @@ from ray.serve.schema import (
 from rich.console import Console
 
 from specwhisper.errors import InvalidRequest, SpecWhisperError, TargetUnavailable, Unauthenticated
-from specwhisper.rpc.addresses import bind_error, listen_error, split_address
+from specwhisper.rpc.addresses import port_error, split_address
 from specwhisper.settings.command_line import reading
 from specwhisper_deploy import compat, serve_app
 from specwhisper_deploy.forced_end import ForcedEnd
@@ -124,8 +124,8 @@ def _port_error(flags: Flags) -> InvalidRequest | None:
     """Return why a replica with these flags cannot listen, or ``None``."""
     for prefix in ("", "metrics-"):
         host, port = str(flags.get(f"{prefix}host", "127.0.0.1")), int(str(flags.get(f"{prefix}port") or 0))
-        if port and (error := bind_error(host, port)) is not None:
-            return listen_error(host, port, error)
+        if (error := port_error(host, port)) is not None:
+            return error
     return None
 
 

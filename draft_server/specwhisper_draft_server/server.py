@@ -120,6 +120,7 @@ async def loaded_service(config: DraftConfig) -> AsyncIterator[TranscriptionServ
 
 
 async def run(config: DraftConfig) -> None:
+    config.check_ports()
     async with loaded_service(config) as service:
         await serve(
             services_of(service, config),

@@ -87,6 +87,9 @@ class Damage:
         return np.where(is_number, frames, np.float32(0))
 
     def fall_short(self, decoded_s: float, stated_s: float) -> None:
+        """Note that the end is missing, which counts as one loss with what was lost just before it."""
+        if self._lost and decoded_s - self._lost[-1][0] < NEAR_S:
+            self._lost.pop()
         digits = 1 if stated_s - decoded_s >= 0.1 else 4
         self._sentences.append(
             f"{self.name} is cut off or damaged: its container states {stated_s:.{digits}f} s, and "

@@ -64,6 +64,12 @@ def bind_error(host: str, port: int) -> OSError | None:
     return None
 
 
+def port_error(host: str, port: int) -> InvalidRequest | None:
+    """Return the error of a server that would listen there now, if any; 0 is any free port."""
+    error = bind_error(host, port) if port else None
+    return None if error is None else listen_error(host, port, error)
+
+
 def is_address(host: str) -> bool:
     try:
         ipaddress.ip_address(host)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from specwhisper.errors import UnsafeBind
 from specwhisper.failpoints import VARIABLE, Failpoints
-from specwhisper.rpc.addresses import check_bind, is_loopback
+from specwhisper.rpc.addresses import check_bind, is_loopback, port_error
 from specwhisper.rpc.tls import ServerTls, TlsFlags
 from specwhisper.rpc.tokens import Tokens, TokensFlag
 from specwhisper.settings.setting import OBSERVABILITY, SECURITY, SERVING, Settings, part
@@ -67,6 +67,12 @@ class ListenerOptions(Settings):
         for name, host in (("host", self.host), ("metrics_host", self.metrics_host)):
             with naming(name):
                 check_bind(host, insecure=self.insecure, tls=self.tls, tokens=self.tokens)
+
+    def check_ports(self) -> None:
+        """Raise if a port is taken: before a model is loaded, which may take minutes."""
+        for host, port in ((self.host, self.port), (self.metrics_host, self.metrics_port)):
+            if (error := port_error(host, port or 0)) is not None:
+                raise error
 
     @property
     def may_describe(self) -> bool:

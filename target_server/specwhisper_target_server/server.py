@@ -119,6 +119,7 @@ def services_of(service: VerificationService) -> Mapping[str, AddServicer]:
 
 
 async def run(config: TargetConfig) -> None:
+    config.check_ports()
     async with loaded_service(config) as service:
         await serve(
             services_of(service),

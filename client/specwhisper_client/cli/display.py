@@ -269,29 +269,29 @@ def clock(time_s: float) -> str:
 
 def transcript_table(transcript: Transcription) -> Table:
     counts = transcript.stats or SpeculationStatistics()
-    round_trips = f"{counts.num_blocks} blocks"
+    blocks = f"{counts.num_blocks} sent"
     if counts.min_round_trip_ns:
-        round_trips += f", the fastest took {counts.min_round_trip_ns / 1e6:.2f} ms"
+        blocks += f", the fastest answer took {counts.min_round_trip_ns / 1e6:.2f} ms"
     wrote = {"model": pair_of(transcript.model)} if transcript.model.target else {}  # none without speech
     rows = {
         **wrote,
         "audio": f"{transcript.duration_s:.2f} s in {transcript.elapsed_s:.2f} s, "
         f"real-time factor {transcript.real_time_factor:.3f}",
         **counts.described(),
-        "round trips": round_trips,
+        "blocks": blocks,
     }
     if counts.draft_note:
         rows["draft"] = counts.draft_note
     elif transcript.model.draft and not (counts.num_drafted or counts.num_hinted):
         rows["draft"] = f"no candidates: it knows no '{transcript.language}', or came too late"
     elif counts.gamma:
-        rows["draft"] = f"blocks of {counts.gamma}"
+        rows["blocks"] += f", now of {counts.gamma} token{'s' * (counts.gamma > 1)}"
     if counts.num_draft_steps and counts.num_forwards:
         rows["times"] = (
             f"draft step {counts.draft_ns / counts.num_draft_steps / 1e6:.1f} ms, "
             f"forward pass {counts.forward_ns / counts.num_forwards / 1e6:.1f} ms"
         )
-        if counts.num_answers:
+        if counts.num_answers and counts.min_round_trip_ns:  # else the target is in the same process
             rows["times"] += f", on the way {counts.network_ns / counts.num_answers / 1e6:.1f} ms"
     return facts_table(rows)
 

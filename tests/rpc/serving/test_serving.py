@@ -124,8 +124,11 @@ async def test_a_server_starts_completely_or_not_at_all(is_taken, unused_tcp_por
     with socket.create_server(("127.0.0.1", ports[is_taken])):
         with pytest.raises(PortTaken, match="port is taken"):
             await start_server({}, ServingOptions(**ports), metrics)
+        with pytest.raises(PortTaken, match="port is taken"):
+            ServingOptions(**ports).check_ports()
         (other,) = (port for name, port in ports.items() if name != is_taken)
         socket.create_server(("127.0.0.1", other)).close()
+    ServingOptions(**ports).check_ports()
     server = await start_server({}, ServingOptions(**ports), metrics)
     await server.stop(drain_timeout_s=0)
 

@@ -103,7 +103,6 @@ def test_a_file_is_replaced_as_a_whole(tmp_path):
     ("counts", "expected"),
     [
         ({}, "no candidates: it knows no 'de', or came too late"),
-        ({"gamma": 5, "num_drafted": 8}, "blocks of 5"),
         ({"num_hinted": 3}, None),
         (
             {"num_hinted": 3, "draft_note": "paused: the target alone is as fast"},
@@ -111,17 +110,24 @@ def test_a_file_is_replaced_as_a_whole(tmp_path):
         ),
         ({"gamma": 5, "num_drafted": 8, "draft_note": "the draft has failed"}, "the draft has failed"),
     ],
-    ids=["nothing", "blocks", "a recogniser", "a paused recogniser", "a failure"],
+    ids=["nothing", "a recogniser", "a paused recogniser", "a failure"],
 )
 def test_the_table_shows_how_the_draft_does(counts, expected):
     assert shown(**counts).get("draft") == expected
 
 
+def test_the_table_counts_blocks():
+    assert shown(num_blocks=3)["blocks"] == "3 sent"
+    sent = {"gamma": 1, "num_drafted": 8, "num_blocks": 3, "min_round_trip_ns": 5_000_000}
+    assert shown(**sent)["blocks"] == "3 sent, the fastest answer took 5.00 ms, now of 1 token"
+
+
 def test_the_table_shows_the_mean_times_of_a_drafts_session():
     drafted = {"num_drafted": 8, "num_draft_steps": 8, "draft_ns": 40_000_000, "forward_ns": 80_000_000}
     assert shown(**drafted)["times"] == "draft step 5.0 ms, forward pass 20.0 ms"
-    answered = shown(**drafted, num_answers=2, network_ns=6_000_000)
-    assert answered["times"].endswith("forward pass 20.0 ms, on the way 3.0 ms")
+    answered = drafted | {"num_answers": 2, "network_ns": 6_000_000}
+    assert shown(**answered)["times"] == shown(**drafted)["times"], "in one process there is no way"
+    assert shown(**answered, min_round_trip_ns=1)["times"].endswith("pass 20.0 ms, on the way 3.0 ms")
     assert "times" not in shown()
 
 
