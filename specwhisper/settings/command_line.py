@@ -214,6 +214,7 @@ def _parameter(flag: Flag) -> inspect.Parameter:
     about, kind = flag.option, _kind(flag)
     default = flag.default.value if isinstance(flag.default, Enum) else flag.default
     default = None if default == () else default
+    default = f"{default:.15g}" if isinstance(default, float) else default  # --help shows 60, not 60.0
     names = [f"--{name}" if len(name) > 1 else f"-{name}" for name in about.flags[1:]]
     if names or default is False:
         names = [flag.flag, *names]
