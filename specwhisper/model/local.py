@@ -61,11 +61,11 @@ def _places() -> Iterator[tuple[str, str]]:
 
 
 def _cached() -> Iterator[tuple[str, str]]:
-    from huggingface_hub import scan_cache_dir
+    from huggingface_hub import constants, scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
     with suppress(CacheNotFound):
-        for repository in sorted(scan_cache_dir().repos, key=lambda each: each.repo_id):
+        for repository in sorted(scan_cache_dir(constants.HF_HUB_CACHE).repos, key=lambda each: each.repo_id):
             if repository.repo_type == "model" and (revision := repository.refs.get("main")) is not None:
                 yield repository.repo_id, str(revision.snapshot_path)
 
