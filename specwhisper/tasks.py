@@ -54,6 +54,7 @@ class NextItem(Generic[Item]):
 
     def __init__(self, items: AsyncIterator[Item]) -> None:
         self._task = asyncio.ensure_future(anext(items, None))
+        self._task.add_done_callback(retrieve_error)  # the block may end in the moment in which it fails
 
     async def __aenter__(self) -> Self:
         return self

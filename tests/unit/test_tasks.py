@@ -133,3 +133,18 @@ async def test_an_error_leaves_no_reference_cycle():
         assert is_held() is None
     finally:
         gc.enable()
+
+
+async def test_an_error_in_the_moment_in_which_the_block_ends_is_not_logged(caplog):
+    async def items():
+        yield 1
+        raise InvalidAudio("no recording")
+
+    source = items()
+    await anext(source)
+    async with NextItem(source) as pending:
+        assert await pending.wait()
+    del pending
+    gc.collect()
+    await asyncio.sleep(0)
+    assert not caplog.records

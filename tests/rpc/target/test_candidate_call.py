@@ -203,12 +203,13 @@ async def test_a_call_whose_events_are_not_read_is_evicted(monkeypatch):
 
 
 async def test_a_stopping_server_waits_for_sessions_not_for_shared_calls(target, shared):
-    async with session(target, hello(), *whole(SHORT), shared=shared) as joined:
+    async with session(target, hello(), shared=shared) as joined:
         await joined.read()
         stopping = asyncio.create_task(target.server.stop(60.0, target.service.announce_drain))
         await eventually(lambda: target.server.calls.is_draining)
         async with session(target, shared=shared, number=2) as late:
             assert type(await session_error(late, hello())) is ServerDraining
+        await joined.send(*whole(SHORT))
         await shared.read_until(1, "is_finished")
         await joined.finish()
         assert [each.WhichOneof("message") for each in joined.responses].count("going_away") == 1
