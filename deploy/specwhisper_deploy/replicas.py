@@ -53,7 +53,7 @@ RETRY_S = 0.2
 PORT_MARGIN_S = 10.0  # after the drain of the replica that holds the port
 FREE_PORT: Flags = {"port": 0}
 HEALTH_TIMEOUT_S = 5.0
-ANSWER_TIMEOUT_S = 2.0  # of all replicas' addresses
+ANSWER_TIMEOUT_S = 2.0  # within which all replicas report their addresses
 SERVING = health_pb2.HealthCheckResponse.SERVING
 # Needs no token, and reports on the gateway only, not on its draft servers.
 REQUEST = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"

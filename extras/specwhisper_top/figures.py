@@ -38,7 +38,7 @@ class Reading:
     Attributes
     ----------
     at_s : seconds since 1970.
-    error : why there are no samples; empty if there are.
+    error : why the server could not be read; empty if it could.
     """
 
     address: str

@@ -90,7 +90,7 @@ def values_of(
         name = path + key[:SHOWN_CHARS]
         if on_unknown is None:
             choice = ", ".join(sorted(known))
-            raise InvalidField(f"{name} is not known: leave it out; there are {choice}.", name, UNKNOWN)
+            raise InvalidField(f"{name} is not known: leave it out, or choose from {choice}.", name, UNKNOWN)
         on_unknown(name, key, value)
     for name, declared in known.items():
         if message.get(name) is None and default_of(declared) is MISSING:

@@ -168,7 +168,7 @@ NAN = float("nan")
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"langauge": "en"}, "There is no option 'langauge'; there are .*max_new_tokens"),
+        ({"langauge": "en"}, "There is no option 'langauge': choose from .*max_new_tokens"),
         ({"temperature": NAN}, "temperatures is"),
         ({"beam_size": 5}, "Beam search is not offered"),
         ({"mode": "full"}, "mode is 'full': one process has one-process and target-only"),

@@ -119,7 +119,7 @@ def test_a_model_without_an_end_token_writes_up_to_the_limit(folders, target, tm
     [
         (
             {"word_timestamps": True},
-            "no option 'word_timestamps' for text; .* gamma, .*max_new_tokens.*use_adaptive_gamma",
+            "no option 'word_timestamps' for text: .* gamma, .*max_new_tokens.*use_adaptive_gamma",
         ),
         ({"temperature": (0.0, 0.5)}, "name one temperature"),
         ({"temperature": -1.0}, "each 0 or from 1e-06"),

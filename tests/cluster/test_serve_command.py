@@ -92,7 +92,7 @@ async def list_servers(locator: str) -> set[str]:
 
 
 def test_one_command_serves_and_drains(no_shared_ray, tmp_path, unused_tcp_port_factory):
-    number = 2  # of draft servers and of gateways
+    number = 2  # draft servers, and as many gateways
     locator, draft_locator, targets_at, drafts_at = (unused_tcp_port_factory() for _ in range(4))
     draft_ports, gateway_ports = free_range(number), free_range(number)
     config = yaml.safe_load(DEMO.read_text())

@@ -32,7 +32,7 @@ REACH = 200  # samples before a window that its first frames depend on
 FORWARD_S, CANDIDATES_TIMEOUT_NS = 0.001, 2_000_000  # slow enough for faults within a window
 MAX_AHEAD = Limits().max_ahead_tokens
 INDICES = st.integers(0, 30)
-SHIFTS = st.just(0) | st.integers(-20, 60)  # of a block's base
+SHIFTS = st.just(0) | st.integers(-20, 60)  # how far a block's base is moved
 DRAFTED = st.tuples(st.integers(0, 16), INDICES, SHIFTS, st.sampled_from([True, True, False]))
 
 

@@ -49,7 +49,7 @@ def models(context: typer.Context, wanted: ModelsOptions) -> None:
     if wanted.json:
         print(json.dumps(found, indent=2))
     elif not found:
-        print("There are no models here: specwhisper models get tiny.en base")
+        print("No models found on this machine. Fetch some with: specwhisper models get tiny.en base")
     else:
         print_table(
             Console(),

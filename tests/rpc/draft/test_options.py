@@ -1,4 +1,4 @@
-"""Every option has the same effect over both servers as in one process, also if targets are lost."""
+"""Every option has the same effect over both servers as in one process, even if targets are lost."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""A client's commit is answered at once, also if much waits to be transcribed."""
+"""A client's commit is answered at once, even when a lot of audio is still waiting."""
 
 import asyncio
 
