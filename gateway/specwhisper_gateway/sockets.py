@@ -1,4 +1,4 @@
-"""WebSockets: origins, refusals, close codes, clients that do not read or send."""
+"""WebSockets: origins, refusals, close codes, clients that do not send."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from specwhisper_gateway.state import gateway_of, within_time
 
 logger = logging.getLogger(__name__)
 
-SEND_TIMEOUT_S = 30.0  # for a client that does not read
 STALL_TIMEOUT_S = 120.0  # for a draft server that takes no more audio
 IDLE_TIMEOUT_S = 600.0  # without a message in either direction; the session takes one of the draft server's
 
@@ -123,34 +122,20 @@ async def stall_timeout() -> AsyncGenerator[None]:
 
 
 class Peer:
-    """The other end of an accepted WebSocket.
+    """The other end of an accepted WebSocket; a client that does not read is cut as any connection."""
 
-    Parameters
-    ----------
-    send_timeout_s : how long it may not read, in seconds.
-    idle_timeout_s : how long no message may be sent in either direction, in seconds.
-    """
-
-    def __init__(
-        self,
-        socket: WebSocket,
-        *,
-        send_timeout_s: float = SEND_TIMEOUT_S,
-        idle_timeout_s: float = IDLE_TIMEOUT_S,
-    ) -> None:
+    def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
-        self._send_timeout_s = send_timeout_s
-        self._idle_timeout_s = idle_timeout_s
         self._sending = asyncio.Lock()  # events keep their order, whichever task sends them
         self._idle: asyncio.Timeout | None = None  # runs while the client sends nothing
 
     async def send(self, *events: dict[str, Any]) -> None:
         try:
-            async with self._sending, asyncio.timeout(self._send_timeout_s):
+            async with self._sending:
                 for each in events:
                     await self._socket.send_json(each)
-        except (WebSocketDisconnect, RuntimeError, TimeoutError) as error:  # RuntimeError: closed earlier
-            raise ClientGone("The client has disconnected or does not read.") from error
+        except (WebSocketDisconnect, RuntimeError) as error:  # RuntimeError: closed earlier
+            raise ClientGone("The client has disconnected.") from error
         # An event that is sent restarts the idle time, unless it has just expired.
         if self._idle is not None and not self._idle.expired():
             self._idle.reschedule(self._idle_at())
@@ -166,7 +151,7 @@ class Peer:
                     message = await self._socket.receive()
             except TimeoutError as error:
                 raise IdleTimeout(
-                    f"Nothing was sent for {self._idle_timeout_s:g} s: connect again to continue."
+                    f"Nothing was sent for {IDLE_TIMEOUT_S:g} s: connect again to continue."
                 ) from error
             finally:
                 self._idle = None
@@ -177,7 +162,7 @@ class Peer:
             await asyncio.sleep(0)  # many messages may have arrived at once, and other clients wait
 
     def _idle_at(self) -> float:
-        return asyncio.get_running_loop().time() + self._idle_timeout_s
+        return asyncio.get_running_loop().time() + IDLE_TIMEOUT_S
 
     async def close(self, error: BaseException | None = None) -> None:
         """Close the connection with the error's close code; the reason is its kind."""
@@ -185,6 +170,5 @@ class Peer:
         if error is not None:
             answer = answer_to(error)
             code, reason = answer.close_code, answer.code or answer.type
-        with suppress(WebSocketDisconnect, RuntimeError, TimeoutError):  # it has disconnected
-            async with asyncio.timeout(self._send_timeout_s):
-                await self._socket.close(code, reason)
+        with suppress(WebSocketDisconnect, RuntimeError):  # it has disconnected
+            await self._socket.close(code, reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
 from fastapi import Response
@@ -28,7 +28,6 @@ from specwhisper_gateway.audio.uploads import Upload, errors_about
 from specwhisper_gateway.errors import ClientGone, body_of
 from specwhisper_gateway.messages import NO_INTERIM, interim_of
 from specwhisper_gateway.metrics import GatewayMetrics
-from specwhisper_gateway.sockets import SEND_TIMEOUT_S
 from specwhisper_gateway.state import within_time
 
 ENGLISH = "english"  # the language of a translation, as OpenAI names it
@@ -172,9 +171,7 @@ class EventStream(EventSourceResponse):
                     await super().__call__(scope, receive, send)
             except SessionExpired as error:
                 self._error = error
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(SEND_TIMEOUT_S):
-                        await send({"type": "http.response.body", "body": _failure(error)})
+                await send({"type": "http.response.body", "body": _failure(error)})
         if self._error is not None:
             note_error(scope, self._error)
 

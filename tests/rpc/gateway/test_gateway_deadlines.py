@@ -3,19 +3,13 @@
 import asyncio
 import json
 from collections.abc import Callable
-from contextlib import aclosing
 from types import SimpleNamespace
-from typing import Any
 
 import openai
 import pytest
 import websockets
 
-from specwhisper.errors import SessionExpired
 from specwhisper_gateway import state as lasting
-from specwhisper_gateway.access_log import ERROR
-from specwhisper_gateway.audio import replies
-from specwhisper_gateway.audio.replies import EventStream
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription
 from tests.rpc.gateways import gateway_for
 from tests.rpc.live_scripts import TWO_UTTERANCES
@@ -98,37 +92,9 @@ async def test_a_live_session_reaches_the_session_timeout(path, sent, end_now):
     assert figures["active_transcriptions"] == 0
 
 
-def scope_of(session_timeout_s: float) -> dict[str, Any]:
-    """Return what a request knows of a gateway."""
-    gateway = SimpleNamespace(config=SimpleNamespace(session_timeout_s=session_timeout_s))
-    return {"type": "http", "state": {}, "app": SimpleNamespace(state=SimpleNamespace(gateway=gateway))}
-
-
-@pytest.mark.parametrize("is_read_again", [False, True])
-async def test_a_stream_without_a_reader_reaches_the_session_timeout(is_read_again, monkeypatch):
-    monkeypatch.setattr(replies, "SEND_TIMEOUT_S", DAY_S if is_read_again else 0.0)
-    sent: list[Any] = []
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-        is_last = message["type"] == "http.response.body" and not message.get("more_body")
-        if message["type"] == "http.response.body" and not (is_last and is_read_again):
-            await asyncio.Event().wait()
-
-    async def receive() -> Any:
-        await asyncio.Event().wait()
-
-    async def transcribed():
-        yield first
-
-    first, scope = {"type": "transcript.text.delta", "delta": "Hello"}, scope_of(0.01)
-    async with aclosing(transcribed()) as following:
-        await EventStream(first, following)(scope, receive, send)
-    assert isinstance(scope["state"][ERROR], SessionExpired)
-    assert b"session_expired" in sent[-1]["body"]
-
-
 async def test_another_timeout_is_not_the_session_timeout():
+    gateway = SimpleNamespace(config=SimpleNamespace(session_timeout_s=DAY_S))
+    scope = {"type": "http", "state": {}, "app": SimpleNamespace(state=SimpleNamespace(gateway=gateway))}
     with pytest.raises(TimeoutError):
-        async with lasting.within_time(lasting.HTTPConnection(scope_of(DAY_S))):
+        async with lasting.within_time(lasting.HTTPConnection(scope)):
             raise TimeoutError
