@@ -1,4 +1,4 @@
-"""JSON messages on WebSockets, limited in size, depth and number of values."""
+"""JSON messages on WebSockets, limited in size."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from specwhisper_gateway.errors import InvalidField
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # larger messages close the connection
 MAX_CONTROL_BYTES = 64 * 1024  # a message without its audio
-MAX_VALUES = 2048  # a resume point on /live has up to 1024 tokens
-MAX_DEPTH = 8
-MAX_SEPARATORS = 64  # commas and opening brackets of a message that is mostly audio
+MAX_SEPARATORS = 64  # commas and opening brackets of a message that is mostly audio: many take long
 MAX_WARNINGS = 10  # in one event
 NO_INTERIM = dict.fromkeys(("verified", "stable", "tentative"), "")
 
@@ -69,32 +67,7 @@ def read_object(frame: str, *, audio: str | None = None) -> dict[str, Any]:
     text = message.get(audio) if audio is not None else None
     if is_large and not (isinstance(text, str) and len(frame) - len(text) <= MAX_CONTROL_BYTES):
         raise _too_large()
-    _check_shape(message)
     return message
-
-
-def _check_shape(message: dict[str, Any]) -> None:
-    containers: list[Any] = [message]
-    num_values = 0
-    for _ in range(MAX_DEPTH):
-        values = [
-            value
-            for container in containers
-            for value in (container.values() if isinstance(container, dict) else container)
-        ]
-        num_values += len(values)
-        if num_values > MAX_VALUES:
-            raise InvalidField(
-                f"The message has more than {MAX_VALUES} values: no message needs that many.",
-                code="message_too_large",
-            )
-        containers = [value for value in values if isinstance(value, dict | list)]
-        if not containers:
-            return
-    raise InvalidField(
-        f"The message is nested more than {MAX_DEPTH} levels deep: no message needs that many.",
-        code="message_too_large",
-    )
 
 
 def _too_large() -> InvalidField:
