@@ -6,13 +6,10 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from specwhisper.errors import (
-    CheckpointError,
-    DiarizationFailed,
     InvalidAudio,
     InvalidRequest,
     MessageTooLarge,
     ModelNotFound,
-    PairMismatch,
     RecordingsFailed,
     ServerDraining,
     ServerFull,
@@ -20,7 +17,6 @@ from specwhisper.errors import (
     SpecWhisperError,
     TargetUnavailable,
     Unauthenticated,
-    UnsafeBind,
 )
 from specwhisper.wire.status import PUSHBACK_MS
 
@@ -101,13 +97,7 @@ ANSWER_OF_ERROR: dict[type[SpecWhisperError], Answer] = {
     TargetUnavailable: Answer(HTTPStatus.SERVICE_UNAVAILABLE, BROKEN, "unavailable", TRY_AGAIN_LATER),
     ClientGone: Answer(CLIENT_GONE, INVALID),
     RecordingsFailed: Answer(HTTPStatus.BAD_REQUEST, INVALID, None, POLICY_VIOLATION),
-    # The operator has to mend these; no other request can.
-    PairMismatch: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
-    Unauthenticated: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
-    CheckpointError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
-    DiarizationFailed: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
-    UnsafeBind: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
-    SpecWhisperError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
+    SpecWhisperError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),  # for the operator to mend
 }
 
 

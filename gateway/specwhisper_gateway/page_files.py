@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import wave
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import soundfile
 from fastapi import APIRouter, HTTPException, Response
-
-from specwhisper.audio.decode import decode_file
-from specwhisper.types import SAMPLE_RATE
 
 PAGE = Path(str(files("specwhisper_gateway"))) / "page"
 SAMPLES = Path(str(files("specwhisper"))) / "demo" / "samples"
@@ -60,12 +57,9 @@ def samples() -> dict[str, dict[str, Any]]:
 @cache
 def sample_as_wav(name: str) -> bytes:
     file = io.BytesIO()
-    with wave.open(file, "wb") as out:
-        out.setnchannels(1)
-        out.setsampwidth(2)
-        out.setframerate(SAMPLE_RATE)
-        for pcm in decode_file(SAMPLES / samples()[name]["file_name"]):
-            out.writeframes(pcm)
+    soundfile.write(
+        file, *soundfile.read(SAMPLES / samples()[name]["file_name"], dtype="int16"), format="WAV"
+    )
     return file.getvalue()
 
 

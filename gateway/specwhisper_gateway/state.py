@@ -38,17 +38,15 @@ T = TypeVar("T")
 
 
 class CachedAnswer(Generic[T]):
-    """Shares one answer, or one error, between all callers within some seconds.
+    """Shares one answer, or one error, between all callers within two seconds.
 
     Parameters
     ----------
     ask : returns a new answer; it is never called twice at once.
-    max_age_s : how long an answer is valid, in seconds.
     """
 
-    def __init__(self, ask: Callable[[], Awaitable[T]], max_age_s: float = MAX_AGE_S) -> None:
+    def __init__(self, ask: Callable[[], Awaitable[T]]) -> None:
         self._ask = ask
-        self._max_age_s = max_age_s
         self._asking = asyncio.Lock()
         self._answer: T | SpecWhisperError | None = None
         self._good_until_s = -math.inf
@@ -60,7 +58,7 @@ class CachedAnswer(Generic[T]):
                     self._answer = await self._ask()
                 except SpecWhisperError as error:
                     self._answer = error
-                self._good_until_s = time.monotonic() + self._max_age_s
+                self._good_until_s = time.monotonic() + MAX_AGE_S
             if isinstance(self._answer, SpecWhisperError):
                 raise self._answer
             return cast(T, self._answer)

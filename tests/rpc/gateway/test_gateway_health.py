@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from specwhisper.errors import PairMismatch
+from specwhisper_gateway import state
 from specwhisper_gateway.state import CachedAnswer
 from tests.rpc.gateways import gateway_for, running_gateway
 from tests.rpc.services import eventually
@@ -43,17 +44,19 @@ class Asked:
         return self.num_asked
 
 
-async def test_an_answer_expires():
+@pytest.mark.parametrize(("max_age_s", "answers"), [(600, [1, 1, 1]), (0, [1, 2, 3])])
+async def test_an_answer_expires(max_age_s, answers, monkeypatch):
+    monkeypatch.setattr(state, "MAX_AGE_S", max_age_s)
     asked = Asked()
     asked.may_answer.set()
-    kept, fresh = CachedAnswer(asked, max_age_s=600), CachedAnswer(asked, max_age_s=0)
-    assert [await kept.get() for _ in range(3)] == [1, 1, 1]
-    assert [await fresh.get() for _ in range(3)] == [2, 3, 4]
+    answer = CachedAnswer(asked)
+    assert [await answer.get() for _ in range(3)] == answers
 
 
-async def test_an_error_is_shared_and_a_caller_that_leaves_ends_no_other():
+async def test_an_error_is_shared_and_a_caller_that_leaves_ends_no_other(monkeypatch):
+    monkeypatch.setattr(state, "MAX_AGE_S", 600)
     asked = Asked(PairMismatch("They do not fit."))
-    answer = CachedAnswer(asked, max_age_s=600)
+    answer = CachedAnswer(asked)
     leaving, *staying = (asyncio.create_task(answer.get()) for _ in range(3))
     await eventually(lambda: asked.num_asked == 1)
     leaving.cancel()
