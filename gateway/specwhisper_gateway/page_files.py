@@ -57,9 +57,8 @@ def samples() -> dict[str, dict[str, Any]]:
 @cache
 def sample_as_wav(name: str) -> bytes:
     file = io.BytesIO()
-    soundfile.write(
-        file, *soundfile.read(SAMPLES / samples()[name]["file_name"], dtype="int16"), format="WAV"
-    )
+    audio, rate = soundfile.read(SAMPLES / samples()[name]["file_name"], dtype="int16")
+    soundfile.write(file, audio, rate, format="WAV")
     return file.getvalue()
 
 

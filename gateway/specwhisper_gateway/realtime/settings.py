@@ -9,7 +9,7 @@ from typing import Any
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.decode import G711, decode_g711
 from specwhisper.live import EndpointingOptions
-from specwhisper.options import DecodingOptions, Padding, options_from
+from specwhisper.options import DecodingOptions, options_from
 from specwhisper.validated import choice, switch, text
 from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.option_fields import UNKNOWN, values_of, with_options, within
@@ -52,12 +52,20 @@ class _Format:
     rate: int | None = choice(None, choices=(24_000, 16_000, 8_000))
 
 
-@dataclass
-@with_options(DecodingOptions, "language", "languages", "hint", "padding", prompt="initial_prompt")
+@dataclass(frozen=True)
+@with_options(DecodingOptions, "languages", "hint", "padding", prompt="initial_prompt")
 class _Transcription:
+    languages: tuple[str, ...] = ()  # for type checkers, as the next: its option replaces it
+    prompt: str = ""
     model: str = text()
-    keywords: tuple[str, ...] | None = text(None, repeats=True)
+    keywords: tuple[str, ...] = text((), repeats=True)
     interim_results: bool = switch()  # not OpenAI's
+
+
+@dataclass(frozen=True)
+@with_options(DecodingOptions, "language")
+class _TranscriptionChange(_Transcription):
+    pass
 
 
 @dataclass
@@ -70,7 +78,7 @@ class _TurnDetection:
 @dataclass
 class _Input:
     format: Any = within(_Format)
-    transcription: Any = within(_Transcription)
+    transcription: Any = within(_TranscriptionChange)
     turn_detection: Any = within(_TurnDetection)
 
 
@@ -100,33 +108,25 @@ class AudioFormat:
         return audio[:end], audio[end:]
 
 
-@dataclass(frozen=True, slots=True)
-class RealtimeSettings:
+@dataclass(frozen=True)
+class RealtimeSettings(_Transcription):
     """Settings of a session.
 
     Attributes
     ----------
-    audio_format : format of the client's audio.
     model : a served name of the target; empty for the first one, until it is known.
-    padding : content of windows after the end of the audio.
     interim_results : whether to send text that may still change, too.
+    audio_format : format of the client's audio.
     endpointing : finds where utterances begin and end; ``None`` if the client commits.
     eagerness : a key of ``EAGERNESS`` for ``semantic_vad``; ``None`` for ``server_vad``.
     """
 
     audio_format: AudioFormat = AudioFormat()
-    model: str = ""
-    languages: tuple[str, ...] = ()
-    prompt: str = ""
-    keywords: tuple[str, ...] = ()
-    hint: str = ""
-    padding: Padding = DecodingOptions().padding
-    interim_results: bool = False
     endpointing: EndpointingOptions | None = EndpointingOptions()
     eagerness: str | None = None
 
     def options(self) -> DecodingOptions:
-        names = ("languages", "prompt", "keywords", "hint", "padding")
+        names = {each.name for each in fields(_Transcription)} - {"model", "interim_results"}
         return options_from({}, {name: getattr(self, name) for name in names})
 
     def updated(
@@ -170,9 +170,10 @@ class RealtimeSettings:
         }
         if len(self.languages) > 1:
             transcription |= {"languages": list(self.languages)}
-        for name in ("keywords", "hint", "padding", "interim_results"):
-            if (value := getattr(self, name)) != _DEFAULTS[name]:
-                transcription[name] = list(value) if isinstance(value, tuple) else value
+        for each in fields(_Transcription):
+            value = getattr(self, each.name)
+            if each.name not in ("languages", *transcription) and value != each.default:
+                transcription[each.name] = list(value) if isinstance(value, tuple) else value
         audio_format: dict[str, Any] = {"type": self.audio_format.name}
         if self.audio_format.name not in LAWS:
             audio_format["rate"] = self.audio_format.rate
@@ -203,7 +204,7 @@ class RealtimeSettings:
             raise InvalidField(sentence, f"{LANGUAGE}s", "unsupported_value")
         if language != ():
             changes["languages"] = languages or tuple(filter(None, (language,)))
-        return replace(self, **_not_none(changes))
+        return replace(self, **changes)
 
     def _with_turn_detection(self, changes: dict[str, Any] | None) -> RealtimeSettings:
         if changes is None:
@@ -230,9 +231,6 @@ class RealtimeSettings:
         if self.eagerness is not None:
             return {"type": "semantic_vad", "eagerness": self.eagerness}
         return {"type": "server_vad"} | {name: getattr(self.endpointing, name) for name in VAD_FIELDS}
-
-
-_DEFAULTS: dict[str, Any] = {each.name: each.default for each in fields(RealtimeSettings)}
 
 
 def nested(session: Mapping[str, Any]) -> dict[str, Any]:
