@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from riva.client.proto import riva_asr_pb2, riva_audio_pb2
@@ -11,11 +10,11 @@ from specwhisper.audio.canonical import MAX_CHANNELS, MAX_SAMPLE_RATE, MIN_SAMPL
 from specwhisper.audio.decode import G711, decode_g711
 from specwhisper.audio.wav import PCM_16, RIFF, RIFF_BYTES, is_wav, read_wav_header
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption, check_between
-from specwhisper.live import LiveOptions
+from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import options_from
-from specwhisper.selection import MAX_AUDIO_TRACK
-from specwhisper.speculation.draft_length import MAX_GAMMA
+from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import SERVER_MODES, Mode
+from specwhisper.validated import number_in, spelled
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -43,21 +42,18 @@ def recognition_config(
     custom = config.custom_configuration
     language = config.language_code
     has_speakers = config.diarization_config.enable_speaker_diarization
-    given = {
+    given = {name: custom.get(name) for name in ("task", "languages", "channel")} | {
         "language": None if language.lower() == ANY_LANGUAGE else language,
-        "task": custom.get("task"),
         "word_timestamps": config.enable_word_time_offsets or has_speakers,
         "keywords": [phrase for context in config.speech_contexts for phrase in context.phrases],
         "live": live,
         "strict": custom.get("strict", "").lower() == "true",
-        "languages": custom.get("languages"),
-        "channel": custom.get("channel"),
-        "audio_track": _whole(custom, "audio_track", MAX_AUDIO_TRACK),
+        "audio_track": number_in(custom.get("audio_track")),
         "container_times": custom.get("container_times", "").lower() != "false",
     }
     options = options_from({}, given)
     message = codec.recognition_config_to_proto(options)
-    message.gamma = _whole(custom, "gamma", MAX_GAMMA) or 0
+    message.gamma = DraftLength(Mode.FULL, number_in(custom.get("gamma"))).gamma or 0
     if mode := custom.get("mode"):
         if mode not in SERVER_MODES:
             raise InvalidRequest(f"mode is '{mode}': choose from: {', '.join(SERVER_MODES)}.")
@@ -97,8 +93,9 @@ def endpointing(config: riva_asr_pb2.RecognitionConfig) -> pb.Endpointing:
     """
     asked = config.endpointing_config
     message = pb.Endpointing()
-    if "neural_vad.onset" in config.custom_configuration:
-        message.threshold = _number(config.custom_configuration, "neural_vad.onset")
+    if (onset := config.custom_configuration.get("neural_vad.onset")) is not None:
+        with spelled({"threshold": "neural_vad.onset"}):
+            message.threshold = EndpointingOptions(threshold=number_in(onset)).threshold
     speech_ms = _length_ms(asked, "start_history", "start_threshold", START_HISTORY_MS)
     silence_ms = _length_ms(asked, "stop_history", "stop_threshold", STOP_HISTORY_MS)
     if speech_ms is not None:
@@ -120,21 +117,6 @@ def _length_ms(
     check_between(history, window_ms, MIN_WINDOW_MS, MAX_WINDOW_MS)
     check_between(threshold, share, 0, 1)
     return max(MIN_WINDOW_MS, round(window_ms * share))
-
-
-def _whole(custom: Mapping[str, str], name: str, highest: int) -> int | None:
-    if name not in custom:
-        return None
-    value = _number(custom, name)
-    check_between(name, value, 1, highest)
-    return int(value)
-
-
-def _number(custom: Mapping[str, str], name: str) -> float:
-    try:
-        return float(custom[name])
-    except ValueError:
-        raise InvalidRequest(f"{name} is '{custom[name]}': it must be a number.") from None
 
 
 @dataclass(frozen=True, slots=True)

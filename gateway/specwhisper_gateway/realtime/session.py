@@ -16,10 +16,11 @@ from specwhisper.rpc.tokens import SCHEME
 from specwhisper.tasks import running
 from specwhisper.transcription.hints import MAX_START_S, HintFeed, hint_at
 from specwhisper.types import SAMPLE_RATE, TimedHint
+from specwhisper.validated import REQUIRED, number, text
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.messages import event, new_id, read_object, warning_event
-from specwhisper_gateway.option_fields import SHOWN_CHARS
+from specwhisper_gateway.option_fields import SHOWN_CHARS, values_of
 from specwhisper_gateway.realtime import riva
 from specwhisper_gateway.realtime.settings import LANGUAGE, RealtimeSettings, nested
 from specwhisper_gateway.realtime.turn import Backlog, Items, RealtimeTurn, TurnAudio
@@ -65,20 +66,16 @@ def session_of(event: dict[str, Any]) -> dict[str, Any]:
     return session
 
 
+@dataclass
+class _Hint:
+    text: str = text(REQUIRED)
+    audio_start_ms: float = number(REQUIRED, 0, 1000 * MAX_START_S)
+
+
 def hint_of(event: dict[str, Any]) -> TimedHint:
-    text: Any = event.get("text")
-    audio_start_ms: Any = event.get("audio_start_ms")
-    if not isinstance(text, str):
-        raise InvalidField("input_audio_buffer.hint needs 'text': what the audio may say.", "text")
-    is_number = isinstance(audio_start_ms, int | float) and not isinstance(audio_start_ms, bool)
-    if not is_number or not 0 <= audio_start_ms <= 1000 * MAX_START_S:
-        raise InvalidField(
-            "input_audio_buffer.hint needs 'audio_start_ms', milliseconds from the session's start, at most "
-            f"{1000 * MAX_START_S:g}.",
-            "audio_start_ms",
-        )
+    asked = values_of(_Hint, {name: event[name] for name in ("text", "audio_start_ms") if name in event})
     try:
-        return hint_at(audio_start_ms / 1000, text)
+        return hint_at(asked["audio_start_ms"] / 1000, asked["text"])
     except InvalidRequest as error:
         raise InvalidField(str(error), "text") from error
 

@@ -63,7 +63,7 @@ async def test_an_invalid_event_does_not_end_the_session():
         append("ünïcode="): "invalid_base64",
         append("A" * 1_000_001): "invalid_base64",
         '{"type": "input_audio_buffer.commit"}': "input_audio_buffer_commit_empty",
-        '{"type": "input_audio_buffer.hint", "audio_start_ms": 0}': "invalid_value",
+        '{"type": "input_audio_buffer.hint", "audio_start_ms": 0}': "missing_required_parameter",
         hint('"a"', "NaN"): "invalid_value",
         hint('"a"', "-1"): "invalid_value",
         hint(f'"{"a" * 4_001}"', "0"): "invalid_value",
