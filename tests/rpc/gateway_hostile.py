@@ -45,26 +45,6 @@ odd_headers = st.sampled_from(
     ["http://[", "http://a:b", "null", "multipart/form-data; boundary=", "a; b=\xff"]
 )
 headers = st.lists(st.tuples(header_names, odd_headers | latin.map(str.strip)), max_size=4)
-head_lines = st.lists(
-    st.sampled_from(
-        [
-            b"Content-Length: 5\r\n",
-            b"Content-Length: " + b"9" * 4_400 + b"\r\n",
-            b"Content-Length: -1\r\n",
-            b"Transfer-Encoding: chunked\r\n",
-            b"Transfer-Encoding: gzip, chunked\r\n",
-            b"Content-Type: multipart/form-data; boundary=x\r\n",
-            b"Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n",
-            b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n",
-            b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n",
-            b"Expect: 100-continue\r\n",
-            b" folded\r\n",
-            b"\r\n",
-        ]
-    )
-    | st.binary(max_size=30),
-    max_size=6,
-)
 
 
 @st.composite
