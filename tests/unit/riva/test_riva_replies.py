@@ -53,15 +53,6 @@ def sent(replies, *results):
     ]
 
 
-def test_an_interim_result_holds_all_text_of_the_utterance():
-    replies = LiveReplies(interim_results=True)
-    assert sent(replies, drafted(" He")) == [[(0.1, "He")]]
-    assert sent(replies, verified(" Hello"), drafted(" their")) == [[(0.1, "Hello their")]]
-    assert sent(replies, final(" Hello"), verified(" there")) == [[(0.6, "Hello there")]]
-    assert sent(replies, drafted(" bye")) == [[(0.1, "Hello bye")]]
-    assert sent(replies) == [[(0.9, "Hello")]]
-
-
 kinds = st.tuples(st.sampled_from([final, verified, drafted]), st.sampled_from([" a", " b", "c", ""]))
 
 
@@ -79,10 +70,16 @@ def test_text_that_is_agreed_on_only_grows(responses):
 
 LONG = MAX_FINAL_TOKENS
 UTTERANCES = {
-    "one final result": [
+    "an interim result holds all text": [
+        ([drafted(" He")], [[(0.1, "He")]]),
+        ([verified(" Hello"), drafted(" their")], [[(0.1, "Hello their")]]),
         ([final(" Hello"), verified(" there")], [[(0.6, "Hello there")]]),
-        ([final(" there")], [[(0.9, "Hello there")]]),
-        ([final(".", ends=True), drafted(" Next")], [[(None, "Hello there. ")], [(0.1, "Next")]]),
+        ([drafted(" bye")], [[(0.1, "Hello bye")]]),
+        ([], [[(0.9, "Hello")]]),
+    ],
+    "two final results": [
+        ([final(" there")], [[(0.9, "there")]]),
+        ([final(".", ends=True), drafted(" Next")], [[(None, "there. ")], [(0.1, "Next")]]),
     ],
     "a long one in parts": [
         ([final(" Hello", num_tokens=LONG)], [[(0.9, "Hello")]]),
@@ -147,13 +144,7 @@ def test_words_and_confidence_of_joined_results():
     assert [word.word for word in whole.words] == ["One", "two."]
     assert whole.confidence == pytest.approx(0.8)
     assert list(whole.language_code) == ["en"]
-
-
-@pytest.mark.parametrize(
-    ("text", "theirs"), [(" Hello.", "Hello. "), ("こんにちは", "こんにちは"), ("", ""), (" ", "")]
-)
-def test_a_transcript_ends_with_a_space(text, theirs):
-    assert with_trailing_space(text) == theirs
+    assert [with_trailing_space(text) for text in ("こんにちは", "", " ")] == ["こんにちは", "", ""]
 
 
 def test_a_recording_is_one_result():

@@ -36,38 +36,21 @@ def test_language(code, ours):
     assert recognition_config(options_of(language_code=code)).decoding.languages == ours
 
 
-def test_phrases_of_all_contexts_are_hotwords():
-    contexts = [
-        riva_asr_pb2.SpeechContext(phrases=["Clara", "tomato soup"], boost=20),
-        {"phrases": ["Vienna"]},
-    ]
-    assert recognition_config(options_of(speech_contexts=contexts)).decoding.hotwords == (
-        "Clara, tomato soup, Vienna"
-    )
-
-
-def test_custom_configuration():
+def test_what_is_asked_for_becomes_options():
+    contexts = [riva_asr_pb2.SpeechContext(phrases=["Clara", "soup"], boost=20), {"phrases": ["Vienna"]}]
     custom = {"mode": "sync", "gamma": "7", "task": "translate", "apply_partial_itn": "true"}
-    config = recognition_config(options_of(custom_configuration=custom))
-    assert codec.mode_from_proto(config.mode) is Mode.SYNC
-    assert config.gamma == 7
-    assert config.decoding.task == decoding_pb2.TASK_TRANSLATE
+    custom |= {"languages": "en,French", "channel": "left", "audio_track": "2", "container_times": "False"}
+    config = options_of(language_code="multi", speech_contexts=contexts, custom_configuration=custom)
+    found = recognition_config(config)
+    assert (codec.mode_from_proto(found.mode), found.gamma) == (Mode.SYNC, 7)
+    assert found.decoding.task == decoding_pb2.TASK_TRANSLATE
+    assert found.decoding.hotwords == "Clara, soup, Vienna"
+    assert found.decoding.languages == ["en", "fr"]
+    assert (found.channel, found.audio_track, found.container_times) == ("left", 2, False)
     plain = recognition_config(options_of())
     assert (plain.mode, plain.gamma) == (decoding_pb2.MODE_UNSPECIFIED, 0)
-
-
-def test_languages_are_those_that_may_be_spoken():
-    custom = {"languages": "en,French"}
-    config = options_of(language_code="multi", custom_configuration=custom)
-    assert recognition_config(config).decoding.languages == ["en", "fr"]
     with pytest.raises(InvalidRequest, match="languages"):
         recognition_config(options_of(language_code="de", custom_configuration=custom))
-
-
-def test_custom_configuration_selects_what_is_decoded():
-    custom = {"channel": "left", "audio_track": "2", "container_times": "False"}
-    config = recognition_config(options_of(custom_configuration=custom))
-    assert (config.channel, config.audio_track, config.container_times) == ("left", 2, False)
 
 
 @pytest.mark.parametrize(
@@ -93,30 +76,21 @@ def test_unsupported_settings_are_named(settings, sentence):
         whole_config(request)
 
 
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"stop_history": 500, "stop_threshold": 1.5}, "stop_threshold is 1.5"),
-        ({"stop_history": 10_000_000}, "stop_history is 1e"),
-    ],
-)
-def test_windows_and_shares_have_bounds(settings, sentence):
-    with pytest.raises(InvalidRequest, match=sentence):
-        ends(**settings)
-
-
-@pytest.mark.parametrize("settings", [{}, dict.fromkeys(("start_history", "stop_history"), -1)])
-def test_unset_values_are_our_defaults(settings):
-    assert ends(**settings) == EndpointingOptions()
-
-
-def test_windows_and_shares_become_lengths():
+def test_windows_and_shares_become_lengths_and_unset_ones_are_our_defaults():
     ended = ends(start_history=300, start_threshold=0.2, stop_history=800, stop_threshold=0.98)
     assert (ended.min_speech_ms, ended.silence_duration_ms, ended.short_silence_ms) == (60, 784, 784)
     assert ends(stop_threshold=0.5).silence_duration_ms == 400
-    assert ends(stop_history_eou=900) == EndpointingOptions()
+    for unset in ({}, {"start_history": -1, "stop_history": -1}, {"stop_history_eou": 900}):
+        assert ends(**unset) == EndpointingOptions()
+    for settings, sentence in (
+        ({"stop_history": 500, "stop_threshold": 1.5}, "stop_threshold is 1.5"),
+        ({"stop_history": 10_000_000}, "stop_history is 1e"),
+    ):
+        with pytest.raises(InvalidRequest, match=sentence):
+            ends(**settings)
 
 
 def test_the_onset_of_the_neural_vad_becomes_the_threshold():
-    ended = ends({"enable_vad_endpointing": "true", "neural_vad.onset": "0.65"})
-    assert ended.threshold == pytest.approx(0.65)
+    assert ends({"neural_vad.onset": "0.65"}).threshold == pytest.approx(0.65)
+    with pytest.raises(InvalidRequest, match=r"neural_vad\.onset is 'high': it must be a number"):
+        ends({"neural_vad.onset": "high"})
