@@ -17,7 +17,6 @@ from tests.nightly import mostly_nightly
 SAMPLES = DEMO_FOLDER / "samples"
 SHORT, TITLE = "01_phone_call", "A phone call"
 TEXT = json.loads((SAMPLES / "metadata.jsonl").read_text().splitlines()[0])["text"]
-REPLAY = Path(__file__).parents[3] / "docs" / "figures" / "replay.html"
 COMPLETE = "The transcript is complete."
 pytestmark = [pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
 expect = playwright.expect
@@ -275,18 +274,6 @@ async def test_every_control_reports_an_unreachable_gateway(chromium, demo_serve
         server.end()
 
 
-async def test_no_inline_script_or_style_runs(chromium, url):
-    async with opened(chromium, url) as page:
-        script = """() => {
-            const script = document.createElement("script");
-            script.textContent = "window.hurt = 1";
-            document.body.append(script);
-            return window.hurt ?? 0;
-        }"""
-        assert await page.page.evaluate(script) == 0
-        assert "Content Security Policy" in page.warnings.pop()
-
-
 async def test_a_file_that_is_not_audio(chromium, url, tmp_path):
     (tmp_path / "letter.txt").write_text("Dear Sir or Madam")
     async with opened(chromium, url) as page:
@@ -314,9 +301,3 @@ async def test_a_key_is_required(chromium, demo_server, monkeypatch):
             page.warnings.clear()
     finally:
         server.end()
-
-
-async def test_the_linked_replay_shows_every_figure(chromium):
-    async with opened(chromium, REPLAY.as_uri(), offline=True) as page:
-        await page.locator("#seek").press("End")
-        await shows_figures(page, "acceptance", "tokens", "roundTrip", "lag")
