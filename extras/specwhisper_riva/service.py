@@ -169,16 +169,14 @@ async def _our_requests(
     )
     audio = StreamedAudio(config.config)
     canonical: CanonicalStream | None = None
-    is_open = False
     async with aclosing(_decoded(requests, audio)) as pieces:
         async for pcm in pieces:
             if isinstance(pcm, EndUtterance):
-                if is_open:
+                if canonical is not None:
                     replies.expect_end()
                     yield pb.StreamingRecognizeRequest(end_utterance=pb.EndUtterance())
                 continue
-            if not is_open and audio.samples is not None:
-                is_open = True
+            if canonical is None and audio.samples is not None:
                 set_samples(ours.config, audio.samples)
                 canonical = canonical_stream(ours.config)
                 yield pb.StreamingRecognizeRequest(streaming_config=ours)
