@@ -82,14 +82,6 @@ async def test_an_endless_upload_ends_its_session(idle_s, session_s, code, monke
         await eventually(lambda: gateway.num_sessions == 0)
 
 
-async def test_an_invalid_body_ends_its_request(gateway):
-    head = b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n"
-    async with connected(gateway) as (reader, writer):
-        writer.write(head + b"Content-Type: multipart/form-data; boundary=x\r\n\r\nno length\r\n")
-        assert (await ends(reader)).startswith(b"HTTP/1.1 400 ")
-        await eventually(lambda: not gateway.server.server_state.tasks)
-
-
 @pytest.mark.parametrize("path", [BIG, "/live"])
 async def test_a_client_that_reads_nothing_is_cut_off(path, monkeypatch):
     monkeypatch.setattr(http_server, "UNREAD_S", 0.05)

@@ -137,12 +137,13 @@ async def test_slow_heads_and_handshakes_are_cut(proxied):
         plain.close()
 
 
-@pytest.mark.parametrize(("num_lines", "num_bytes"), [(1, 9_000), (6, 4_000)])
-async def test_large_heads_are_refused(proxied, num_lines, num_bytes):
-    head = "\r\n".join(f"X-{number}: {'x' * num_bytes}" for number in range(num_lines))
-    async with proxied("127.0.0.1:1") as proxy, proxy.connected() as (reader, writer):
-        writer.write(f"GET /health/live HTTP/1.1\r\nHost: here\r\n{head}\r\n\r\n".encode())
-        assert (await ends(reader)).startswith(b"HTTP/1.1 400 ")
+async def test_large_heads_are_refused(proxied):
+    async with proxied("127.0.0.1:1") as proxy:
+        for num_lines, num_bytes in ((1, 9_000), (6, 4_000)):
+            head = "\r\n".join(f"X-{number}: {'x' * num_bytes}" for number in range(num_lines))
+            async with proxy.connected() as (reader, writer):
+                writer.write(f"GET /health/live HTTP/1.1\r\nHost: here\r\n{head}\r\n\r\n".encode())
+                assert (await ends(reader)).startswith(b"HTTP/1.1 400 ")
 
 
 async def test_an_address_has_few_connections(proxied):

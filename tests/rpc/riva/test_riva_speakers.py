@@ -5,9 +5,7 @@ from riva.client.proto import riva_asr_pb2 as riva_pb
 
 from experiments.common.models.speech import SPOKEN, spoken_utterances, talk
 from specwhisper.errors import InvalidRequest
-from specwhisper.transcription.speakers import Turn
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_riva.replies import set_speakers
 from specwhisper_riva.settings import RivaSettings, riva_services
 from specwhisper_speakers.settings import SpeakerOptions
 from tests.rpc.riva_clients import live_config, pcm_config, pieces, riva_client, transcript
@@ -56,15 +54,6 @@ async def test_words_of_a_streams_utterances_have_speaker_tags(speakers):
     # The tiny models find one voice, in most of it.
     assert {word.speaker_tag for words in spoken for word in words} - {0} == {1}
     assert not any(result.alternatives[0].words for result in results if not result.is_final)
-
-
-def test_a_word_without_a_speaker_has_tag_0():
-    words = [riva_pb.WordInfo(start_time=0, end_time=500), riva_pb.WordInfo(start_time=9_000, end_time=9_500)]
-    alternative = riva_pb.SpeechRecognitionAlternative(words=words)
-    result = riva_pb.SpeechRecognitionResult(alternatives=[alternative])
-    response = riva_pb.RecognizeResponse(results=[result])
-    set_speakers(response, [Turn(0.0, 1.0, "A"), Turn(2.0, 3.0, "B")])
-    assert [word.speaker_tag for word in response.results[0].alternatives[0].words] == [1, 0]
 
 
 def test_models_without_rivas_service_are_refused(speakers):

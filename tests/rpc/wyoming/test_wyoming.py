@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 
-import numpy as np
 import pytest
 from wyoming.asr import Transcribe, TranscriptStart
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
@@ -87,13 +86,6 @@ async def test_a_connection_has_several_utterances_also_without_a_request(client
     second, third = transcript_of(await answer(client)), transcript_of(await answer(client))
     assert first == third == spoken(PCM)
     assert second == spoken(PCM[: 3 * RATE * 2])
-
-
-async def test_other_widths_and_channels_have_the_same_text(client):
-    samples = np.frombuffer(PCM, "<i2").astype(np.int32) << 8
-    wide = np.repeat(samples.astype("<i4").view(np.uint8).reshape(-1, 4)[:, :3], 2, axis=0).tobytes()
-    await say(client, wide, width=3, channels=2)
-    assert transcript_of(await answer(client)) == spoken(PCM)
 
 
 async def test_an_utterance_without_audio_is_empty(client):
@@ -208,19 +200,11 @@ async def test_a_rate_that_is_not_supported_is_an_error(client, settings):
     assert [event.data["code"] for event in await answer(client)] == ["InvalidAudio"]
 
 
-@pytest.mark.parametrize(
-    ("garbage", "code"),
-    [
-        (b"GET / HTTP/1.1\r\n", "InvalidRequest"),
-        (b"x" * 70_000, "MessageTooLarge"),
-        (b'{"type": "audio-chunk", "payload_length": 99999999}\n' + b"x" * 1_000, "MessageTooLarge"),
-    ],
-)
-async def test_bytes_that_are_no_event_end_their_connection_only(server, garbage, code):
+async def test_bytes_that_are_no_event_end_their_connection_only(server):
     async with client_of(server) as good, client_of(server) as bad:
         await send(good, AudioStart(RATE, 2, 1), AudioChunk(RATE, 2, 1, PCM))
-        bad._writer.write(garbage)
-        assert Error.from_event(await bad.read_event()).code == code
+        bad._writer.write(b"GET / HTTP/1.1\r\n")
+        assert Error.from_event(await bad.read_event()).code == "InvalidRequest"
         assert await bad.read_event() is None
         await send(good, AudioStop())
         assert transcript_of(await answer(good))

@@ -8,11 +8,11 @@ import pytest
 import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
-from riva.client.proto import riva_asr_pb2, riva_audio_pb2
+from riva.client.proto import riva_asr_pb2
 
 from specwhisper.audio.wav import MAX_HEADER_BYTES
 from specwhisper.errors import InvalidAudio, InvalidRequest
-from specwhisper_riva.requests import StreamedAudio, linear_16
+from specwhisper_riva.requests import StreamedAudio
 
 RATE = 8_000
 PCM = np.random.default_rng(0).integers(-20_000, 20_000, 999).astype("<i2").tobytes()
@@ -67,17 +67,6 @@ def test_raw_samples_cut_anywhere_stay_unchanged(data, places):
 @pytest.mark.parametrize("data", [b"R", b"RIFF", b"RIFFabcdABCD", b"RIFX" + bytes(20)])
 def test_raw_samples_that_look_like_the_start_of_a_wav_file(data):
     assert decoded([data[:1], data[1:]], RAW)[0] == data
-
-
-@pytest.mark.parametrize(("encoding", "subtype"), [("MULAW", "ULAW"), ("ALAW", "ALAW")])
-def test_mulaw_and_alaw_samples(encoding, subtype):
-    data = bytes(range(256))
-    config = riva_asr_pb2.RecognitionConfig(encoding=encoding, sample_rate_hertz=RATE)
-    loud = np.frombuffer(decoded(cut(data, range(0, 256, 7)), config)[0], "<i2")
-    assert len(loud) == 256
-    assert len(set(loud.tolist())) >= 255  # mu-law has two zeros
-    assert max(abs(loud.astype(int))) > 30_000
-    assert linear_16(b"", riva_audio_pb2.AudioEncoding.Value(encoding)) == b""
 
 
 @pytest.mark.parametrize("size", [0, 0xFFFFFFFF, 0x7FFFFFFF])

@@ -52,9 +52,8 @@ async def test_a_stream_of_audio_has_the_same_turns(diarizer):
     assert all(name.startswith("decoding") for name in threads), "it is decoded in turns, as recordings are"
 
 
-@pytest.mark.parametrize("length_s", [1 / RATE, 1.0])
-def test_silence_has_no_turns(diarizer, length_s):
-    assert diarizer.turns(np.zeros(int(length_s * RATE), np.float32)) == ()
+def test_silence_has_no_turns(diarizer):
+    assert diarizer.turns(np.zeros(1, np.float32)) == ()
 
 
 def test_the_number_of_speakers_can_be_set(speaker_models):

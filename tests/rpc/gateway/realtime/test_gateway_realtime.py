@@ -79,19 +79,6 @@ async def test_a_client_commits():
     assert figures["verified_tokens_total"] == 8
 
 
-async def test_a_telephones_audio():
-    sound = PCM[:16_000]  # 2 s at 8 kHz
-    server = ScriptedTranscription(EVERYTHING)
-    async with gateway_for(server) as gateway, session(gateway) as connection:
-        await connection.session.update(session=settings(format={"type": "audio/pcmu"}, turn_detection=None))
-        for piece in pieces(sound, 161):  # an odd number of samples
-            await connection.input_audio_buffer.append(audio=base64_of(piece))
-        await connection.input_audio_buffer.commit()
-        completed = (await up_to(connection, COMPLETED))[-1]
-    assert completed.usage.seconds == 2
-    assert len(server.audio) == 2 * 2 * 16_000
-
-
 async def test_settings_reach_the_draft_server():
     audio_input = {
         "format": {"type": "audio/pcm", "rate": 16_000},

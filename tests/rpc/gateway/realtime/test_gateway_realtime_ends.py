@@ -3,12 +3,11 @@
 import json
 
 import pytest
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from specwhisper.errors import PairMismatch, ServerFull, UnsupportedOption
 from specwhisper_gateway.messages import MAX_MESSAGE_BYTES
 from tests.rpc.client_scripts import ScriptedTranscription, serving
-from tests.rpc.gateways import connected, ends, gateway_for, handshake, running_gateway
+from tests.rpc.gateways import gateway_for, running_gateway
 from tests.rpc.live_scripts import EVERYTHING, TWO_UTTERANCES
 from tests.rpc.realtime import (
     DELTA,
@@ -22,7 +21,6 @@ from tests.rpc.realtime import (
     turn,
     up_to,
 )
-from tests.rpc.services import eventually
 
 FAILED = "conversation.item.input_audio_transcription.failed"
 
@@ -94,25 +92,6 @@ async def test_connections_that_are_refused():
     async with running_gateway(address) as gateway:  # the draft server is lost
         error, code = await refusal(gateway)
     assert (error.code, code) == ("unavailable", 1013)
-
-
-async def test_a_refused_client_that_stays_is_cut(monkeypatch):
-    closing = WebSocketsSansIOProtocol.__init__
-
-    def quickly(self, *args, **settings):
-        closing(self, *args, **settings)
-        self.close_timeout = 0.05
-
-    monkeypatch.setattr(WebSocketsSansIOProtocol, "__init__", quickly)
-    async with (
-        running_gateway("127.0.0.1:1", api_key="right") as gateway,
-        connected(gateway) as (reader, writer),
-    ):
-        writer.write(f"{handshake('/v1/realtime')}\r\n".encode())
-        received = await ends(reader)  # the client sends no close frame
-        await eventually(lambda: not gateway.server.connections)
-    assert received.startswith(b"HTTP/1.1 101 ")
-    assert b"invalid_api_key" in received
 
 
 @pytest.mark.parametrize(
