@@ -45,13 +45,9 @@ def _without_imports(module: str) -> str:
 
 @cache
 def samples() -> dict[str, dict[str, Any]]:
-    """Return the bundled recordings by name; an installation may have none."""
-    try:
-        lines = (SAMPLES / "metadata.jsonl").read_text().splitlines()
-    except OSError:
-        return {}
-    found = (json.loads(line) for line in lines)
-    return {Path(sample["file_name"]).stem: sample for sample in found}
+    """Return the bundled recordings by name."""
+    lines = (SAMPLES / "metadata.jsonl").read_text().splitlines()
+    return {Path(sample["file_name"]).stem: sample for sample in map(json.loads, lines)}
 
 
 @cache

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import fields
+from math import inf
 from types import SimpleNamespace
 
 import pytest
@@ -22,39 +23,23 @@ def read(*fields: tuple[str, str]) -> TranscriptionFields:
     return TranscriptionFields.read([("model", "whisper-1"), *fields])
 
 
-STRATEGY = VadOptions(threshold=0.7, min_silence_duration_ms=400, speech_pad_ms=300)
-
-
 @pytest.mark.parametrize(
-    ("fields", "expected"),
+    ("name", "members", "expected"),
     [
-        ({"chunking_strategy": '{"type":"server_vad","threshold":0.7,"silence_duration_ms":400}'}, STRATEGY),
         (
-            {
-                "chunking_strategy[type]": "server_vad",
-                "chunking_strategy[threshold]": "0.7",
-                "chunking_strategy[silence_duration_ms]": "400",
-            },
-            STRATEGY,
+            "chunking_strategy",
+            {"type": "server_vad", "threshold": 0.7, "silence_duration_ms": 400},
+            VadOptions(threshold=0.7, min_silence_duration_ms=400, speech_pad_ms=300),
         ),
-        (
-            {"vad_filter": "true", "vad_parameters": '{"threshold": 0.7, "max_speech_duration_s": Infinity}'},
-            VadOptions(threshold=0.7),
-        ),
-        (
-            {
-                "vad_filter": "true",
-                "vad_parameters[threshold]": "0.7",
-                "vad_parameters[max_speech_duration_s]": "inf",
-            },
-            VadOptions(threshold=0.7),
-        ),
+        ("vad_parameters", {"threshold": 0.7, "max_speech_duration_s": inf}, VadOptions(threshold=0.7)),
     ],
 )
-def test_an_object_is_json_or_fields(fields, expected):
-    options = read(*fields.items()).options()
-    assert options.vad_filter
-    assert options.vad_parameters == expected
+def test_an_object_is_json_or_fields(name, members, expected):
+    more = {"vad_filter": "true"} if name == "vad_parameters" else {}
+    in_fields = {f"{name}[{member}]": str(value) for member, value in members.items()}
+    for form in ({name: json.dumps(members)}, in_fields):
+        options = read(*(more | form).items()).options()
+        assert (options.vad_filter, options.vad_parameters) == (True, expected)
 
 
 @pytest.mark.parametrize(
