@@ -53,8 +53,6 @@ class To16Bit:
         self._partial = b""
 
     def push(self, data: bytes) -> bytes:
-        if self._width == 2:
-            return data
         data = self._partial + data
         end = len(data) - len(data) % self._width
         self._partial = data[end:]

@@ -115,20 +115,14 @@ async def running_gateway(
     if api_key is not None:
         settings["tokens"] = Tokens({api_key: CALLER})
     server = GatewayServer(GatewayConfig(server=draft, port=port, **settings))
-    serving = asyncio.create_task(server.serve())
-    try:
-        await server.ready.wait()
-        url = f"http://{server.address}"
+    async with server.running() as address:
         async with (
-            openai.DefaultAsyncHttpxClient(base_url=url, verify=NO_CERTIFICATES) as http,
+            openai.DefaultAsyncHttpxClient(base_url=f"http://{address}", verify=NO_CERTIFICATES) as http,
             openai.AsyncOpenAI(  # no retries, because tests count requests
-                base_url=f"{url}/v1", api_key="any", max_retries=0, http_client=http
+                base_url=f"http://{address}/v1", api_key="any", max_retries=0, http_client=http
             ) as api,
         ):
             yield RunningGateway(server, api, http)
-    finally:
-        server.stop()
-        await serving
 
 
 @asynccontextmanager

@@ -49,8 +49,7 @@ FORCED = {"force_eou": "true"}
 PHONE_CALL = "01_phone_call.flac"
 CODECS = {
     "wav that is called PCM": ("WAV", "PCM_16", riva_audio_pb2.LINEAR_PCM),
-    "wav of 24 bits": ("WAV", "PCM_24", riva_audio_pb2.ENCODING_UNSPECIFIED),
-    "flac": ("FLAC", "PCM_16", riva_audio_pb2.FLAC),
+    "flac": ("FLAC", "PCM_24", riva_audio_pb2.ENCODING_UNSPECIFIED),
     "opus": ("OGG", "OPUS", riva_audio_pb2.OGGOPUS),
     "mu-law": ("RAW", "ULAW", riva_audio_pb2.MULAW),
 }
