@@ -72,10 +72,6 @@ async def test_a_speaker_with_a_sample_is_named(recording, speaker_models, tmp_p
         ("--diarize {models} --speaker-sample ann.wav", "--speaker-sample is 'ann.wav': write NAME=FILE"),
         ("--diarize {models} --speaker-sample Ann=no.wav", "'no.wav' does not exist"),
         ("--diarize {models} --speaker-sample A=a.wav --speaker-sample A=b.wav", "names 'A' twice"),
-        (
-            "--diarize {models} --word-timestamps --print-colors",
-            "--print-colors has no effect with --diarize",
-        ),
     ],
 )
 async def test_what_cannot_have_speakers_is_refused(recording, speaker_models, arguments, sentence):

