@@ -14,7 +14,6 @@ from specwhisper_gateway.errors import InvalidField
 MAX_MESSAGE_BYTES = 1024 * 1024  # larger messages close the connection
 MAX_CONTROL_BYTES = 64 * 1024  # a message without its audio
 MAX_SEPARATORS = 64  # commas and opening brackets of a message that is mostly audio: many take long
-MAX_WARNINGS = 10  # in one event
 NO_INTERIM = dict.fromkeys(("verified", "stable", "tentative"), "")
 
 
@@ -40,9 +39,8 @@ def interim_of(update: Update) -> dict[str, str]:
 
 def warning_event(ignored: Sequence[InvalidField], event_id: str | None = None) -> dict[str, Any]:
     """Return an event about ignored parts of a client's; it is not OpenAI's."""
-    more = len(ignored) - MAX_WARNINGS
-    reasons = [*map(str, ignored[:MAX_WARNINGS]), *([f"{more} more are ignored."] if more > 0 else [])]
-    details = {"code": ignored[0].code, "param": ignored[0].param, "message": " ".join(reasons)}
+    message = " ".join(map(str, ignored))
+    details = {"code": ignored[0].code, "param": ignored[0].param, "message": message}
     return event("warning", warning=details | {"event_id": event_id})
 
 

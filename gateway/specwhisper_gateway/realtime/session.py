@@ -183,9 +183,9 @@ class RealtimeConnection:
                 if isinstance(riva_config, dict) and riva_config.get("force_eou") == "true":
                     self._pieces.finish()
                     await self._end_turn()
+            case "input_audio_buffer.commit" if self._is_riva:
+                pass  # the client commits every piece
             case "input_audio_buffer.commit":
-                if self._is_riva:
-                    return  # the client commits every piece
                 if self._open is None:
                     raise InvalidField(
                         "Error committing input audio buffer: it is empty.",
@@ -198,9 +198,7 @@ class RealtimeConnection:
             case "input_audio_buffer.hint":
                 self._hints.put(hint_of(received))
                 self._send_hints()
-            case "input_audio_buffer.done":
-                if not self._is_riva:
-                    raise InvalidField("input_audio_buffer.done is an event of Riva's client.", "type")
+            case "input_audio_buffer.done" if self._is_riva:
                 await self._end_turn()
                 self._waiting.put_nowait(None)
             case "session.update" | "transcription_session.update" as kind:
