@@ -9,7 +9,7 @@ from specwhisper.audio.decode import G711, decode_g711
 from specwhisper.errors import InvalidRequest
 from specwhisper.live import EndpointingOptions
 from specwhisper_gateway.errors import InvalidField
-from specwhisper_gateway.live import MAX_STATE_CHARACTERS, read_message
+from specwhisper_gateway.live import read_message
 from specwhisper_gateway.messages import (
     MAX_CONTROL_BYTES,
     MAX_MESSAGE_BYTES,
@@ -41,10 +41,10 @@ def test_only_audio_makes_a_message_large(message, audio):
 def test_the_largest_allowed_message_is_read():
     append = APPEND | {"audio": "A" * (MAX_MESSAGE_BYTES - 100)}
     assert read_object(json.dumps(append), audio="audio") == append
-    point = {"state": "A" * MAX_STATE_CHARACTERS, "start_sample": 0}
+    point = {"state": "A" * 16_384, "start_sample": 0}
     start = {"type": "start", "sample_rate": 16_000, "resume_point": point}
     found = read_message(json.dumps(start))
-    assert len(found.resume_point.state) == MAX_STATE_CHARACTERS // 4 * 3
+    assert len(found.resume_point.state) == 12_288
 
 
 def test_an_error_does_not_repeat_a_long_key():
