@@ -25,7 +25,10 @@ MANY = {f"k{number}": 1 for number in range(1_000)}
 @pytest.mark.parametrize(
     ("message", "audio"),
     [
-        pytest.param(APPEND | {"audio": "A" * MAX_CONTROL_BYTES} | MANY, "audio", id="keys beside audio"),
+        pytest.param(
+            APPEND | {"audio": "A" * MAX_CONTROL_BYTES, "b": [1] * 5_000}, "audio", id="beside audio"
+        ),
+        pytest.param({"values": [1] * 5_000}, "audio", id="values"),
         pytest.param(APPEND | {"audio": ["A"] * MAX_CONTROL_BYTES}, "audio", id="audio in pieces"),
         pytest.param(APPEND | {"event_id": "x" * MAX_CONTROL_BYTES, "audio": "AAAA"}, "audio", id="an id"),
         pytest.param({"session": {"prompt": "x" * MAX_CONTROL_BYTES}}, "audio", id="a prompt"),
