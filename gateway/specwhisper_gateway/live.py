@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, WebSocket
 
 from specwhisper.audio.canonical import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
-from specwhisper.errors import InvalidRequest
+from specwhisper.errors import InvalidRequest, MessageTooLarge
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.tasks import running
 from specwhisper.transcription.speakers import UtteranceSpeakers
@@ -27,6 +27,7 @@ from specwhisper_gateway.option_fields import values_of, within
 from specwhisper_gateway.sockets import Peer, accepted, check_origin, stall_timeout
 from specwhisper_gateway.state import Gateway, TakeSession, admit_later, gateway_of
 
+MAX_AUDIO_BYTES = 256 * 1024  # other clients wait while it is resampled
 RECONNECT_S = 10.0  # after it, the page shows that the connection is lost
 
 router = APIRouter()
@@ -206,6 +207,8 @@ class LiveConnection:
 
     async def _follow(self, frame: str | bytes, stream: StreamingClient) -> None:
         if isinstance(frame, bytes):
+            if len(frame) > MAX_AUDIO_BYTES:
+                raise MessageTooLarge(f"An audio message has {len(frame)} bytes: {MAX_AUDIO_BYTES} at most.")
             async with stall_timeout():
                 await stream.send(frame)
             return

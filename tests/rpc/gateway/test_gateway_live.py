@@ -94,6 +94,13 @@ async def test_later_errors_are_reported():
     assert (messages[-1]["type"], code) == ("done", 1000)
 
 
+async def test_too_large_an_audio_message(gateway):
+    async with page(gateway) as socket:
+        await socket.send(bytes(300_000))
+        messages, code = await messages_of(socket)
+    assert (messages[0]["type"], code) == ("error", 1009)
+
+
 async def test_disconnecting_ends_the_transcription():
     server = ScriptedTranscription(TWO_UTTERANCES[:3], reads_everything=False, hangs=True)
     async with gateway_for(server) as gateway:
