@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from time import monotonic
 
 from fastapi import Request
 from starlette.datastructures import FormData, UploadFile
@@ -29,6 +30,7 @@ MAX_FIELD_BYTES = 64 * 1024  # a prompt has some hundred bytes
 MAX_SAMPLE_BYTES = 3 * 1024 * 1024
 MAX_BYTES_OF = {"hint": MAX_HINT_BYTES, "known_speaker_references": MAX_SAMPLE_BYTES}
 IDLE_TIMEOUT_S = 30.0  # for a client that stops in the middle: it counts as a session
+MIN_BYTES_PER_S = 4_000  # less than any network that audio is sent over; slower clients count as idle
 SEND_LESS = "send the recording compressed or in parts, or ask the operator for a larger --max-upload-bytes."
 TEMPORARY_PREFIX = "specwhisper-upload-"
 SUFFIX = re.compile(r"\.[a-zA-Z0-9]{1,8}\Z")
@@ -124,19 +126,26 @@ async def _form(request: Request) -> FormData:
 
 
 def limited(receive: Receive, max_bytes: int, remedy: str) -> Receive:
-    """Limit the received bytes, whatever the headers declare, and the time of waiting for more."""
-    num_bytes = 0
+    """Limit the received bytes, whatever the headers declare, and the time of waiting for them.
+
+    A client that sends nothing uses up its time, which bytes renew.
+    """
+    num_bytes, left_s = 0, IDLE_TIMEOUT_S
 
     async def receive_counted() -> Message:
-        nonlocal num_bytes
+        nonlocal num_bytes, left_s
+        began_s = monotonic()
         try:
-            async with asyncio.timeout(IDLE_TIMEOUT_S):
+            async with asyncio.timeout(left_s):
                 message = await receive()
         except TimeoutError as error:
             raise IdleTimeout(
-                f"Nothing of the request came for {IDLE_TIMEOUT_S:g} s: send it again."
+                f"Less than {MIN_BYTES_PER_S} bytes a second of the request came for {IDLE_TIMEOUT_S:g} s: "
+                "send it again, over a faster network or compressed."
             ) from error
-        num_bytes += len(message.get("body", b""))
+        new_bytes = len(message.get("body", b""))
+        left_s = min(IDLE_TIMEOUT_S, left_s - (monotonic() - began_s) + new_bytes / MIN_BYTES_PER_S)
+        num_bytes += new_bytes
         if num_bytes > max_bytes:
             raise _too_large(num_bytes, max_bytes, remedy)
         return message

@@ -1,4 +1,4 @@
-"""Clients that do not send, or have disconnected."""
+"""Clients that do not send, send slowly, or have disconnected."""
 
 import asyncio
 
@@ -6,6 +6,8 @@ import pytest
 from starlette.websockets import WebSocket, WebSocketState
 
 from specwhisper.errors import ServerFull
+from specwhisper_gateway.audio import uploads
+from specwhisper_gateway.audio.uploads import IDLE_TIMEOUT_S, MIN_BYTES_PER_S
 from specwhisper_gateway.errors import ClientGone, IdleTimeout
 from specwhisper_gateway.sockets import Peer, refuse_socket
 from tests.rpc.services import eventually
@@ -66,3 +68,23 @@ async def test_a_client_that_leaves_while_it_is_refused(num_sent):
     scope = {"type": "websocket", "headers": [], "subprotocols": []}
     await refuse_socket(ServerFull("The gateway is full."), scope, receive, send)
     assert sent == ["websocket.accept"][:num_sent]
+
+
+async def test_an_upload_has_a_least_rate(monkeypatch):
+    now_s, num_bytes = 0.0, MIN_BYTES_PER_S
+
+    async def receive():
+        nonlocal now_s
+        now_s += 1.0
+        await asyncio.sleep(0)
+        return {"body": bytes(num_bytes)}
+
+    monkeypatch.setattr(uploads, "monotonic", lambda: now_s)
+    limited = uploads.limited(receive, 10**9, "")
+    for _ in range(1_000):
+        await limited()
+    num_bytes = MIN_BYTES_PER_S // 2
+    for _ in range(round(2 * IDLE_TIMEOUT_S)):
+        await limited()
+    with pytest.raises(IdleTimeout, match="over a faster network"):
+        await limited()
