@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import MISSING, Field, field, fields, is_dataclass, replace
 from functools import cache
 from types import NoneType, UnionType
@@ -109,11 +108,18 @@ def is_list(kind: type[Any], name: str) -> bool:
     return _type_of(kind, name) is tuple
 
 
-def to_object(value: Any) -> dict[str, Any]:
+def parse_object(value: Any) -> Any:
     """Read an object that a form has as JSON, instead of in fields such as ``vad_parameters[threshold]``."""
-    if isinstance(value, str):
-        with suppress(ValueError, RecursionError):
-            value = json.loads(value)
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            pass
+    return value
+
+
+def to_object(value: Any) -> dict[str, Any]:
+    value = parse_object(value)
     if not isinstance(value, dict):
         raise ValueError("it must be a JSON object")
     return value

@@ -17,11 +17,12 @@ from specwhisper_gateway.audio.uploads import FILE
 from specwhisper_gateway.errors import InvalidField
 from specwhisper_gateway.option_fields import (
     NOT_OPENAIS,
+    SHOWN_CHARS,
     is_list,
+    parse_object,
     schema_of,
     values_of,
     with_options,
-    within,
 )
 
 DEFAULTS = {"padding": "zero"}  # as in openai/whisper
@@ -29,7 +30,7 @@ NAMES = {declared.name for declared in fields(DecodingOptions)}
 FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
 MAX_SPEAKERS = 4  # OpenAI's limit
 SPEAKERS, REFERENCES = "known_speaker_names", "known_speaker_references"
-AUTO = ("chunking_strategy", "auto")
+VAD = "chunking_strategy"
 STREAMED = ("json", "text", "diarized_json")
 OPENAIS_NAMES = {
     "threshold": "threshold",
@@ -173,11 +174,12 @@ class TranscriptionFields(AudioFields):
         choices=("logprobs",),
         repeats=True,
     )
-    chunking_strategy: Any = within(
-        ServerVad,
-        help="`auto`: only speech is transcribed, as with `vad_filter`. An object of type `server_vad`, as "
-        "JSON or in fields such as `chunking_strategy[type]`, may have `threshold`, `prefix_padding_ms` and "
+    chunking_strategy: Any = option(
+        None,
+        "`auto`: only speech is transcribed, as with `vad_filter`. An object of type `server_vad`, as JSON "
+        "or in fields such as `chunking_strategy[type]`, may have `threshold`, `prefix_padding_ms` and "
         "`silence_duration_ms`.",
+        read=parse_object,
     )
     keywords: tuple[str, ...] = text((), "Words before the prompt of every window, as a list.", repeats=True)
     known_speaker_names: tuple[str, ...] = text(
@@ -186,10 +188,6 @@ class TranscriptionFields(AudioFields):
     known_speaker_references: tuple[str, ...] = text(
         (), "A recording of each one's voice, 2 to 10 s, as a data URL with base64.", repeats=True
     )
-
-    @classmethod
-    def read(cls, form: Iterable[tuple[str, str]]) -> Self:
-        return super().read(("vad_filter", "true") if part == AUTO else part for part in form)
 
     @property
     def has_speakers(self) -> bool:
@@ -207,12 +205,10 @@ class TranscriptionFields(AudioFields):
 
     def given(self) -> dict[str, Any]:
         given = super().given() | {"word_timestamps": self.has_words or self.has_speakers}
-        if (strategy := self.chunking_strategy) is not None:
-            asked = OPENAIS_VAD | strategy
+        if self.chunking_strategy:
             given["vad_filter"] = True
-            given["vad_parameters"] = VadOptions(
-                **{ours: asked[name] for name, ours in OPENAIS_NAMES.items()}
-            )
+        if isinstance(self.chunking_strategy, dict):
+            given["vad_parameters"] = self._vad_parameters(self.chunking_strategy)
         return given
 
     def known_speakers(self) -> dict[str, bytes]:
@@ -230,8 +226,14 @@ class TranscriptionFields(AudioFields):
             raise _invalid(SPEAKERS, "each speaker needs a name of its own, which is not empty.")
         return {name: _file_in(reference, name) for name, reference in zip(names, references, strict=True)}
 
+    @staticmethod
+    def _vad_parameters(strategy: dict[str, Any]) -> VadOptions:
+        asked = OPENAIS_VAD | values_of(ServerVad, strategy, "chunking_strategy.")
+        return VadOptions(**{name: asked[openais] for openais, name in OPENAIS_NAMES.items()})
+
     def __post_init__(self) -> None:
         """Refuse values of OpenAI's API that have no effect here, and fields that contradict each other."""
+        strategy = self.chunking_strategy
         for name in (SPEAKERS, REFERENCES):
             if getattr(self, name) and not self.has_speakers:
                 raise _unsupported(name, "only diarized_json names speakers; set response_format to it.")
@@ -248,9 +250,17 @@ class TranscriptionFields(AudioFields):
         if self.timestamp_granularities and self.response_format != "verbose_json":
             reason = "only verbose_json has times; set response_format to it."
             raise _unsupported("timestamp_granularities", reason)
-        if self.vad_filter and self.chunking_strategy is not None:
+        if isinstance(strategy, str) and strategy not in ("", "auto"):
+            shown = repr(strategy[:SHOWN_CHARS])
+            raise _unsupported(VAD, f"{shown} is neither 'auto' nor an object of type server_vad.")
+        if self.vad_filter and strategy:
             raise _unsupported("vad_filter", "chunking_strategy says the same: send one of them.")
         self.known_speakers()
+        if isinstance(strategy, dict):
+            try:
+                self._vad_parameters(strategy)
+            except InvalidRequest as error:
+                raise InvalidField(str(error), VAD, "unsupported_value") from None
 
 
 def _file_in(reference: str, name: str) -> bytes:
