@@ -14,9 +14,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specwhisper.transcription.hallucinations import SpokenSegment, SpokenWord, review, spoken_segments
+from specwhisper.transcription.hallucinations import review, spoken_segments
 from specwhisper.transcription.segments import split_window
-from specwhisper.types import WINDOW_FRAMES, Window, WordAlignment
+from specwhisper.types import WINDOW_FRAMES, Segment, Window, Word, WordAlignment
 from tests.nightly import examples
 
 END, TIME = 50_257, 50_364  # of openai/whisper's multilingual tokenizer
@@ -27,14 +27,14 @@ def window(num_frames: int = WINDOW_FRAMES, start_frame: int = 0) -> Window:
     return Window(0, start_frame, num_frames, (50_258,), 200)
 
 
-def said(start_s: float, end_s: float, *, probability: float = 0.9, num_words: int = 2) -> SpokenSegment:
+def said(start_s: float, end_s: float, *, probability: float = 0.9, num_words: int = 2) -> Segment:
     """Return a segment whose words share its time."""
     times = np.linspace(start_s, end_s, num_words + 1).tolist()
-    words = [SpokenWord(" word", one, other, probability) for one, other in pairwise(times)]
-    return SpokenSegment(start_s, end_s, tuple(words))
+    words = [Word(one, other, " word", probability) for one, other in pairwise(times)]
+    return Segment(start_s, end_s, (), words=tuple(words))
 
 
-def invented(start_s: float, end_s: float) -> SpokenSegment:
+def invented(start_s: float, end_s: float) -> Segment:
     return said(start_s, end_s, probability=0.01)
 
 
@@ -49,7 +49,7 @@ def invented(start_s: float, end_s: float) -> SpokenSegment:
         ([invented(5, 6), said(8, 8.5)], 0, 500),  # the silence before the first one is skipped
         ([invented(0.5, 1), said(8, 8.5)], 0, 100),  # at least a second is
         ([said(1, 1.5), invented(28.5, 29.5)], 1, 2850),
-        ([SpokenSegment(0, 30)], 1, None),  # without words
+        ([Segment(0, 30, ())], 1, None),  # without words
     ],
 )
 def test_what_is_left_out(segments, kept, next_frame):
