@@ -196,9 +196,6 @@ def test_a_segment_lasts_from_its_first_word_to_its_last(data, spans) -> None:
         assert all(each.start_s <= word.start_s <= word.end_s <= each.end_s for word in each.words)
 
 
-A, B = 0, 1
-
-
 def window(num_frames: int = 3000, start_frame: int = 0) -> Window:
     return Window(0, start_frame, num_frames, prompt=(END + 1,), max_new_tokens=60)
 
@@ -255,8 +252,3 @@ def test_segments_equal_transformers(tokens, num_frames, start_frame, ended):
         assert end_s == pytest.approx(float(segment["end"]), abs=0.0201 if is_windows_end else 1e-3)
     assert ours == (advance or num_frames)  # transformers would decode the same window forever
     assert [token for *_, tokens in segments for token in tokens] + discarded == tokens
-
-
-def test_a_window_without_times_is_one_segment():
-    assert cut([A, B, END]) == ([(0.0, 30.0, [A, B])], 3000, [])
-    assert cut([A, B], num_frames=700, start_frame=600) == ([(6.0, 13.0, [A, B])], 700, [])
