@@ -24,8 +24,6 @@ DRAWING = re.compile(r"\{[^{}]*\\p[1-9]")  # lines, and no text
 BODY = re.compile(r"<(?:\w+:)?body\b[^<>]*>")
 PARAGRAPH_END = re.compile(r"</(?:\w+:)?p>")
 LINE_BREAK = re.compile(r"<(?:\w+:)?br\b[^<>]*>")
-MIN_REPEATED_WORDS = 2  # fewer are more likely said again
-MAX_REPEATED_LINES = 8  # more than rolling captions show
 
 
 def _timed(content: str) -> list[str]:
@@ -51,16 +49,12 @@ READERS = {".srt": _timed, ".vtt": _timed, ".ass": _ass, ".ssa": _ass, ".ttml": 
 
 
 def _once(captions: Iterable[str]) -> Iterator[str]:
-    """Yield lines, without those with which rolling captions repeat the end of the one before."""
-    before: list[str] = []
+    """Yield lines, without those that rolling captions repeat; a single word is more likely said again."""
+    before: set[str] = set()
     for caption in captions:
         lines = [line.strip() for line in caption.split("\n") if line.strip()]
-        shared = range(min(len(before), len(lines), MAX_REPEATED_LINES), 0, -1)
-        repeated = next((num for num in shared if before[-num:] == lines[:num]), 0)
-        if sum(len(line.split()) for line in lines[:repeated]) < MIN_REPEATED_WORDS:
-            repeated = 0
-        yield from lines[repeated:]
-        before = lines
+        yield from (line for line in lines if line not in before or " " not in line)
+        before = set(lines)
 
 
 # As openai/whisper prints segments, and lines of SBV, which YouTube writes.
