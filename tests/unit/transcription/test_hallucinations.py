@@ -1,6 +1,5 @@
 """Invented segments are left out as in openai/whisper."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 
 from specwhisper.transcription.hallucinations import review, spoken_segments
 from specwhisper.transcription.segments import split_window
+from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import WINDOW_FRAMES, Segment, Window, Word, WordAlignment
 from tests.nightly import examples
 
@@ -71,21 +71,6 @@ LAST = [said(1, 1.5), invented(17, 18.2), invented(18.5, 19)]
 )
 def test_where_the_next_window_begins(opened, segments, ends_silent, expected):
     assert review(opened, segments, 2.0, ends_silent=ends_silent) == expected
-
-
-@dataclass(frozen=True)
-class Texts:
-    """A vocabulary of words: each text token is one."""
-
-    texts: tuple[str, ...]
-    end_of_text: int = END
-    timestamp_begin: int = TIME
-
-    def is_timestamp(self, token: int) -> bool:
-        return token >= TIME
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        return "".join(self.texts[token] for token in tokens if token < END)
 
 
 @dataclass(frozen=True)
@@ -168,7 +153,8 @@ def review_of_openai(scripted: Scripted) -> tuple[int, int]:
 
 def our_review(scripted: Scripted) -> tuple[int, int]:
     """Return the same by our rules."""
-    vocabulary = Texts(tuple(text for text, *_ in scripted.words))
+    texts = tuple(text.replace(" ", "Ġ") for text, *_ in scripted.words)
+    vocabulary = Vocabulary(texts, END, END + 1, no_timestamps=None, timestamp_begin=TIME)
     opened = window(min(scripted.num_frames, WINDOW_FRAMES))
     result = split_window(opened, scripted.tokens, vocabulary)
     positions = [place for place, token in enumerate(scripted.tokens) if token < END]
