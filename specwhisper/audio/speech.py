@@ -12,7 +12,7 @@ from functools import cache
 from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from specwhisper.audio.endpointing import (
 )
 from specwhisper.extras import needs_extra
 from specwhisper.selection import VadOptions
-from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, Segment, Word
+from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, Segment, Span, Word
 
 SILENCE_TO_CUT_AT_MS = 98  # in speech that is too long
 # People who take turns leave about 200 ms between them. Shorter speech may be the beginning of a hum.
@@ -81,13 +81,6 @@ def _folder_of(package: str) -> Path:
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError(f"No module named '{package}'", name=package)
     return Path(spec.origin).parent
-
-
-class Span(NamedTuple):
-    """A part of a recording, in samples."""
-
-    start: int
-    stop: int
 
 
 class SpeechFinder:

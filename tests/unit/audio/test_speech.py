@@ -16,9 +16,9 @@ from experiments.common.models.speech import EnergyVad, talk
 from specwhisper.audio import speech as speech_module
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.endpointing import FRAME_SAMPLES
-from specwhisper.audio.speech import SileroVad, Span, SpeechFinder, SpeechMap, find_speech, only_speech
+from specwhisper.audio.speech import SileroVad, SpeechFinder, SpeechMap, find_speech, only_speech
 from specwhisper.selection import VadOptions
-from specwhisper.types import SAMPLE_RATE, Segment, Word
+from specwhisper.types import SAMPLE_RATE, Segment, Span, Word
 
 SAMPLES = Path(specwhisper.__file__).parent / "demo" / "samples"
 ROUNDING_S = 0.005  # times are in hundredths

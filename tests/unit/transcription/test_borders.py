@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from transformers import WhisperForConditionalGeneration
 
 from experiments.common.models.scripted import END, NO_TIMESTAMPS, TIME, VOCABULARY
-from specwhisper.audio.speech import Span, SpeechMap, placed
+from specwhisper.audio.speech import SpeechMap, placed
 from specwhisper.options import Task
 from specwhisper.transcription.formats import (
     Layout,
@@ -29,6 +29,7 @@ from specwhisper.types import (
     SAMPLE_RATE,
     Commit,
     Segment,
+    Span,
     TimeOrder,
     Window,
     WindowOpened,
