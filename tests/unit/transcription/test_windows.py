@@ -43,12 +43,10 @@ def test_windows_are_numbered_and_start_where_the_last_one_ended():
     ("asked", "own", "expected"),
     [
         (None, None, 63),
-        (10, None, 10),
         (None, 20, 20),
         (10, 20, 10),
         (30, 20, 30),
         (100, 20, 63),
-        (None, 448, 63),
         (None, MaxLength(20), 20),
         (None, MaxLength(448), 63),
         (10, MaxLength(20), 10),
@@ -246,13 +244,3 @@ def test_of_a_prompt_that_is_too_long_the_last_tokens_count(initial, hotwords, e
 def test_a_model_without_prompts_refuses_them():
     with pytest.raises(UnsupportedOption, match="takes no prompt"):
         PreviousText(replace(VOCABULARY, start_of_prev=None), WORDS, condition=False)
-
-
-def test_the_prompt_takes_room_from_the_window():
-    windows = SequentialWindows(VOCABULARY, DecodingOptions.greedy(condition_on_previous_text=True))
-    first = windows.open(3000)
-    assert (first.prompt, first.max_new_tokens) == ((START,), 63)
-    windows.close(first, [TIME, 3, END], [-0.1] * 3)
-    second = windows.open(3000)
-    assert second.prompt == (PREV, TIME, 3, START)
-    assert second.max_new_tokens == 60
