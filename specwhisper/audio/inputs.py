@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from specwhisper.audio.damage import Damage, Warn, Warnings
 from specwhisper.audio.decode import canonical, decode_file, no_such_file
 from specwhisper.audio.ffmpeg import check_track
-from specwhisper.errors import InvalidAudio, within_floats
+from specwhisper.errors import InvalidAudio
 from specwhisper.selection import ALL_AUDIO, Selection
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 
@@ -183,12 +182,7 @@ def _decoder_of_array(array: Any, sample_rate: Any) -> Read:
     samples = np.asarray(array)
     if samples.ndim != 1:
         raise InvalidAudio(f"An array of shape {samples.shape} is not a recording: {WANTED}.")
-    is_number = isinstance(sample_rate, int | float | np.number) and not isinstance(sample_rate, bool)
-    if not (is_number and math.isfinite(within_floats(sample_rate)) and sample_rate == int(sample_rate)):
-        raise InvalidAudio(
-            f"sampling_rate is {sample_rate!r}: it must be the samples per second, a whole number."
-        )
-    return partial(_pieces, samples, int(sample_rate))
+    return partial(_pieces, samples, sample_rate)
 
 
 def _pieces(samples: NDArray[Any], sample_rate: int, warn: Warn, selection: Selection) -> Iterator[bytes]:
