@@ -44,17 +44,6 @@ async def test_every_end_reaches_every_reader_until_it_is_answered():
     assert await read(audio, 0) == samples(2_200, 2_500)
 
 
-async def test_ends_may_be_answered_before_the_audio_begins():
-    audio = KeptAudio(1_000)
-    audio.forget_ends(3)
-    await audio.put(samples(1_000, 1_500))
-    audio.end_utterance()
-    assert await ends_of(audio, 1_000, until=1_500) == [1_500]
-    audio.forget_ends(4)
-    audio.finish()
-    assert await ends_of(audio, 1_000) == []
-
-
 async def ends_of(audio: KeptAudio, sample: int, until: int | None = None) -> list[int]:
     """Read audio, up to an end if ``until`` is given; return the samples at which utterances end."""
     ends: list[int] = []
