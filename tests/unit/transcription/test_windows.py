@@ -171,8 +171,8 @@ def previous(words: PromptText = NOTHING, *, condition: bool = True) -> Previous
 def test_text_is_kept_with_its_timestamps_and_doubled_ones_once():
     made = previous()
     assert made.prefix() == previous(condition=False).prefix() == ()
-    made.append([[TIME, 3, TIME + 5], [TIME + 5, 4, TIME + 9, TIME + 9]], 0.0)
-    assert made.prefix() == (PREV, TIME, 3, TIME + 5, TIME + 5, 4, TIME + 9)
+    made.append([[TIME, 3, TIME + 5], [TIME + 5, 4, TIME + 9, TIME + 9], [TIME + 9, 5]], 0.0)
+    assert made.prefix() == (PREV, TIME, 3, TIME + 5, TIME + 5, 4, TIME + 9, TIME + 9, 5)
 
 
 @pytest.mark.parametrize("num_given", [1, 16, 20, 31])
