@@ -3,7 +3,6 @@
 The captions are known before the audio: a film's subtitles, or those of last year's talk. Each caption
 becomes a hint when its time comes::
 
-    pip install pysubs2
     PYTHONPATH=. specwhisper-draft-server --draft-recogniser examples.captions_recogniser:create \
         --draft-model talk.srt
 

@@ -1,7 +1,4 @@
-"""Read a hint from a file: captions, a transcript, or plain text.
-
-Only the text of captions is read. The target verifies it, so an unusual file costs nothing but time.
-"""
+"""Read a hint from a file: captions, a transcript, or plain text."""
 
 from __future__ import annotations
 
@@ -11,41 +8,69 @@ import re
 from collections.abc import Iterable, Iterator
 from glob import escape
 from pathlib import Path
+from xml.etree import ElementTree
+
+import pysubs2
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.options import MAX_HINT_BYTES
 
+XML_SUFFIXES = (".ttml", ".dfxp")  # TTML; files that end in .xml are mostly something else
+SUFFIXES = (".srt", ".vtt", ".ass", ".ssa", *XML_SUFFIXES)
 # None of these patterns begins twice in one stretch of text, or looks far: their time is linear.
-TIMES = re.compile(r"^.*\d:\d\d(?:[.,]\d{1,9})?[ \t]{0,9}-->.*$", re.MULTILINE)  # of SRT and WebVTT
-TAG = re.compile(r"<[/!]?[\w-][^<>]*>")  # another "<" is text
+TIMING = re.compile(r"\d:\d\d(?:[.,]\d{1,9})?[ \t]{0,9}-->[ \t]{0,9}\d")  # a caption's, in SRT and WebVTT
+# The parser takes these for text of WebVTT: comments, names of captions, and times of words.
+NOTE = re.compile(r"(?<=\n\n)NOTE(?:[ \t].*)?(?:\n(?:.+(?:\n|\Z))*|\Z)")
+NAME = re.compile(r"(?m)^(?!.*-->).+\n(?=.*-->)")
+TAG = re.compile(r"<[^<>\n]*>")
+SRT_TAG = re.compile(r"< {0,9}/? {0,9}[a-zA-Z][^<>]*>")  # another "<" is text
 OVERRIDE = re.compile(r"\{[^{}]*\}")  # ASS's, which SRT may have too
-DRAWING = re.compile(r"\{[^{}]*\\p[1-9]")  # lines, and no text
-# TTML's; a file may name a namespace.
-BODY = re.compile(r"<(?:\w+:)?body\b[^<>]*>")
-PARAGRAPH_END = re.compile(r"</(?:\w+:)?p>")
-LINE_BREAK = re.compile(r"<(?:\w+:)?br\b[^<>]*>")
+DRAWING = re.compile(r"\\p[1-9]")  # in an override: what follows are lines, no text
+BLANK_LINES = re.compile(r"\n{3,}")
+MAX_ERROR_CHARS = 100  # a parser's, which may quote a whole file
 
 
-def _timed(content: str) -> list[str]:
-    """Return the captions of SRT or WebVTT: what is between their times and an empty line."""
-    return [following.partition("\n\n")[0] for following in TIMES.split(content)[1:]]
+def _timed(content: str, suffix: str) -> list[str]:
+    """Return the text of each caption, in the order of their times."""
+    content = BLANK_LINES.sub("\n\n", content)
+    if suffix == ".vtt":
+        content = TAG.sub("", NAME.sub("", NOTE.sub("", content)))
+    elif suffix == ".srt":
+        content = SRT_TAG.sub("", content)
+    try:  # the parser's own patterns for tags are quadratic
+        captions = pysubs2.SSAFile.from_string(content, format_=suffix.lstrip("."), keep_html_tags=True)
+    except Exception as error:  # whatever a parser makes of a broken file
+        raise ValueError(str(error)[:MAX_ERROR_CHARS]) from error
+    captions.sort()
+    if content.strip() and not captions:
+        raise ValueError("there are none")
+    return [html.unescape(_plain(each.text)) for each in captions if not each.is_comment]
 
 
-def _ass(content: str) -> list[str]:
-    """Return the captions of ASS in the order of their times."""
-    events = [line.split(",", 9) for line in content.split("\n") if line.startswith("Dialogue:")]
-    texts = [fields[-1] for fields in sorted(events, key=lambda fields: fields[1:2])]
-    return [re.sub(r"\\[nN]", "\n", text).replace(r"\h", " ") for text in texts if not DRAWING.search(text)]
+def _plain(text: str) -> str:
+    """Return the text of a caption in ASS, to which all are converted; none of a drawing."""
+    if any(DRAWING.search(override) for override in OVERRIDE.findall(text)):
+        return ""
+    return OVERRIDE.sub("", text).replace(r"\h", " ").replace(r"\n", "\n").replace(r"\N", "\n")
 
 
-def _ttml(content: str) -> list[str]:
-    """Return the paragraphs of TTML; line breaks of the file are none of their text."""
-    body = "".join(BODY.split(content, 1)[1:])
-    paragraphs = PARAGRAPH_END.split(body)[:-1]
-    return [LINE_BREAK.sub("\n", " ".join(paragraph.split())) for paragraph in paragraphs]
-
-
-READERS = {".srt": _timed, ".vtt": _timed, ".ass": _ass, ".ssa": _ass, ".ttml": _ttml, ".dfxp": _ttml}
+def _ttml(content: str) -> Iterator[str]:
+    """Yield the text of each paragraph; an inner one is part of the outer one."""
+    # pysubs2 refuses times in frames and ticks, which the text does not need.
+    try:
+        elements = [ElementTree.fromstring(content)] if content.strip() else []
+    except ElementTree.ParseError as error:
+        raise ValueError(str(error)) from error
+    while elements:  # they may be nested deeper than Python's stack
+        element = elements.pop()
+        if element.tag.rpartition("}")[2] != "p":
+            elements += reversed(element)
+            continue
+        for inner in element.iter():
+            if inner.tag.rpartition("}")[2] == "br":
+                inner.text = "\0"
+        text = " ".join("".join(element.itertext()).split())  # line breaks of the file are none of the text
+        yield text.replace("\0", "\n")  # those of the caption are; XML has no NUL
 
 
 def _once(captions: Iterable[str]) -> Iterator[str]:
@@ -87,7 +112,7 @@ def find_hint(folder: Path, recording: Path) -> Path | None:
 
     Its name may have a language, as in ``NAME.en.vtt``, if there is only one such file.
     """
-    suffixes = [each for suffix in (*READERS, ".txt") for each in (suffix, suffix.upper())]
+    suffixes = [each for suffix in (*SUFFIXES, ".txt") for each in (suffix, suffix.upper())]
     paths = (folder / f"{recording.stem}{suffix}" for suffix in suffixes)
     if (found := next((path for path in paths if path.is_file()), None)) is not None:
         return found
@@ -116,15 +141,18 @@ def _text_of(path: Path) -> str:
         return _text_of_json(path, content)
     if suffix == ".tsv":
         return "\n".join(line.rpartition("\t")[2] for line in content.splitlines()[1:])
-    if suffix not in READERS:
+    if suffix not in SUFFIXES:
         content = PRINTED_TIME.sub("", content)
-        if TIMES.search(content) or content.lstrip().startswith("<?xml"):
+        if TIMING.search(content) or content.lstrip().startswith("<?xml"):
             raise InvalidRequest(f"The hint {path} holds captions: name it .srt, .vtt or .ttml.")
         return content
-    captions = READERS[suffix](content)
-    if content.strip() and not captions:
-        raise InvalidRequest(f"The hint {path} does not hold captions: call a file of plain text .txt.")
-    return "\n".join(_once(html.unescape(TAG.sub("", OVERRIDE.sub("", each))) for each in captions))
+    try:
+        captions = _ttml(content) if suffix in XML_SUFFIXES else _timed(content, suffix)
+        return "\n".join(_once(captions))
+    except ValueError as error:
+        raise InvalidRequest(
+            f"The hint {path} does not hold captions ({error}): call a file of plain text .txt."
+        ) from error
 
 
 def _text_of_json(path: Path, content: str) -> str:

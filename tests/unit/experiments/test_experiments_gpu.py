@@ -35,7 +35,7 @@ def test_a_machine_without_the_doors_packages_is_enough():
     script = """
 import sys
 
-missing = "accelerate av fastapi grpc_health grpc_reflection openai opentelemetry pytest_asyncio ray "
+missing = "accelerate av fastapi grpc_health grpc_reflection openai opentelemetry pysubs2 pytest_asyncio ray "
 missing += "riva silero_vad starlette uvicorn websockets"
 for name in missing.split():
     sys.modules[name] = None  # as if it were not installed

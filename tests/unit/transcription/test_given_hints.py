@@ -107,6 +107,7 @@ TTML = (
         ("a.vtt", NOTES, "NOTES are no\nNOTE or\ncomments."),
         ("a.vtt", NAMED, "Good day,\nall.\nBye."),
         ("a.vtt", ROLLING, "so we began\nto look at it\nand found it"),
+        ("a.srt", "\n\n".join(reversed(SRT.split("\n\n"))), "Good morning,\nall.\nBye."),
         ("a.srt", SRT.replace("\n", "\r\n"), "Good morning,\nall.\nBye."),
         ("a.ass", ASS, "First, line\nand more\nSecond"),
         ("a.ttml", TTML, "We met\nat noon.\nBye & bye."),
@@ -147,7 +148,7 @@ def test_a_file_has_the_text_of_its_captions(tmp_path, name, content, text):
         ("a.txt", SRT.encode(), r"a\.txt holds captions: name it \.srt"),
         ("b.txt", TTML.encode(), r"b\.txt holds captions: name it .*\.ttml"),
         ("a.ttml", b"<tt><body>", r"a\.ttml does not hold captions"),
-        ("a.srt", b"A script, and no captions.", r"a\.srt does not hold captions"),
+        ("a.srt", b"A script, and no captions.", r"a\.srt does not hold captions \(there are none\)"),
         *(
             ("a.json", content, r"a\.json is not a transcript in JSON")
             for content in (b"[]", b"{", b'{"text": 5}', b'"text"', b'{"segments": [5]}')
@@ -171,24 +172,57 @@ def test_a_pipe_is_read_and_a_device_without_end_is_refused():
     os.close(reading)
 
 
-PARTS = "<|<a|< |</p|{|{}|{\\i1}|[|0:00:00|0:00 |1 | |-|-->|\n|\n\nNOTE|a\n|&#".split("|")
-
-
 @pytest.mark.parametrize("suffix", [".srt", ".vtt", ".ass", ".ttml", ".txt", ".tsv", ".json"])
-def test_the_time_to_read_a_file_grows_with_its_length_alone(tmp_path, suffix):
+@pytest.mark.parametrize(
+    "part",
+    [
+        "<",
+        "<a",
+        "< ",
+        "{",
+        "{}",
+        "{\\i1}",
+        "[",
+        "0:00:00",
+        "0:00 ",
+        "1 ",
+        " ",
+        "-",
+        "-->",
+        "\n",
+        "\n\nNOTE",
+        "a\n",
+        "&#",
+    ],
+)
+def test_the_time_to_read_a_file_grows_with_its_length_alone(tmp_path, suffix, part):
     path = tmp_path / f"a{suffix}"
-    headers = {
-        ".ass": ASS.partition("Second")[0],
-        ".ttml": "<tt><body><p>",
-        ".vtt": "WEBVTT\n\n00:00:01.000 --> 00:00:02.000\n",
-    }
-    header = headers.get(suffix, "00:00:01,000 --> 00:00:02,000\n<")
-    for part in PARTS:
-        path.write_text(header + part * (200_000 // len(part)), "utf-8")
-        began_s = time.process_time()
-        with suppress(InvalidRequest):
-            read_hint(path)
-        assert time.process_time() - began_s < 2, part
+    header = "00:00:01,000 --> 00:00:02,000\n<"
+    if suffix == ".vtt":
+        header = "WEBVTT\n\n00:00:01.000 --> 00:00:02.000\n"
+    if suffix == ".ass":
+        header = ASS.partition("Second")[0]
+    path.write_text(header + part * (200_000 // len(part)), "utf-8")
+    began_s = time.process_time()
+    with suppress(InvalidRequest):
+        read_hint(path)
+    assert time.process_time() - began_s < 2
+
+
+def test_an_error_does_not_quote_a_whole_file(tmp_path):
+    path = tmp_path / "a.ass"
+    path.write_text(ASS.partition("Second")[0].replace("0:00:0", "1" * 10_000, 1), "utf-8")
+    with pytest.raises(InvalidRequest, match="does not hold captions") as refused:
+        read_hint(path)
+    assert len(str(refused.value)) < 500
+
+
+def test_captions_nested_however_deep_are_read(tmp_path):
+    path = tmp_path / "a.ttml"
+    for name in ("span", "p", "div"):
+        opened, closed = f"<{name}>" * 100_000, f"</{name}>" * 100_000
+        path.write_text(f"<tt><body>{opened}<p>deep</p>{closed}</body></tt>", "utf-8")
+        assert read_hint(path) == "deep"
 
 
 def test_a_folder_has_hints_by_the_names_of_recordings(tmp_path):
