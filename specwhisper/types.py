@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from specwhisper.errors import InvalidRequest
 
@@ -302,6 +302,13 @@ class Timing:
     align_ns: int = 0
     detect_ns: int = 0
     token_ns: int = 0
+
+
+class Span(NamedTuple):
+    """A stretch of speech, in samples or frames."""
+
+    start: int
+    stop: int
 
 
 @dataclass(frozen=True, slots=True)

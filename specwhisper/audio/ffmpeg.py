@@ -198,10 +198,7 @@ def weights_of(layout: str) -> Weights | None:
     impulses = np.eye(num_channels, dtype=np.float32).reshape(1, -1)  # one in each channel
     frame = av.AudioFrame.from_ndarray(impulses, format="flt", layout=layout)
     frame.sample_rate = 48_000
-    try:
-        (mixed,) = av.AudioResampler(format="flt", layout="mono").resample(frame)
-    except (av.FFmpegError, ValueError):
-        return None
+    (mixed,) = av.AudioResampler(format="flt", layout="mono").resample(frame)
     weights: Weights = mixed.to_ndarray()[0] / mixed.to_ndarray().sum()
     return weights
 

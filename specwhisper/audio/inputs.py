@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import os
-from array import array as PlainArray
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,12 +15,12 @@ from numpy.typing import NDArray
 from specwhisper.audio.damage import Damage, Warn, Warnings
 from specwhisper.audio.decode import canonical, decode_file, no_such_file
 from specwhisper.audio.ffmpeg import check_track
-from specwhisper.errors import InvalidAudio, within_floats
+from specwhisper.errors import InvalidAudio
 from specwhisper.selection import ALL_AUDIO, Selection
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 
 # File names, whole files, open files, arrays and tensors of 16 kHz mono, and audio of a Hugging Face dataset.
-Audio = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | NDArray[Any] | Mapping[str, Any]
+Audio = str | os.PathLike[str] | bytes | bytearray | BinaryIO | NDArray[Any] | Mapping[str, Any]
 WANTED = (
     "pass a file name, an open file, an array of 16 kHz mono samples, or a dict of array and sampling_rate"
 )
@@ -69,7 +67,7 @@ def recordings_in(audio: Audio | Iterable[Audio]) -> tuple[Iterable[Source | Inv
 
 def is_recording(audio: Any) -> bool:
     return (
-        isinstance(audio, str | os.PathLike | bytes | bytearray | memoryview | PlainArray)
+        isinstance(audio, str | os.PathLike | bytes | bytearray)
         or hasattr(audio, "read")
         or hasattr(audio, "__array__")
         or _is_of_dataset(audio)
@@ -126,9 +124,6 @@ def _source(recording: Any) -> Source:
         if not os.path.exists(recording):
             raise no_such_file(recording)
         return Source(str(os.fspath(recording)), partial(decode_file, recording, None))
-    if isinstance(recording, memoryview | PlainArray):
-        view = memoryview(recording)
-        recording = view.tobytes() if view.itemsize == 1 else np.asarray(view)  # a file, or samples
     if isinstance(recording, bytes | bytearray):
         return Source("", _OpenFile(BytesIO(recording)))
     if hasattr(recording, "read"):
@@ -187,12 +182,7 @@ def _decoder_of_array(array: Any, sample_rate: Any) -> Read:
     samples = np.asarray(array)
     if samples.ndim != 1:
         raise InvalidAudio(f"An array of shape {samples.shape} is not a recording: {WANTED}.")
-    is_number = isinstance(sample_rate, int | float | np.number) and not isinstance(sample_rate, bool)
-    if not (is_number and math.isfinite(within_floats(sample_rate)) and sample_rate == int(sample_rate)):
-        raise InvalidAudio(
-            f"sampling_rate is {sample_rate!r}: it must be the samples per second, a whole number."
-        )
-    return partial(_pieces, samples, int(sample_rate))
+    return partial(_pieces, samples, sample_rate)
 
 
 def _pieces(samples: NDArray[Any], sample_rate: int, warn: Warn, selection: Selection) -> Iterator[bytes]:

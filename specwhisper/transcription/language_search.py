@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+from specwhisper.types import Span
 
 SURE = 0.7  # another language than the one before is spoken only with this probability
 ENOUGH_FRAMES = 80  # with less speech the language is often not found
@@ -12,14 +14,7 @@ MAX_UNDETECTED_FRAMES = 400  # so that no five seconds in another language pass 
 
 Probs: TypeAlias = Mapping[str, float]
 Search: TypeAlias = Generator[tuple[int, int], Probs, tuple[str, int, Probs]]
-Voice: TypeAlias = Callable[[bytes], Sequence[tuple[int, int]]]  # finds speech in PCM, in samples
-
-
-class Speech(NamedTuple):
-    """A piece of speech between two pauses, in frames or samples."""
-
-    start: int
-    stop: int
+Voice: TypeAlias = Callable[[bytes], Sequence[Span]]  # finds speech in PCM, in samples
 
 
 def among(probs: Probs, allowed: Collection[str]) -> Probs:
@@ -34,12 +29,12 @@ def choose(probs: Probs, before: str | None, sure: float = SURE) -> str:
     return likeliest if before not in probs or probs[likeliest] >= sure else str(before)
 
 
-def has_enough(spoken: Sequence[Speech]) -> bool:
+def has_enough(spoken: Sequence[Span]) -> bool:
     """Return whether the language of the first piece can be detected."""
     return bool(spoken) and spoken[0].stop - spoken[0].start >= ENOUGH_FRAMES
 
 
-def join_short(spoken: Iterable[Speech]) -> list[Speech]:
+def join_short(spoken: Iterable[Span]) -> list[Span]:
     """Join short pieces, each with a neighbour over the shorter pause."""
     joined = list(spoken)
     while len(joined) > 1:
@@ -48,11 +43,11 @@ def join_short(spoken: Iterable[Speech]) -> list[Speech]:
             break
         pauses = range(max(0, shortest - 1), min(shortest + 1, len(joined) - 1))
         at = min(pauses, key=lambda index: joined[index + 1].start - joined[index].stop)
-        joined[at : at + 2] = [Speech(joined[at].start, joined[at + 1].stop)]
+        joined[at : at + 2] = [Span(joined[at].start, joined[at + 1].stop)]
     return joined
 
 
-def cuts(spoken: Iterable[Speech]) -> list[int]:
+def cuts(spoken: Iterable[Span]) -> list[int]:
     """Return the middle of each pause."""
     return [(before.stop + after.start) // 2 for before, after in pairwise(spoken)]
 

@@ -9,7 +9,6 @@ from specwhisper.transcription.hallucinations import review, spoken_segments
 from specwhisper.transcription.language_search import (
     Probs,
     Search,
-    Speech,
     among,
     cuts,
     has_enough,
@@ -24,7 +23,7 @@ from specwhisper.transcription.windows import (
     WhisperWindows,
     judge,
 )
-from specwhisper.types import HOP_SAMPLES, WINDOW_FRAMES, Outcome, Window, WordAlignment
+from specwhisper.types import HOP_SAMPLES, WINDOW_FRAMES, Outcome, Span, Window, WordAlignment
 
 BLOCK_BYTES = 160_000  # 5 s, in which speech is looked for
 
@@ -152,7 +151,7 @@ class LanguageWindows(SequentialWindows):
         """Find the pieces of the next window, and begin with the first."""
         start, end = self.next_frame, self.next_frame + num_frames
         spoken = [
-            Speech(start + first // HOP_SAMPLES, min(end, start + -(-stop // HOP_SAMPLES)))
+            Span(start + first // HOP_SAMPLES, min(end, start + -(-stop // HOP_SAMPLES)))
             for first, stop in (self._voice(pcm) if self._voice else ())
         ]
         if num_frames == WINDOW_FRAMES and len(spoken) > 1 and spoken[-1].stop == end:

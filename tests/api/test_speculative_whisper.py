@@ -184,7 +184,7 @@ def test_a_recording_that_lacks_something_has_warnings(pair, samples):
         ("nowhere.wav", "does not exist"),
         ([0.0, 0.1], "of type float cannot be read: pass a file name"),
         ({"audio": "a.wav"}, "with audio cannot be read: pass a file name"),
-        ({"array": np.zeros(9), "sampling_rate": np.nan}, "sampling_rate is nan: .* a whole number"),
+        ({"array": np.zeros(9), "sampling_rate": np.nan}, "sample rate of nan Hz .* a whole number"),
         (StringIO("text"), "open it with mode 'rb'"),
         (b"no audio at all", "neither libsndfile nor FFmpeg"),
     ],

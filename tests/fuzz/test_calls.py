@@ -5,7 +5,6 @@ import grpc.aio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from riva.client.proto import riva_asr_pb2
 
 from experiments.common.models.scripted import END, scripted_checkpoint
 from specwhisper.rpc.channels import with_true_status
@@ -139,21 +138,3 @@ def test_any_options_of_a_recording(running, config, is_bare, audio):
     )
     request = pb.RecognizeRequest(config=config, audio=audio).SerializeToString()
     check(running, "draft", "/specwhisper.wire.v1.Transcription/Recognize", [request])
-
-
-@fuzzed()
-@given(
-    config=messages(riva_asr_pb2.StreamingRecognitionConfig.DESCRIPTOR),
-    is_right=st.booleans(),
-    pieces=st.lists(PIECES, max_size=4),
-)
-def test_any_options_of_a_riva_stream(running, config, is_right, pieces):
-    if is_right:
-        config.config.sample_rate_hertz, config.config.encoding = RATE, 1
-        config.config.language_code, config.config.model = "en-US", ""
-        config.config.enable_separate_recognition_per_channel = False
-        config.config.ClearField("diarization_config")
-    sent = [riva_asr_pb2.StreamingRecognizeRequest(streaming_config=config)]
-    sent += [riva_asr_pb2.StreamingRecognizeRequest(audio_content=piece) for piece in pieces]
-    path = "/nvidia.riva.asr.RivaSpeechRecognition/StreamingRecognize"
-    check(running, "draft", path, [request.SerializeToString() for request in sent])

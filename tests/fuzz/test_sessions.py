@@ -19,7 +19,7 @@ from tests.fuzz.messages import SIZE, TOKENS, messages, resumes
 from tests.fuzz.running import CALL_S, Running, Speaking, explore, fuzzed, read_all, send
 from tests.fuzz.test_calls import REFUSALS
 from tests.rpc.hostile import Request, Session, Shared, audio, candidates, hello, window_tokens
-from tests.rpc.services import MAX_SESSIONS, RATE, all_free, eventually, recording, target_alone
+from tests.rpc.services import MAX_SESSIONS, RATE, all_free, eventually, recording
 
 MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 LENGTHS_S = (1.0, 33.0)
@@ -271,31 +271,3 @@ def test_any_options_and_messages(running, options, mode, sent, place):
         await eventually(lambda: running.target.num_free_slots == MAX_SESSIONS)
 
     running.run(run())
-
-
-@fuzzed()
-@given(order=st.lists(st.integers(0, 5), min_size=1, max_size=12), mode=st.sampled_from(MODES))
-def test_repeated_swapped_and_dropped_audio(running, order, mode):
-    """The text is complete, or the stream is refused for its gap."""
-    pcm, size = recording(3.0), RATE  # bytes: half a second
-    pieces = [
-        audio(pcm[at : at + size], at // 2, is_last=at + size >= len(pcm)) for at in range(0, len(pcm), size)
-    ]
-    sent = [hello(mode=mode), *(pieces[place] for place in order), pieces[-1]]
-    known = -1
-    for place in [*order, 5]:
-        if place > known + 1:
-            known = None
-            break
-        known = max(known, place)
-
-    async def run() -> None:
-        session = Session(running.target)
-        if known is None:
-            await ended(session, sent)
-            return
-        await session.send(*sent, candidates())
-        await read_all(session)
-        assert window_tokens(session.responses, {}) == target_alone(3.0).window_tokens
-
-    running.run(asyncio.wait_for(run(), CALL_S))

@@ -8,7 +8,6 @@ import pytest
 import soundfile
 
 from specwhisper.audio.decode import check_stated_length
-from specwhisper.audio.inputs import recordings_in
 from specwhisper.errors import InvalidAudio
 from tests.unit.audio import test_audio_decode
 from tests.unit.audio.test_audio_decode import encode, muxed, tone
@@ -151,18 +150,6 @@ def test_a_size_that_was_left_open_or_ends_in_half_a_sample_is_no_damage(size, r
     data = bytearray(encode(tone(1, 8_000), 8_000))
     data[40:44] = struct.pack("<I", size)
     assert decoded(bytes(data) + rest) == (1, ())
-
-
-def test_a_sample_that_is_no_number_is_silence():
-    samples = tone(LENGTH_S, 16_000)
-    samples[3 * 16_000] = np.nan
-    warning = (
-        "The audio has samples that are not finite numbers: 1 of them, the first at 3.0 s. They are silence."
-    )
-    ((source,), _) = recordings_in(samples)
-    pcm = b"".join(source.decode())
-    assert np.frombuffer(pcm, "<i2")[3 * 16_000] == 0
-    assert source.warnings.sentences == (warning,)
 
 
 @pytest.mark.parametrize(

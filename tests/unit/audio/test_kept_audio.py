@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specwhisper.audio.kept import PIECE_BYTES, KeptAudio
+from specwhisper.audio.kept import KeptAudio
 from specwhisper.types import EndUtterance
 from tests.nightly import examples
 
@@ -18,16 +18,6 @@ def samples(start: int, end: int) -> bytes:
 
 async def read(audio: KeptAudio, sample: int) -> bytes:
     return b"".join([piece async for piece in audio.pieces(sample) if isinstance(piece, bytes)])
-
-
-async def test_audio_is_read_in_small_pieces():
-    audio = KeptAudio()
-    await audio.put(samples(0, 4_000))
-    audio.finish()
-    pieces = [piece async for piece in audio.pieces(0)]
-    assert b"".join(pieces) == samples(0, 4_000)
-    assert [len(piece) for piece in pieces] == [PIECE_BYTES, PIECE_BYTES, 1_600]
-    assert (audio.num_samples, audio.is_complete) == (4_000, True)
 
 
 async def test_every_end_reaches_every_reader_until_it_is_answered():
@@ -52,17 +42,6 @@ async def test_every_end_reaches_every_reader_until_it_is_answered():
     audio.end_utterance()
     assert await following == [0, 2_000, 2_000, 2_500]
     assert await read(audio, 0) == samples(2_200, 2_500)
-
-
-async def test_ends_may_be_answered_before_the_audio_begins():
-    audio = KeptAudio(1_000)
-    audio.forget_ends(3)
-    await audio.put(samples(1_000, 1_500))
-    audio.end_utterance()
-    assert await ends_of(audio, 1_000, until=1_500) == [1_500]
-    audio.forget_ends(4)
-    audio.finish()
-    assert await ends_of(audio, 1_000) == []
 
 
 async def ends_of(audio: KeptAudio, sample: int, until: int | None = None) -> list[int]:

@@ -16,19 +16,12 @@ from experiments.common.models.speech import EnergyVad, talk
 from specwhisper.audio import speech as speech_module
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.endpointing import FRAME_SAMPLES
-from specwhisper.audio.speech import SileroVad, Span, SpeechFinder, SpeechMap, find_speech, only_speech
+from specwhisper.audio.speech import SileroVad, SpeechMap, find_speech, only_speech, spans_of
 from specwhisper.selection import VadOptions
-from specwhisper.types import SAMPLE_RATE, Segment, Word
+from specwhisper.types import SAMPLE_RATE, Segment, Span, Word
 
 SAMPLES = Path(specwhisper.__file__).parent / "demo" / "samples"
 ROUNDING_S = 0.005  # times are in hundredths
-
-
-def found(probabilities, num_samples: int, options: VadOptions) -> tuple[Span, ...]:
-    finder = SpeechFinder(options)
-    for probability in probabilities:
-        finder.on_vad_probability(probability)
-    return finder.finish(num_samples)
 
 
 def of_faster_whisper(audio: np.ndarray, model, options: VadOptions) -> list[tuple[int, int]]:
@@ -99,11 +92,11 @@ VADS = st.builds(
 )
 
 
-@given(PROBABILITIES, st.integers(0, FRAME_SAMPLES - 1), VADS)
+@given(PROBABILITIES, st.integers(1, FRAME_SAMPLES - 1), VADS)
 def test_spans_are_in_order_and_those_of_faster_whisper(probabilities, rest, options):
     num_samples = len(probabilities) * FRAME_SAMPLES + rest
     probabilities = [*probabilities, 0.0]
-    spans = found(probabilities, num_samples, options)
+    spans = spans_of(probabilities, num_samples, options)
     assert all(0 <= span.start < span.stop <= num_samples for span in spans)
     assert all(one.stop <= other.start for one, other in pairwise(spans))
     if find_spec("faster_whisper"):

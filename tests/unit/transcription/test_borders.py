@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from transformers import WhisperForConditionalGeneration
 
 from experiments.common.models.scripted import END, NO_TIMESTAMPS, TIME, VOCABULARY
-from specwhisper.audio.speech import Span, SpeechMap, placed
+from specwhisper.audio.speech import SpeechMap, placed
 from specwhisper.options import Task
 from specwhisper.transcription.formats import (
     Layout,
@@ -29,6 +29,7 @@ from specwhisper.types import (
     SAMPLE_RATE,
     Commit,
     Segment,
+    Span,
     TimeOrder,
     Window,
     WindowOpened,
@@ -196,9 +197,6 @@ def test_a_segment_lasts_from_its_first_word_to_its_last(data, spans) -> None:
         assert all(each.start_s <= word.start_s <= word.end_s <= each.end_s for word in each.words)
 
 
-A, B = 0, 1
-
-
 def window(num_frames: int = 3000, start_frame: int = 0) -> Window:
     return Window(0, start_frame, num_frames, prompt=(END + 1,), max_new_tokens=60)
 
@@ -255,8 +253,3 @@ def test_segments_equal_transformers(tokens, num_frames, start_frame, ended):
         assert end_s == pytest.approx(float(segment["end"]), abs=0.0201 if is_windows_end else 1e-3)
     assert ours == (advance or num_frames)  # transformers would decode the same window forever
     assert [token for *_, tokens in segments for token in tokens] + discarded == tokens
-
-
-def test_a_window_without_times_is_one_segment():
-    assert cut([A, B, END]) == ([(0.0, 30.0, [A, B])], 3000, [])
-    assert cut([A, B], num_frames=700, start_frame=600) == ([(6.0, 13.0, [A, B])], 700, [])

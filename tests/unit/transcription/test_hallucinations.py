@@ -1,6 +1,5 @@
 """Invented segments are left out as in openai/whisper."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,9 +13,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specwhisper.transcription.hallucinations import SpokenSegment, SpokenWord, review, spoken_segments
+from specwhisper.transcription.hallucinations import review, spoken_segments
 from specwhisper.transcription.segments import split_window
-from specwhisper.types import WINDOW_FRAMES, Window, WordAlignment
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.types import WINDOW_FRAMES, Segment, Window, Word, WordAlignment
 from tests.nightly import examples
 
 END, TIME = 50_257, 50_364  # of openai/whisper's multilingual tokenizer
@@ -27,14 +27,14 @@ def window(num_frames: int = WINDOW_FRAMES, start_frame: int = 0) -> Window:
     return Window(0, start_frame, num_frames, (50_258,), 200)
 
 
-def said(start_s: float, end_s: float, *, probability: float = 0.9, num_words: int = 2) -> SpokenSegment:
+def said(start_s: float, end_s: float, *, probability: float = 0.9, num_words: int = 2) -> Segment:
     """Return a segment whose words share its time."""
     times = np.linspace(start_s, end_s, num_words + 1).tolist()
-    words = [SpokenWord(" word", one, other, probability) for one, other in pairwise(times)]
-    return SpokenSegment(start_s, end_s, tuple(words))
+    words = [Word(one, other, " word", probability) for one, other in pairwise(times)]
+    return Segment(start_s, end_s, (), words=tuple(words))
 
 
-def invented(start_s: float, end_s: float) -> SpokenSegment:
+def invented(start_s: float, end_s: float) -> Segment:
     return said(start_s, end_s, probability=0.01)
 
 
@@ -49,7 +49,7 @@ def invented(start_s: float, end_s: float) -> SpokenSegment:
         ([invented(5, 6), said(8, 8.5)], 0, 500),  # the silence before the first one is skipped
         ([invented(0.5, 1), said(8, 8.5)], 0, 100),  # at least a second is
         ([said(1, 1.5), invented(28.5, 29.5)], 1, 2850),
-        ([SpokenSegment(0, 30)], 1, None),  # without words
+        ([Segment(0, 30, ())], 1, None),  # without words
     ],
 )
 def test_what_is_left_out(segments, kept, next_frame):
@@ -71,21 +71,6 @@ LAST = [said(1, 1.5), invented(17, 18.2), invented(18.5, 19)]
 )
 def test_where_the_next_window_begins(opened, segments, ends_silent, expected):
     assert review(opened, segments, 2.0, ends_silent=ends_silent) == expected
-
-
-@dataclass(frozen=True)
-class Texts:
-    """A vocabulary of words: each text token is one."""
-
-    texts: tuple[str, ...]
-    end_of_text: int = END
-    timestamp_begin: int = TIME
-
-    def is_timestamp(self, token: int) -> bool:
-        return token >= TIME
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        return "".join(self.texts[token] for token in tokens if token < END)
 
 
 @dataclass(frozen=True)
@@ -168,7 +153,8 @@ def review_of_openai(scripted: Scripted) -> tuple[int, int]:
 
 def our_review(scripted: Scripted) -> tuple[int, int]:
     """Return the same by our rules."""
-    vocabulary = Texts(tuple(text for text, *_ in scripted.words))
+    texts = tuple(text.replace(" ", "Ġ") for text, *_ in scripted.words)
+    vocabulary = Vocabulary(texts, END, END + 1, no_timestamps=None, timestamp_begin=TIME)
     opened = window(min(scripted.num_frames, WINDOW_FRAMES))
     result = split_window(opened, scripted.tokens, vocabulary)
     positions = [place for place, token in enumerate(scripted.tokens) if token < END]

@@ -14,7 +14,6 @@ from specwhisper.transcription.language_search import (
     ENOUGH_FRAMES,
     MAX_UNDETECTED_FRAMES,
     SURE,
-    Speech,
     among,
     choose,
     cuts,
@@ -22,6 +21,7 @@ from specwhisper.transcription.language_search import (
     search,
 )
 from specwhisper.transcription.sequential_windows import LanguageWindows
+from specwhisper.types import Span
 
 CODES = ("en", "fr", "zh")
 LONG_FRAMES = 500
@@ -90,7 +90,7 @@ def test_a_third_language_between_two_is_found():
 @given(st.lists(st.integers(1, 400), max_size=40))
 def test_joined_pieces_have_enough_speech_and_are_cut_in_pauses(lengths):
     bounds = [sum(lengths[:i]) for i in range(len(lengths) + 1)]
-    spoken = [Speech(start, stop) for start, stop in list(pairwise(bounds))[::2]]
+    spoken = [Span(start, stop) for start, stop in list(pairwise(bounds))[::2]]
     joined = join_short(spoken)
     assert len(joined) <= 1 or all(piece.stop - piece.start >= ENOUGH_FRAMES for piece in joined)
     assert {piece.start for piece in joined} <= {piece.start for piece in spoken}
@@ -100,8 +100,8 @@ def test_joined_pieces_have_enough_speech_and_are_cut_in_pauses(lengths):
 
 
 def test_a_short_piece_joins_its_neighbour_over_the_shorter_pause():
-    spoken = [Speech(0, 200), Speech(230, 260), Speech(280, 500)]
-    assert join_short(spoken) == [Speech(0, 200), Speech(230, 500)]
+    spoken = [Span(0, 200), Span(230, 260), Span(280, 500)]
+    assert join_short(spoken) == [Span(0, 200), Span(230, 500)]
 
 
 @given(st.dictionaries(st.sampled_from(CODES), st.floats(0, 1), min_size=3))

@@ -1,8 +1,6 @@
 """Languages have the codes and names that transformers has."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from transformers.models.whisper.tokenization_whisper import LANGUAGES, TO_LANGUAGE_CODE
 
 from specwhisper.languages import CODES, NAMES, language_code, language_name
@@ -23,6 +21,7 @@ def test_languages_and_their_other_names_are_those_of_transformers():
         ("yue-HK", "yue"),
         (" de-CH ", "de"),
         ("de_CH.UTF-8", "de"),
+        ("de-", "de"),
         ("haitian creole", "ht"),
         ("nb-NO", "no"),
         ("fil-PH", "tl"),
@@ -37,11 +36,6 @@ def test_languages_and_their_other_names_are_those_of_transformers():
 def test_a_language_has_any_of_its_names_in_any_case_and_a_region_is_ignored(tag, code):
     assert language_code(tag) == code
     assert DecodingOptions.greedy(language=tag).language == (code or None)
-
-
-@given(st.sampled_from(sorted(NAMES)), st.sampled_from("-_"), st.text(max_size=12))
-def test_any_region_is_ignored(code, separator, region):
-    assert language_code(f"{code}{separator}{region}") == code
 
 
 def test_a_code_without_a_name_stands_for_itself():

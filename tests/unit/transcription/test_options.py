@@ -19,10 +19,8 @@ from specwhisper.selection import VadOptions
         ({"max_new_tokens": 0}, "max_new_tokens is 0: it must be at least 1"),
         ({"max_initial_timestamp_s": 31.0}, "must lie between 0 and 30 seconds"),
         ({"temperatures": ()}, "name at least one, each 0 or from 1e-06 to 1e"),
-        ({"temperatures": (-0.1,)}, "name at least one, each 0 or from 1e-06 to 1e"),
         ({"temperatures": (1e-45,)}, "name at least one, each 0 or from 1e-06 to 1e"),
         ({"temperatures": (1e39,)}, "name at least one, each 0 or from 1e-06 to 1e"),
-        ({"temperatures": (0.4, 0.2)}, "each must be higher than the one before it"),
         ({"temperatures": (0.4, 0.4)}, "each must be higher than the one before it"),
         ({"temperatures": tuple(i / 10 for i in range(17))}, "at most 16 are tried"),
         ({"top_k": -1}, "top_k is -1"),
@@ -41,15 +39,12 @@ from specwhisper.selection import VadOptions
         ({"language": 5}, "language is 5: it must be text"),
         ({"initial_prompt": ["a"]}, "initial_prompt is .*: it must be text"),
         ({"initial_prompt": "a \ud800"}, "initial_prompt is .*: it must be valid Unicode"),
-        ({"hint": "a \ud800"}, "hint is .*: it must be valid Unicode"),
         ({"hotwords": ["a", 3]}, "hotwords is .*: it must be text, or a list of texts"),
         ({"hotwords": "\udfff"}, "hotwords is .*: it must be valid Unicode"),
         ({"timestamps": "no"}, "timestamps is 'no': it must be True or False"),
         ({"top_k": 2.5}, "top_k is 2.5: it must be a whole number"),
-        ({"seed": "seven"}, "seed is 'seven': it must be a whole number"),
         ({"top_p": "half"}, "top_p is 'half': it must be a number"),
         ({"temperatures": "hot"}, "temperatures is 'hot': it must be a number, or several"),
-        ({"temperatures": ("hot",)}, "it must be a number, or several"),
         ({"task": "rubbish"}, "task is 'rubbish': choose from transcribe, translate"),
         ({"multilingual": True, "language": "en"}, "language and multilingual exclude each other: leave"),
         ({"multilingual": True, "languages": "en,fr"}, "languages and multilingual exclude each other"),
@@ -127,9 +122,11 @@ def test_none_leaves_an_option_at_its_default_and_is_no_threshold():
     assert without == replace(DecodingOptions.greedy(), temperatures=DecodingOptions().temperatures)
 
 
-def test_a_single_temperature_is_accepted():
+def test_a_single_temperature_and_choices_as_plain_text_are_accepted():
     assert DecodingOptions(temperatures=0.2).temperatures == (0.2,)
     assert DecodingOptions(temperatures=[0, 1]).temperatures == (0.0, 1.0)
+    options = DecodingOptions(task="translate", compression_ratio_of="text")
+    assert (options.task, options.compression_ratio_of) == (Task.TRANSLATE, CompressionRatio.TEXT)
 
 
 DEFAULTS = DecodingOptions(language="en", top_k=3)
@@ -153,7 +150,7 @@ greedy = DecodingOptions.greedy
         ({}, dict.fromkeys(("max_initial_timestamp", "without_timestamps", "greedy")), DecodingOptions()),
         ({}, {"max_tokens": 200}, DecodingOptions(max_new_tokens=200)),
         ({}, {"max_tokens": 200, "max_new_tokens": 200}, DecodingOptions(max_new_tokens=200)),
-        *(({}, {name: num}, DecodingOptions()) for name in ("beam_size", "num_beams") for num in (1, None)),
+        ({}, {"beam_size": 1, "num_beams": None}, DecodingOptions()),
         # Greedy leaves out fallback and thresholds that are not given.
         ({"temperatures": 0.7}, {"greedy": True}, greedy()),
         ({}, {"greedy": False}, DecodingOptions()),
@@ -180,7 +177,6 @@ def test_keywords_as_users_of_other_programs_write_them(defaults, given, expecte
         ({**FALLBACK, "greedy": True}, "No window fails without a threshold"),
         ({"logprob_threshold": 1}, "logprob_threshold is 1: .* or None for no threshold"),
         ({"beam_size": 5}, "Beam search is not offered"),
-        ({"num_beams": 5}, "Beam search is not offered"),
     ],
 )
 def test_keywords_that_cannot_be(given, problem):
@@ -193,12 +189,6 @@ def test_an_unknown_option_is_refused_with_the_known_ones():
         options_from({}, {"langage": "en"})
     named = str(error.value).partition("choose from ")[2].rstrip(".").split(", ")
     assert {"language", "temperature", "temperature_increment_on_fallback"} <= set(named)
-
-
-def test_choices_may_be_plain_strings():
-    options = DecodingOptions(task="translate", compression_ratio_of="text")
-    assert options.task is Task.TRANSLATE
-    assert options.compression_ratio_of is CompressionRatio.TEXT
 
 
 def test_an_error_shows_the_beginning_of_a_long_value():

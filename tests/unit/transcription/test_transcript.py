@@ -61,15 +61,17 @@ def test_an_ended_window_returns_its_segments(builder):
     assert (builder.window, builder.verified_text, builder.tentative_text) == (None, "", "")
 
 
-def test_windows_are_joined(builder):
+def test_windows_are_joined_without_silence_and_late_commits(builder):
     builder.observe(commit(0, A, END, final=True))
-    builder.observe(opened(1, start_frame=3000))
-    builder.observe(commit(0, B, END, window_id=1, final=True))
+    assert builder.observe(commit(0, C, END, final=True)) == []
+    for number, tokens in enumerate(((B, END), (END,)), start=1):
+        builder.observe(opened(number, start_frame=number * 3000))
+        builder.observe(commit(0, *tokens, window_id=number, final=True))
     transcript = builder.finish()
     assert transcript.text == str(transcript) == "ab"
     assert [segment.start_s for segment in transcript.segments] == [0.0, 30.0]
-    assert transcript.window_tokens == ((A, END), (B, END))
-    assert (transcript.stats.num_windows, transcript.stats.num_committed) == (2, 4)
+    assert transcript.window_tokens == ((A, END), (B, END), (END,))
+    assert (transcript.stats.num_windows, transcript.stats.num_committed) == (3, 7)
 
 
 def test_no_segment_lasts_longer_than_a_window_that_another_language_ended():
@@ -81,17 +83,6 @@ def test_no_segment_lasts_longer_than_a_window_that_another_language_ended():
     builder.observe(WindowOpened(Window(1, 130, 130, (END + 1,), 60)))
     (after,) = builder.observe(commit(0, TIME, C, TIME + 40, END, window_id=1, final=True))
     assert (after.start_s, after.end_s) == (1.3, 2.1)
-
-
-def test_silence_is_no_segment(builder):
-    assert builder.observe(commit(0, END, final=True)) == []
-    assert builder.finish().window_tokens == ((END,),)
-
-
-def test_a_commit_of_an_ended_window_is_ignored(builder):
-    builder.observe(commit(0, A, END, final=True))
-    assert builder.observe(commit(0, B, END, final=True)) == []
-    assert builder.finish().text == "a"
 
 
 def test_a_commit_after_a_gap_is_refused(builder):

@@ -90,24 +90,12 @@ class TestText:
         assert VOCABULARY.token_bytes(pair[:1]) == b"\xc3"
 
 
-class TestDigest:
-    def test_equal_vocabularies_have_equal_digests(self):
-        assert VOCABULARY.digest == replace(VOCABULARY).digest
-        reordered = dict(reversed(VOCABULARY.languages.items()))
-        assert VOCABULARY.digest == replace(VOCABULARY, languages=reordered).digest
-
-    @pytest.mark.parametrize(
-        "change",
-        [
-            {"tokens": (*TOKENS[:-1], "other")},
-            {"end_of_text": END - 1},
-            {"languages": {}},
-            {"suppress": (1,)},
-            {"begin_suppress": (1,)},
-            {"max_initial_timestamp": 50},
-            {"max_length": 40},
-        ],
-        ids=lambda change: next(iter(change)),
+def test_equal_vocabularies_have_equal_digests_and_others_have_not():
+    reordered = dict(reversed(VOCABULARY.languages.items()))
+    assert VOCABULARY.digest == replace(VOCABULARY, languages=reordered).digest
+    changes = (
+        *({"tokens": (*TOKENS[:-1], "other")}, {"languages": {}}, {"suppress": (1,)}),
+        *({name: 40} for name in ("end_of_text", "max_initial_timestamp", "max_length", "no_speech")),
     )
-    def test_any_difference_changes_the_digest(self, change):
-        assert replace(VOCABULARY, **change).digest != VOCABULARY.digest
+    for change in changes:
+        assert replace(VOCABULARY, **change).digest != VOCABULARY.digest, change

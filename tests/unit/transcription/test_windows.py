@@ -43,12 +43,10 @@ def test_windows_are_numbered_and_start_where_the_last_one_ended():
     ("asked", "own", "expected"),
     [
         (None, None, 63),
-        (10, None, 10),
         (None, 20, 20),
         (10, 20, 10),
         (30, 20, 30),
         (100, 20, 63),
-        (None, 448, 63),
         (None, MaxLength(20), 20),
         (None, MaxLength(448), 63),
         (10, MaxLength(20), 10),
@@ -161,7 +159,6 @@ def test_discarded_tokens_are_reused_with_the_next_windows_timestamps(end):
 
 
 PREV = VOCABULARY.start_of_prev
-START = VOCABULARY.start_of_transcript
 NOTHING = PromptText()
 WORDS = PromptText(initial=(1, 2))
 WITH_HOTWORDS = PromptText(initial=(1, 2), hotwords=(9,))
@@ -174,8 +171,8 @@ def previous(words: PromptText = NOTHING, *, condition: bool = True) -> Previous
 def test_text_is_kept_with_its_timestamps_and_doubled_ones_once():
     made = previous()
     assert made.prefix() == previous(condition=False).prefix() == ()
-    made.append([[TIME, 3, TIME + 5], [TIME + 5, 4, TIME + 9, TIME + 9]], 0.0)
-    assert made.prefix() == (PREV, TIME, 3, TIME + 5, TIME + 5, 4, TIME + 9)
+    made.append([[TIME, 3, TIME + 5], [TIME + 5, 4, TIME + 9, TIME + 9], [TIME + 9, 5]], 0.0)
+    assert made.prefix() == (PREV, TIME, 3, TIME + 5, TIME + 5, 4, TIME + 9, TIME + 9, 5)
 
 
 @pytest.mark.parametrize("num_given", [1, 16, 20, 31])
@@ -246,13 +243,3 @@ def test_of_a_prompt_that_is_too_long_the_last_tokens_count(initial, hotwords, e
 def test_a_model_without_prompts_refuses_them():
     with pytest.raises(UnsupportedOption, match="takes no prompt"):
         PreviousText(replace(VOCABULARY, start_of_prev=None), WORDS, condition=False)
-
-
-def test_the_prompt_takes_room_from_the_window():
-    windows = SequentialWindows(VOCABULARY, DecodingOptions.greedy(condition_on_previous_text=True))
-    first = windows.open(3000)
-    assert (first.prompt, first.max_new_tokens) == ((START,), 63)
-    windows.close(first, [TIME, 3, END], [-0.1] * 3)
-    second = windows.open(3000)
-    assert second.prompt == (PREV, TIME, 3, START)
-    assert second.max_new_tokens == 60

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.common.models.speech import SPOKEN, SPOKEN_MULTILINGUAL
+from experiments.common.models.speech import SPOKEN
 from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.transcription.live_transcript import NUM_STABLE, LiveTranscript
 from specwhisper.types import (
@@ -105,12 +105,6 @@ class TestFinal:
             (text_of("As"), 1.0, 1.1),
             (text_of("B"), 1.1, 2.0),
         ]
-
-    def test_the_language_is_that_of_the_window(self):
-        scripted = ScriptedWindows(vocabulary=SPOKEN_MULTILINGUAL, language="de")
-        assert scripted.transcript.language == ""
-        scripted.speak(0, 2, "A.")
-        assert scripted.transcript.language == scripted.segments[0].language == "de"
 
 
 class TestVerified:

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from experiments.common.models.scripted import END, VOCABULARY
 from experiments.common.models.speech import SPOKEN
 from specwhisper.transcription.live_transcript import (
-    MAX_PERIOD,
-    MAX_TIMES,
     NUM_STABLE,
     LiveTranscript,
     OpenText,
@@ -130,17 +128,6 @@ def test_text_after_verified_text_is_the_end_of_all(texts, verified):
 def test_phrases_are_cut_after_the_first(parts, kept):
     tokens = token_ids(*parts)
     assert letters(tokens[: num_before_repeats(tokens, SPOKEN)]) == kept
-
-
-@given(start=st.lists(st.integers(0, 20), max_size=20), times=st.integers(1, 9), data=st.data())
-def test_a_phrase_stays_at_most_three_times(start, times, data):
-    phrase = data.draw(st.lists(st.integers(0, 20), min_size=1, max_size=MAX_PERIOD))
-    tokens = [*start, *phrase * times]
-    count = num_before_repeats(tokens, SPOKEN)
-    assert 0 <= count <= len(tokens) and (count > 0 or not tokens)
-    if times > MAX_TIMES:
-        assert count <= len(start) + len(phrase)
-    assert num_before_repeats(tokens[:count], SPOKEN) <= count
 
 
 CHARACTER_OF_BYTE = {byte: character for character, byte in BYTE_OF_CHARACTER.items()}

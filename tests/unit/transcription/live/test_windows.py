@@ -12,14 +12,11 @@ from experiments.common.models.speech import SPOKEN, SPOKEN_MULTILINGUAL
 from specwhisper.errors import InvalidRequest
 from specwhisper.live import FinalPiece, LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.live_windows import LiveWindows, follow_windows, max_new_tokens
+from specwhisper.transcription.live_windows import LiveWindows, max_new_tokens
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.transcription.windows import MaxLength
 from specwhisper.types import (
     SAMPLE_RATE,
-    WINDOW_FRAMES,
-    AudioChunk,
-    Commit,
     CompletePiece,
     Outcome,
     VoiceEvent,
@@ -90,15 +87,6 @@ class TestPieces:
         window = scripted.speak(30, 39, ".")
         assert (span(window), window.prefix) == ((10, 39), token_ids(0.0, "B", 9.0, 20.0))
         assert span(scripted.speak(40, 69, ".")) == (40, 69)
-
-    def test_an_utterance_of_several_pieces_has_one_end(self):
-        scripted = ScriptedWindows()
-        scripted.append(14, mark(BEGIN, 0), mark(CUT, 12))
-        assert scripted.open().prefix == ()
-        assert scripted.close(token_ids("A.")).piece == CompletePiece(1, 0, False)
-        scripted.append(20, mark(END, 18))
-        assert span(scripted.open()) == (0, 18)
-        assert scripted.close(token_ids("B.")).piece == CompletePiece(1, 12 * SAMPLE_RATE, True)
 
     def test_a_piece_that_the_client_ends_in_speech_is_decoded_alone_and_not_continued(self):
         scripted = ScriptedWindows()
@@ -185,19 +173,6 @@ class TestRoom:
         assert span(window) == (9, 16)
         assert window.max_new_tokens == 101 + max_new_tokens(SAMPLE_RATE)
 
-    def test_a_long_piece_may_have_all_of_the_rest(self):
-        scripted = ScriptedWindows()
-        scripted.speak(0, 2, "A" * 60 + ".")
-        window = scripted.speak(2, 29, ".")
-        assert len(window.prompt) + window.max_new_tokens == 448
-
-    def test_a_position_has_no_more_tokens_than_a_model_takes(self):
-        scripted = ScriptedWindows()
-        for begin in range(0, 28, 4):
-            scripted.speak(begin, begin + 4, "A" * 100 + ".")
-            ScriptedWindows(position=scripted.windows.position)
-        assert len(scripted.windows.position.pieces) == 2
-
     @pytest.mark.parametrize("limit", [1, 20, 60])
     def test_a_limit_counts_new_tokens(self, limit):
         scripted = ScriptedWindows(max_new_tokens=limit, **FALLBACK)
@@ -273,11 +248,6 @@ class TestLanguages:
         assert scripted.windows.language_span(scripted.ready) == (300, 200)
         scripted.windows.detected({"de": 0.1, "en": 0.9})
         assert span(scripted.step("C.")) == (0, 5)
-
-    def test_a_named_language_is_never_detected(self):
-        scripted = self.scripted(language="de")
-        scripted.append(2, mark(BEGIN, 0), mark(END, 2))
-        assert scripted.windows.language_span(scripted.ready) is None
 
 
 class TestConfirmEvery:
@@ -392,11 +362,3 @@ def test_a_session_that_continues_opens_the_same_windows(utterances, data, broke
             part.segments = segments
             part.append(received / SAMPLE_RATE)
     assert part.segments == whole.segments
-
-
-def test_marks_and_steps_do_not_affect_a_recording():
-    made = follow_windows(SPOKEN, DecodingOptions.greedy())
-    made.on_window_opened(Window(0, 100, WINDOW_FRAMES, (SPOKEN.start_of_transcript,), 40))
-    made.append_audio(AudioChunk(0, b"", marks=(mark(BEGIN, 3), mark(END, 4))), 10 * SAMPLE_RATE)
-    made.on_commit(Commit(0, 0, (), piece=CompletePiece(1, 0, True)))
-    assert made.needed_from == SAMPLE_RATE
