@@ -2,13 +2,14 @@
 
 import re
 import shlex
+import sys
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from scripts.settings import PROGRAMS
-from specwhisper import __version__
+from specwhisper import __main__, __version__
 from specwhisper.options import DecodingOptions, Padding, WordTimes
 from specwhisper.selection import VadOptions
 from specwhisper.settings.command_line import app_of, takes
@@ -284,3 +285,15 @@ def test_every_program_has_a_version_flag(program):
 def test_what_fails_at_run_time_has_status_1(unused_tcp_port):
     result = CliRunner().invoke(app, ["health", "--server", f"127.0.0.1:{unused_tcp_port}"])
     assert result.exit_code == 1
+
+
+def test_ctrl_c_while_modules_are_imported_shows_no_traceback(monkeypatch, capsys):
+    class Interrupting:
+        def find_spec(self, *_):
+            raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "specwhisper_client.cli.main")
+    monkeypatch.setattr(sys, "meta_path", [Interrupting()])
+    with pytest.raises(SystemExit) as ended:
+        __main__.main()
+    assert (ended.value.code, capsys.readouterr().err) == (130, "")
