@@ -10,7 +10,6 @@ from functools import partial
 from random import Random
 from typing import Any
 
-import grpc.aio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,8 +18,7 @@ from ray.serve.exceptions import DeploymentUnavailableError
 
 from specwhisper.errors import TargetUnavailable
 from specwhisper.rpc.serving import RunningServer
-from specwhisper.wire.v1 import discovery_pb2 as pb
-from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryStub, add_DiscoveryServicer_to_server
+from specwhisper.wire.v1.discovery_pb2_grpc import add_DiscoveryServicer_to_server
 from specwhisper_client import resolving
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_deploy.locators import (
@@ -36,7 +34,7 @@ from specwhisper_deploy.locators import (
 from specwhisper_deploy.replicas import metrics_addresses
 from tests.clock import Clock
 from tests.rpc.client.test_draft_servers import Draft
-from tests.rpc.services import as_draft_server, error_of, eventually, running
+from tests.rpc.services import as_draft_server, eventually, running
 
 LONG_S = 60.0  # far longer than any test here
 
@@ -162,19 +160,9 @@ async def test_stale_answers_are_not_used():
         await cache.servers()
 
 
-def locator(handle: Handle, within_s: float = LONG_S) -> AbstractAsyncContextManager[RunningServer]:
-    add = partial(add_DiscoveryServicer_to_server, DraftLocatorService(handle, within_s))
+def locator(handle: Handle) -> AbstractAsyncContextManager[RunningServer]:
+    add = partial(add_DiscoveryServicer_to_server, DraftLocatorService(handle))
     return running({DRAFTS_SERVICE: add})
-
-
-async def test_the_locator_lists_draft_servers_or_returns_the_error():
-    handle = Handle(answers("a:1"), answers("b:1", 0))
-    async with locator(handle, 0.05) as server, grpc.aio.insecure_channel(server.address) as channel:
-        stub = DiscoveryStub(channel)
-        assert list((await stub.ListServers(pb.ListServersRequest())).addresses) == ["a:1", "b:1"]
-    async with locator(Handle(hangs), 0.05) as server, grpc.aio.insecure_channel(server.address) as channel:
-        error = await error_of(DiscoveryStub(channel).ListServers(pb.ListServersRequest()))
-        assert type(error) is TargetUnavailable
 
 
 async def test_clients_begin_at_draft_servers_with_free_slots_and_follow_changes_of_the_list(monkeypatch):
