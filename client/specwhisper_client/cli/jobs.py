@@ -1,4 +1,4 @@
-"""Transcribe a recording, and describe a server."""
+"""What the commands do with one recording: transcribe it, show it, report its errors."""
 
 from __future__ import annotations
 
