@@ -200,7 +200,9 @@ $ specwhisper transcribe a.wav --diarize f --speaker-threshold 9
 $ specwhisper transcribe a.wav -f diarized_json
     diarized_json needs speakers: add --diarize FOLDER.
 $ specwhisper evaluate --plot nowhere/plot.png
-    Folder nowhere does not exist: make it, or name another for --plot.
+    --plot is nowhere/plot.png: make its folder first.
+$ specwhisper evaluate --plot plot.pdf
+    --plot is plot.pdf: write a .png or .svg file.
 $ specwhisper evaluate
     Name either a folder or a dataset: --folder FOLDER or --dataset NAME.
 """  # a command line, and the sentence about it
