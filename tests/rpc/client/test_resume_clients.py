@@ -4,10 +4,10 @@ import pytest
 
 from experiments.common.models.checkpoints import Shape, save_checkpoint
 from experiments.common.models.scripted import END, MULTILINGUAL
-from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable
+from specwhisper.errors import InvalidRequest, TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.types import Limits, Mode
+from specwhisper.types import Mode
 from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.v1 import resume_point_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -107,22 +107,6 @@ async def test_a_long_recording_continues_far_from_its_beginning(tmp_path, repor
             if not cutting.num_cut:
                 break
         assert cut > 20
-
-
-async def test_a_full_target_is_reported_at_once(tmp_path):
-    """So it is if the draft server has room and has described its models."""
-    path = wav(tmp_path / "audio.wav", recording(5.0))
-    async with (
-        target_server(limits=Limits(max_sessions=1)) as target,
-        draft_server(target.address) as draft,
-        TranscriptionClient(draft.address) as client,
-    ):
-        call = draft.stub.StreamingRecognize()
-        await call.write(opening())
-        await eventually(lambda: target.num_free_slots == 0)
-        with pytest.raises(ServerFull, match="The target holds its 1 sessions"):
-            await client.transcribe_file(path)
-        call.cancel()
 
 
 async def test_retries_end_after_the_time_limit(tmp_path):
