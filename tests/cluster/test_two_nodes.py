@@ -12,7 +12,8 @@ from ray.serve.schema import ServeDeploySchema
 from specwhisper.rpc.addresses import split_address
 from specwhisper.rpc.channels import OPEN
 from specwhisper_client.resolving import list_draft_servers
-from specwhisper_deploy.command import Signals, addresses, deploy, wait_until_running
+from specwhisper_deploy.command import addresses, deploy, wait_until_running
+from specwhisper_deploy.forced_end import Signals
 from tests.cluster.conftest import START_TIMEOUT_S, application, serve_config, stop_ray
 
 SECOND = "127.0.0.2"  # on Linux, every address of 127.0.0.0/8 is this machine

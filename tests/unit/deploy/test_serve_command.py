@@ -18,7 +18,8 @@ from rich.console import Console
 
 from specwhisper.errors import InvalidRequest, PortTaken, TargetUnavailable
 from specwhisper_deploy import command, forced_end
-from specwhisper_deploy.command import DEMO, Signals, check_reachable, cluster
+from specwhisper_deploy.command import DEMO, check_reachable, cluster
+from specwhisper_deploy.forced_end import Signals
 
 
 @pytest.mark.parametrize(
@@ -139,12 +140,14 @@ def test_an_application_that_never_ran_is_not_waited_for(monkeypatch, console):
 
 
 @pytest.fixture
-def signals():
+def signals(monkeypatch):
     """Catch signals; restore the earlier handlers afterwards."""
+    monkeypatch.setattr(forced_end, "POLL_S", 0.01)
+    monkeypatch.setattr(forced_end, "HURRY_S", inf)  # the process of the tests stays
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    signals = Signals()
-    signals.catch()
-    yield signals
+    with Signals() as signals:
+        signals.catch()
+        yield signals
     for number, handler in handlers.items():
         signal.signal(number, handler)
 
@@ -236,7 +239,7 @@ from specwhisper_deploy import forced_end
 forced_end.LOST_S = float(sys.argv[1])
 forced_end.POLL_S, forced_end.HURRY_S = 0.02, 0.06
 lives = (lambda: True) if sys.argv[2] == "lives" else (lambda: ctypes.CDLL(None).pause())
-with forced_end.ForcedEnd(lives):
+with forced_end.Signals(lives):
     print(subprocess.Popen(["sleep", "600"]).pid, flush=True)
     wait = ctypes.CDLL(None).pause
     while True:
