@@ -158,7 +158,7 @@ async def test_invalid_resume_points_are_refused():
 async def test_a_target_in_the_draft_servers_process_continues_a_recording(tmp_path, reports_every_commit):
     """This is `specwhisper-draft-server --target-model`."""
     path = wav(tmp_path / "audio.wav", recording(33.0))
-    model = save_checkpoint(Shape(max_target_positions=60), tmp_path / "target")
+    model = save_checkpoint(Shape(d_model=32, max_target_positions=60), tmp_path / "target")
     nowhere, options = "127.0.0.1:1", DecodingOptions.greedy(language="de")
     async with (
         draft_server(nowhere, drafts=False, mode=Mode.TARGET_ONLY, target_model=str(model)) as draft,
