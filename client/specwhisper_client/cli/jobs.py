@@ -1,4 +1,4 @@
-"""What the commands do with one recording: transcribe it, show it, report its errors."""
+"""Transcribe one recording of a command, choose how it is shown, and report errors."""
 
 from __future__ import annotations
 
