@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 DEMO = Path(__file__).parent.parent / "specwhisper" / "demo"
 START_TIMEOUT_S = 120
-CLIENT = "specwhisper_client.cli.main"
+CLIENT = "specwhisper"
 
 
 class Pair(NamedTuple):

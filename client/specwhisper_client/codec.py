@@ -126,7 +126,6 @@ def server_from_proto(message: pb.GetModelResponse) -> ServerInfo:
         max_message_bytes=message.max_message_bytes,
         max_sessions=message.max_sessions,
         software_version=message.software_version,
-        log_mel_max_bins=tuple(message.log_mel_max_bins),
         allows_latency_injection=message.allows_latency_injection,
     )
 

@@ -10,7 +10,7 @@ from time import monotonic
 import grpc
 import grpc.aio
 
-from specwhisper.errors import RETRY_ELSEWHERE, ServerFull, SpecWhisperError, TargetUnavailable
+from specwhisper.errors import RETRY_ELSEWHERE, ServerFull, SpecWhisperError
 from specwhisper.rpc.channels import OPEN, Credentials, check_credentials, open_channel
 from specwhisper.rpc.failover import Failover
 from specwhisper.wire.pacing import SendWindow
@@ -118,8 +118,7 @@ class Servers:
             await resolution.update()
         keys = [key for resolution in self._resolutions.values() for key in _keys(resolution)]
         if not keys:
-            errors = [each.error for each in self._resolutions.values() if each.error is not None]
-            raise errors[0] if errors else TargetUnavailable(f"No draft server was found at {self.address}.")
+            raise next(each.error for each in self._resolutions.values() if each.error is not None)
         known = self._connections
         self._connections = {key: known.get(key) or Connection(key, self._credentials) for key in keys}
         self._replaced |= {each for key, each in known.items() if key not in self._connections}

@@ -17,8 +17,7 @@ PathLike = str | os.PathLike[str]
 class ServerInfo:
     """A server's models, and the limits of a request.
 
-    ``log_mel_max_bins`` lists numbers of mel bins; a long recording's request has its log-mel maximum for
-    each. ``allows_latency_injection``: whether streams may set ``added_latency_ms``.
+    ``allows_latency_injection``: whether streams may set ``added_latency_ms``.
     """
 
     model: ModelInfo
@@ -26,7 +25,6 @@ class ServerInfo:
     max_message_bytes: int
     max_sessions: int
     software_version: str
-    log_mel_max_bins: tuple[int, ...]
     allows_latency_injection: bool = False
 
 

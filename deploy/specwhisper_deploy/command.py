@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import socket
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,7 +35,7 @@ from specwhisper.errors import InvalidRequest, SpecWhisperError, TargetUnavailab
 from specwhisper.rpc.addresses import port_error, split_address
 from specwhisper.settings.command_line import reading
 from specwhisper_deploy import compat, serve_app
-from specwhisper_deploy.forced_end import ForcedEnd
+from specwhisper_deploy.forced_end import Signals
 from specwhisper_deploy.placement import Flags, node_ips, port_choices, with_node_host
 
 DEMO = Path(__file__).with_name("serve.yaml")
@@ -136,35 +135,6 @@ def invalid_fields(error: ValidationError) -> str:
 
 def on_one_line(text: Any) -> str:
     return " ".join(str(text).split())
-
-
-class Signals:
-    """Counts SIGTERM and SIGINT: the first one drains, the second one ends at once.
-
-    Poll the count: a handler may interrupt code that holds an event's lock.
-    """
-
-    def __init__(self) -> None:
-        self._number = 0
-
-    def catch(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._count)
-
-    def stop(self) -> None:
-        """Act as if the first signal had come, so that the next one ends at once."""
-        self._number = max(self._number, 1)
-
-    @property
-    def is_stopped(self) -> bool:
-        return self._number > 0
-
-    @property
-    def is_forced(self) -> bool:
-        return self._number > 1
-
-    def _count(self, *_: object) -> None:
-        self._number += 1
 
 
 def deploy(schema: ServeDeploySchema) -> None:
@@ -274,12 +244,12 @@ def run(config: Path | None, address: str | None) -> None:
         schema = read_schema(config or DEMO)
         check_flags(schema, runs_here=address is None)
     names = [application.name for application in schema.applications]
-    signals, console = Signals(), Console()
+    console = Console()
     if address is None:
         if orphans := find_orphans():
             console.print(describe_orphans(orphans), style="yellow", highlight=False, soft_wrap=True)
         check_ports(schema)
-    with ForcedEnd() as forced, cluster(address):
+    with Signals() as signals, cluster(address):
         check_hosts(schema, node_ips())
         signals.catch()  # after ray.init, which installs handlers of its own
         ran_before = serve.status().applications.keys()
@@ -300,7 +270,6 @@ def run(config: Path | None, address: str | None) -> None:
             to_end = names
         finally:
             signals.stop()  # also after an error
-            forced.count_stop()
             end(to_end, signals, console, is_all=address is None)
 
 

@@ -1,4 +1,4 @@
-"""End the command while its main thread waits, if Ray is gone or the user presses Ctrl-C twice.
+"""Signals that stop the command, and its end while its main thread waits.
 
 Ray's calls, including its shutdown, wait for a cluster that no longer answers, and block signals meanwhile.
 """
@@ -29,27 +29,30 @@ def ray_lives() -> bool:
     return not ray.is_initialized() or any(node["Alive"] for node in ray.nodes())
 
 
-class ForcedEnd:
-    """Ends the process if the body of its ``with`` does not; use it in the main thread.
+class Signals:
+    """Counts SIGTERM and SIGINT: the first one drains, the second one ends at once.
 
-    ``lives``: returns whether Ray, which the body needs, still runs; the call may hang.
+    A thread counts during the ``with``, also while the main thread waits. It ends the process soon after the
+    second signal, or once Ray is gone.
+
+    ``lives``: returns whether Ray still runs; the call may hang.
     """
 
     def __init__(self, lives: Callable[[], bool] = ray_lives) -> None:
         self._lives = lives
         self._is_over = Event()
         self._is_gone = self._is_stopping = False
-        self._num_signals = 0
+        self._number = 0
         self._num_unanswered = 0  # polls; a time would include the time for which this process was stopped
         self._below: set[psutil.Process] = set()
-        # Python's handlers run only between two steps of the main thread; this is written to at once.
-        self._signalled, self._on_signal = socket.socketpair()
-        self._watching = Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Self:
+        # Python's handlers run only between two steps of the main thread; this is written to at once.
+        self._signalled, self._on_signal = socket.socketpair()
         for end in (self._signalled, self._on_signal):
             end.setblocking(False)
         signal.set_wakeup_fd(self._on_signal.fileno(), warn_on_full_buffer=False)
+        self._watching = Thread(target=self._watch, daemon=True)
         self._watching.start()
         Thread(target=self._ask, daemon=True).start()  # it may wait for Ray forever
         return self
@@ -61,9 +64,22 @@ class ForcedEnd:
         self._signalled.close()
         self._on_signal.close()
 
-    def count_stop(self) -> None:
-        """Act as if the first signal had come, so that Ray may end."""
+    def catch(self) -> None:
+        """From now on signals are only counted."""
+        for number in STOP_SIGNALS:
+            signal.signal(number, lambda *_: None)
+
+    def stop(self) -> None:
+        """Act as if the first signal had come, so that Ray may end and the next signal ends at once."""
         self._is_stopping = True
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._number > 0
+
+    @property
+    def is_forced(self) -> bool:
+        return self._number > 1
 
     def _ask(self) -> None:
         while not self._is_over.wait(ASK_S):
@@ -77,12 +93,12 @@ class ForcedEnd:
         num_hurried = 0
         while not self._is_over.wait(POLL_S):
             with suppress(BlockingIOError):
-                self._num_signals += sum(number in STOP_SIGNALS for number in self._signalled.recv(64))
-            self._num_signals = max(self._num_signals, int(self._is_stopping))
+                self._number += sum(number in STOP_SIGNALS for number in self._signalled.recv(64))
+            self._number = max(self._number, int(self._is_stopping))
             with suppress(psutil.Error):
                 self._below.update(psutil.Process().children(recursive=True))
             self._num_unanswered += 1
-            num_hurried += self._num_signals > 1
+            num_hurried += self.is_forced
             if num_hurried * POLL_S > HURRY_S:
                 self._stop(INTERRUPTED)
             elif self._is_gone or self._num_unanswered * POLL_S > LOST_S:

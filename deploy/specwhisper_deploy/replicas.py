@@ -152,15 +152,12 @@ def advertised_address(address: str) -> str:
 
 
 async def check_grpc(address: str, local_socket: Path, within_s: float = HEALTH_TIMEOUT_S) -> None:
-    """Raise :class:`NotServing` unless a gRPC server takes connections and answers that it serves.
+    """Raise :class:`NotServing` unless a gRPC server answers that it serves.
 
     The check uses the server's local socket: its certificate may not name this host, and it may require
     client certificates.
     """
     async with _timeout(address, within_s):
-        _, writer = await asyncio.open_connection(*split_address(address))
-        writer.close()
-        await writer.wait_closed()
         async with grpc.aio.insecure_channel(f"unix:{local_socket}") as channel:
             reply = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
     if reply.status != SERVING:

@@ -16,8 +16,10 @@ from specwhisper.settings.setting import part
 from specwhisper.settings.shared import device_option
 from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.types import DTYPES, SERVER_MODES, Mode
-from specwhisper.validated import ABOVE_0, choice, number, option, switch, text, whole
-from specwhisper_client.cli.arguments import Temperatures, decoding_part, server_option
+from specwhisper.validated import ABOVE_0, Rule, choice, number, option, switch, text, whole
+from specwhisper_client.cli.arguments import IN_A_FOLDER, Temperatures, decoding_part, server_option
+
+PICTURES = (".png", ".svg")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +50,12 @@ class Models:
 @dataclass(frozen=True, kw_only=True)
 class Output:
     recordings: bool = switch(True, "Print a table of every recording.")
-    json: Path | None = option(None, "File for all texts and figures, as JSON.", "FILE")
+    json: Path | None = option(None, "File for all texts and figures, as JSON.", "FILE", rules=(IN_A_FOLDER,))
     plot: Path | None = option(
-        None, "Picture of acceptance and speed-up of each recording: a name ending with .png or .svg.", "FILE"
+        None,
+        "Picture of acceptance and speed-up of each recording: a name ending with .png or .svg.",
+        "FILE",
+        rules=(IN_A_FOLDER, Rule(lambda path: path.suffix.lower() in PICTURES, "write a .png or .svg file")),
     )
 
 

@@ -7,8 +7,6 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -20,7 +18,8 @@ from specwhisper.options import Task, options_from
 from specwhisper.printable import escaped, print_table
 from specwhisper.rpc.channels import Credentials
 from specwhisper.settings.command_line import reading
-from specwhisper_evaluation.command import EvaluateOptions, Output, Source
+from specwhisper_client.cli.recordings import write
+from specwhisper_evaluation.command import EvaluateOptions, Source
 from specwhisper_evaluation.comparison import Method, compare
 from specwhisper_evaluation.methods import in_one_process, over_servers
 from specwhisper_evaluation.references import Reference, from_dataset, from_folder
@@ -31,7 +30,8 @@ def run(options: EvaluateOptions, credentials: Credentials) -> bool:
     """Compare, print and write; return whether every recording could be decoded."""
     output = options.output
     with reading():
-        _check(output)
+        if output.plot is not None:
+            check_plot()
         references, count = _references(options.source)
     left_out: list[str] = []
     with _methods(options, credentials) as methods, ProgressBar(count) as bar:
@@ -52,23 +52,12 @@ def run(options: EvaluateOptions, credentials: Credentials) -> bool:
         print_table(console, recordings_table(comparison))
     print_table(console, table_of(comparison))
     if output.json is not None:
-        _write(
-            output.json,
-            facts(comparison) | {"task": options.decoding.get("task", Task.TRANSCRIBE), "left_out": left_out},
-        )
+        task = options.decoding.get("task", Task.TRANSCRIBE)
+        document = facts(comparison) | {"task": task, "left_out": left_out}
+        write(output.json, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
     if output.plot is not None:
         plot(comparison, output.plot)
     return not left_out
-
-
-def _check(output: Output) -> None:
-    for option, file in (("--json", output.json), ("--plot", output.plot)):
-        if file is not None and not file.absolute().parent.is_dir():
-            raise InvalidRequest(
-                f"Folder {file.parent} does not exist: make it, or name another for {option}."
-            )
-    if output.plot is not None:
-        check_plot(output.plot)
 
 
 def _references(source: Source) -> tuple[Iterator[Reference], int | None]:
@@ -106,10 +95,3 @@ def _methods(
     )
     chunks = {"chunk_length_s": options.chunk_length_s, "stride_length_s": options.stride_length_s}
     return nullcontext(in_one_process(pair, **decoding, **chunks))
-
-
-def _write(path: Path, document: dict[str, Any]) -> None:
-    try:
-        path.write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise InvalidRequest(f"{path} cannot be written: {error.strerror}.") from error

@@ -94,7 +94,7 @@ def test_the_models_libraries_write_nothing_to_the_terminal(short, tmp_path, how
     (tmp_path / "good.txt").write_text(short[0].text)
     models = ("--final-model", "demo-target", "--draft-model", "demo-draft-tiny", "--device", "cpu")
     command = ("evaluate", "--folder", str(tmp_path), "--language", "en", *models, *how)
-    status, out, err = run("specwhisper_client.cli.main", *command)
+    status, out, err = run("specwhisper", *command)
     assert (status, err) == (0, "")
     assert "1 recording," in out
 

@@ -50,7 +50,7 @@ def serving(config: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
 
     A failed test stops it and shows all of its output.
     """
-    command = [sys.executable, "-m", "specwhisper_client.cli.main", "serve", str(config)]
+    command = [sys.executable, "-m", "specwhisper", "serve", str(config)]
     lines: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
@@ -114,16 +114,14 @@ def test_one_command_serves_and_drains(no_shared_ray, tmp_path, unused_tcp_port_
         assert f"gateway at {', '.join(gateway_addresses)}\n" in lines
         draft_addresses = {f"127.0.0.1:{port}" for port in draft_ports}
         assert asyncio.run(list_servers(f"127.0.0.1:{draft_locator}")) == draft_addresses
-        status, text, errors = run(
-            "specwhisper_client.cli.main", "transcribe", str(SAMPLE), "--server", found_at, "--quiet"
-        )
+        status, text, errors = run("specwhisper", "transcribe", str(SAMPLE), "--server", found_at, "--quiet")
         assert (status, errors) == (0, "")
         assert text
         for _ in range(2):  # the gateway's sessions take turns between two draft servers
             assert transcribed_by(gateway_addresses[0]).split() == text.split()
         metrics = ["--locator", f"127.0.0.1:{targets_at},127.0.0.1:{drafts_at}"]
         metrics += ["--metrics", ",".join(gateway_addresses)]
-        status, table, errors = run("specwhisper_client.cli.main", "top", *metrics, "--json")
+        status, table, errors = run("specwhisper", "top", *metrics, "--json")
         assert (status, errors) == (0, "")
         rows = json.loads(table)["servers"]
         assert Counter(row["kind"] for row in rows) == {"target": 1, "draft": number, "gateway": number}
@@ -156,7 +154,7 @@ async def test_the_next_start_names_orphans_and_how_to_end_them(no_shared_ray, t
     assert not raylet.is_running()
     assert find_orphans().keys() - before.keys()
     with socket.create_server(("127.0.0.1", unused_tcp_port)):  # so that the next start ends before Ray's
-        status, output, errors = run("specwhisper_client.cli.main", "serve", str(path))
+        status, output, errors = run("specwhisper", "serve", str(path))
     assert status == 1
     assert "the port is taken" in errors
     (line,) = (line for line in output.splitlines() if line.startswith("An earlier Ray on this machine"))

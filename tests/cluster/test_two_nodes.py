@@ -1,4 +1,4 @@
-"""A cluster of two nodes with an address each: replicas listen where other nodes reach them, or refuse."""
+"""A cluster of two nodes with an address each: replicas listen where other nodes reach them."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ from ray import serve
 from ray.cluster_utils import Cluster
 from ray.serve.schema import ServeDeploySchema
 
-from specwhisper.errors import TargetUnavailable
 from specwhisper.rpc.addresses import split_address
 from specwhisper.rpc.channels import OPEN
 from specwhisper_client.resolving import list_draft_servers
-from specwhisper_deploy.command import Signals, addresses, deploy, wait_until_running
+from specwhisper_deploy.command import addresses, deploy, wait_until_running
+from specwhisper_deploy.forced_end import Signals
 from tests.cluster.conftest import START_TIMEOUT_S, application, serve_config, stop_ray
 
 SECOND = "127.0.0.2"  # on Linux, every address of 127.0.0.0/8 is this machine
@@ -52,10 +52,3 @@ def test_replicas_advertise_the_address_of_their_node(nodes, checkpoints):
     listed = asyncio.run(list_draft_servers(locator, OPEN))
     assert {split_address(address)[0] for address in listed} == nodes
     assert split_address(locator)[0] in nodes
-
-
-def test_a_server_without_encryption_and_tokens_refuses_to_start(nodes, checkpoints):
-    schema = drafts(str(checkpoints[1]))
-    deploy(schema)
-    with pytest.raises(TargetUnavailable, match=r"cluster has 2 machines, .* needs encryption and tokens"):
-        wait_until_running(schema, Signals(), START_TIMEOUT_S)

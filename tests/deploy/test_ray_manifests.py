@@ -1,4 +1,4 @@
-"""The RayService: its Serve configuration follows serve.yaml, and its pods fit that configuration."""
+"""The RayService: Ray accepts its Serve configuration, and its pods fit that configuration."""
 
 import warnings
 from typing import Any
@@ -8,35 +8,8 @@ import yaml
 from ray.serve.schema import ServeDeploySchema
 
 from specwhisper_target_server.config import DEFAULT_PORT as TARGET_PORT
-from tests.deploy.manifests import DEPLOY, PROGRAMS, ROOT, SECRETS, Started, in_kubernetes, of_kind, ray_pods
+from tests.deploy.manifests import PROGRAMS, ROOT, Started, in_kubernetes, of_kind, ray_pods
 from tests.deploy.test_secrets import names_in
-
-ONE_MACHINE = DEPLOY / "specwhisper_deploy" / "serve.yaml"
-# Where the RayService differs from serve.yaml; None is a key that it lacks.
-DIFFERENCES = {
-    "proxy_location": "EveryNode",
-    "targets.args.target.model": "large-v3",
-    "targets.args.target.device": "cuda",
-    "targets.args.target.dtype": "float16",
-    "targets.args.target.threads": None,
-    "targets.args.target.max-sessions": 32,
-    "targets.args.target.host": "0.0.0.0",
-    "targets.args.target.port": TARGET_PORT,
-    "targets.args.target.grpc-use-ssl": True,
-    "targets.args.target.grpc-server-cert": f"{SECRETS}server.pem",
-    "targets.args.target.grpc-server-key": f"{SECRETS}server.key",
-    "targets.args.target.tokens-file": f"{SECRETS}tokens",
-    "targets.args.target.metrics-host": "0.0.0.0",
-    "targets.args.target.metrics-port": 9464,
-    "targets.args.locator.metrics-port": None,
-    "targets.deployments.Target.ray_actor_options.num_cpus": 2,
-    "targets.deployments.Target.ray_actor_options.num_gpus": 1,
-    "targets.deployments.Target.autoscaling_config.min_replicas": 2,
-    "targets.deployments.Target.autoscaling_config.policy.policy_kwargs.sessions_per_replica": 24,
-    "targets.deployments.Locator.name": "Locator",
-    "targets.deployments.Locator.ray_actor_options.num_cpus": 0.1,
-    "targets.deployments.Locator.ray_actor_options.resources.locator": 1,
-}
 
 
 def serve_config() -> dict[str, Any]:
@@ -49,25 +22,6 @@ def application() -> dict[str, Any]:
     """Return its only application."""
     [application] = serve_config()["applications"]
     return application
-
-
-def flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Return the leaves of a configuration by path; named items of lists are found by their names."""
-    if isinstance(value, list):
-        value = {each["name"]: each for each in value}
-    if not isinstance(value, dict):
-        return {prefix: value}
-    dot = prefix and f"{prefix}."
-    leaves = (flat(each, prefix if key == "applications" else f"{dot}{key}") for key, each in value.items())
-    return {path: leaf for each in leaves for path, leaf in each.items()}
-
-
-def test_the_rayservice_differs_from_one_machine_only_as_listed():
-    here, there = flat(yaml.safe_load(ONE_MACHINE.read_text())), flat(serve_config())
-    here = {path: leaf for path, leaf in here.items() if path.split(".")[0] not in ("drafts", "gateway")}
-    assert {
-        path: there.get(path) for path in here | there if here.get(path) != there.get(path)
-    } == DIFFERENCES
 
 
 def test_ray_accepts_the_configuration():

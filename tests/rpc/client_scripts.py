@@ -80,13 +80,11 @@ class ScriptedTranscription(rpc.TranscriptionServicer):
         responses: Sequence[pb.StreamingRecognizeResponse] = RESPONSES,
         *,
         error: Exception | None = None,
-        log_mel_max_bins: Sequence[int] = (80, 128),
         reads_everything: bool = True,
         hangs: bool = False,
     ) -> None:
         self._responses = responses
         self._error = error
-        self._log_mel_max_bins = log_mel_max_bins
         self._reads_everything = reads_everything
         self._hangs = hangs
         self.config: pb.StreamingRecognitionConfig | None = None
@@ -141,7 +139,7 @@ class ScriptedTranscription(rpc.TranscriptionServicer):
             max_sessions=16,
             software_version="1.2.3",
             protocol_version=CLIENT_PROTOCOL_VERSION,
-            log_mel_max_bins=self._log_mel_max_bins,
+            log_mel_max_bins=(80, 128),
         )
 
 

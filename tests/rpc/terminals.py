@@ -45,7 +45,7 @@ def job(address, *, options=DEFAULTS, formats=(OutputFormat.TXT,), **wanted) -> 
 
 async def start_cli(*arguments) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-X", "faulthandler", "-m", "specwhisper_client.cli.main", *map(str, arguments)),
+        *(sys.executable, "-X", "faulthandler", "-m", "specwhisper", *map(str, arguments)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import exp, log, sqrt
 from statistics import fmean, median_low, stdev
 
-from specwhisper.errors import InvalidRequest, SpecWhisperError
+from specwhisper.errors import SpecWhisperError
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import NS_PER_S, Mode
@@ -81,12 +81,7 @@ def _counts(transcription: Transcription) -> SpeculationStatistics:
 
 
 def compare(rounds: Sequence[Round]) -> dict[Mode, Measured]:
-    """Compare the modes.
-
-    Raises :class:`InvalidRequest` for fewer than :data:`MIN_ROUNDS` rounds.
-    """
-    if len(rounds) < MIN_ROUNDS:
-        raise InvalidRequest(f"{len(rounds)} rounds have no spread: measure at least {MIN_ROUNDS} rounds.")
+    """Compare the modes over at least :data:`MIN_ROUNDS` rounds."""
     times = {mode: [time_per_token_s(each[mode]) for each in rounds] for mode in COMPARED}
     compared = {}
     for mode in COMPARED:
@@ -141,8 +136,7 @@ class Advice:
 def advise(rounds: Sequence[Round]) -> Advice:
     """Advise on a link and a pair of models.
 
-    Raises :class:`InvalidRequest` for fewer than two rounds, or :class:`SpecWhisperError` if nothing was
-    drafted.
+    Raises :class:`SpecWhisperError` if nothing was drafted.
     """
     measured = compare(rounds)
     best, reason = _decide(measured)

@@ -10,7 +10,7 @@ from specwhisper.live import EndpointingOptions
 from specwhisper.options import MAX_TEMPERATURE, MIN_TEMPERATURE, DecodingOptions
 from specwhisper.selection import Selection
 from specwhisper.settings.setting import part
-from specwhisper.validated import LARGEST, number, option, switch
+from specwhisper.validated import LARGEST, Rule, number, option, switch
 from specwhisper_client.resolving import servers_option
 from specwhisper_client.servers import DEFAULT_SERVER
 
@@ -19,6 +19,9 @@ NO_FLAGS = ("hint", "temperatures", "vad_parameters", "log_mel_max", "live")
 # Names in errors of options whose flag has another name.
 SPELLING = {"temperatures": "--temperature", "vad_parameters": "--vad-filter"}
 FORMATS_OF_HINTS = "Text that the audio probably contains: captions (srt, vtt, ass, ttml) or plain text"
+
+# Of a file that is written after a long measurement.
+IN_A_FOLDER = Rule(lambda path: path.absolute().parent.is_dir(), "make its folder first")
 
 FALLBACK: Mapping[str, Any] = {"temperature": 0.0, "temperature_increment_on_fallback": 0.2}
 

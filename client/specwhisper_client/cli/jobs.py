@@ -1,4 +1,4 @@
-"""Transcribe a recording, and describe a server."""
+"""Transcribe one recording of a command, choose how it is shown, and report errors."""
 
 from __future__ import annotations
 

@@ -160,7 +160,3 @@ def serve(
 
 for offer in offers("commands").values():
     offer.load()(app)
-
-
-if __name__ == "__main__":
-    main()

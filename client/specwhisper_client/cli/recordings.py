@@ -163,12 +163,12 @@ def prepare_outputs(
 
 
 def write(path: Path, text: str) -> None:
-    """Write a transcription to its file, as a whole or not at all."""
+    """Write a file as a whole or not at all."""
     unfinished = path.with_name(f".specwhisper-{uuid4().hex}.tmp")
     try:
         unfinished.write_text(text, encoding="utf-8")
         unfinished.replace(path)
     except OSError as error:
-        raise InvalidRequest(f"The transcript cannot be written to {path}: {error.strerror}.") from error
+        raise InvalidRequest(f"{path} cannot be written: {error.strerror}.") from error
     finally:
         unfinished.unlink(missing_ok=True)

@@ -32,7 +32,9 @@ from specwhisper.types import Mode
 from specwhisper.validated import number, option, text, whole
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.cli.advice import COMPARED, MIN_ROUNDS, Advice, Round, advise, time_per_token_s
+from specwhisper_client.cli.arguments import IN_A_FOLDER
 from specwhisper_client.cli.display import facts_table
+from specwhisper_client.cli.recordings import write
 from specwhisper_client.cli.server_process import following, start_server
 
 SAMPLES = Path(specwhisper.__file__).parent / "demo" / "samples"
@@ -76,7 +78,7 @@ class TuneOptions:
         (), "Recordings of English speech. Default: the bundled ones.", "FILE", repeats=True
     )
     seconds: float = number(40.0, 0, math.inf, "Length of the measurement, at least two rounds.", "SECONDS")
-    json: Path | None = option(None, "File for the figures, as JSON.", "FILE")
+    json: Path | None = option(None, "File for the figures, as JSON.", "FILE", rules=(IN_A_FOLDER,))
 
 
 @takes(TuneOptions)
@@ -88,7 +90,7 @@ def tune(context: typer.Context, wanted: TuneOptions) -> None:
     pair = replace(wanted.pair, credentials=context.obj)
     figures = asyncio.run(measured(pair, wanted.audio, wanted.seconds, Console()))
     if wanted.json is not None:
-        wanted.json.write_text(json_module.dumps(figures, indent=1) + "\n")
+        write(wanted.json, json_module.dumps(figures, indent=1) + "\n")
 
 
 async def measured(pair: Pair, files: Sequence[Path], seconds: float, console: Console) -> dict[str, Any]:

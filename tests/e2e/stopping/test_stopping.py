@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from specwhisper.errors import ServerDraining, TargetUnavailable
+from specwhisper.errors import ServerDraining
 from specwhisper.rpc.channels import open_channel, with_true_status
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2, verification_pb2_grpc
+from specwhisper.wire.v1 import transcription_pb2_grpc
 from tests.e2e.processes import Server
-from tests.rpc.hostile import Shared, hello
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -84,25 +83,3 @@ async def test_an_open_session_finishes_and_a_new_one_is_refused(servers):
         status, out, _ = await asyncio.to_thread(server.wait)
         assert (status, out) == (0, "")
         assert server.events[-1]["message"] == "stopped"
-
-
-@pytest.mark.nightly
-async def test_the_drain_timeout_ends_open_sessions(checkpoints, start_server):
-    target = start_server(
-        "specwhisper_target_server", "--model", checkpoints.target, "--drain-timeout", "0.2"
-    )
-    async with open_channel(target.address) as channel:
-        stub = verification_pb2_grpc.VerificationStub(channel)
-        described = await stub.Describe(verification_pb2.DescribeRequest())
-        shared = Shared(stub)
-        await shared.open()
-        call = with_true_status(stub.Verify())
-        await call.write(hello(vocabulary_digest=described.vocabulary_digest, share_key=shared.key))
-        assert (await call.read()).HasField("welcome")
-        target.send_signal(signal.SIGTERM)
-        with pytest.raises(grpc.aio.AioRpcError) as cut:
-            while await call.read() is not grpc.aio.EOF:
-                pass
-    assert type(error_from_rpc(cut.value, "the server")) is TargetUnavailable
-    assert (await asyncio.to_thread(target.wait))[0] == 0
-    assert "cut off" in [event["message"] for event in target.events]

@@ -45,7 +45,8 @@ def noise(tmp_path):
 
 
 async def test_updates_then_the_transcript(noise):
-    async with serving(ScriptedTranscription()) as address, TranscriptionClient(address) as client:
+    server = ScriptedTranscription()
+    async with serving(server) as address, TranscriptionClient(address) as client:
         transcription = client.stream_file(noise)
         updates = [update async for update in transcription]
         transcript = transcription.result
@@ -66,16 +67,9 @@ async def test_updates_then_the_transcript(noise):
     assert transcript.stats.acceptance_histogram == [1, 0, 3]
     assert transcript.duration_s == 2.5
     assert transcript.real_time_factor == transcript.elapsed_s / 2.5 > 0
-
-
-async def test_the_server_receives_canonical_audio_in_small_messages(noise):
-    server = ScriptedTranscription()
-    async with serving(server) as address, TranscriptionClient(address) as client:
-        await client.transcribe_file(noise)
     assert server.audio == b"".join(decode_file(noise))
     assert max(server.message_sizes) <= 32 * 1024
-    assert not server.config.config.decoding.log_mel_max  # it is short: not measured
-    assert not server.config.interim_results
+    assert not server.config.config.decoding.log_mel_max, "it is short: not measured"
 
 
 async def test_a_long_recording_is_measured_beforehand_and_sent_whole(tmp_path):
@@ -91,6 +85,7 @@ async def test_a_long_recording_is_measured_beforehand_and_sent_whole(tmp_path):
     maxima = log_mel_max(decode_file(path), [80, 128], Padding.ZERO)
     assert server.config.config.decoding.log_mel_max == maxima
     assert server.audio == b"".join(decode_file(path))
+    assert not server.config.interim_results
 
 
 async def test_the_request_has_the_callers_options(noise):

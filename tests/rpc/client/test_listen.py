@@ -60,8 +60,7 @@ def shown(printed: str) -> list[str]:
     return screen.shown
 
 
-@pytest.mark.parametrize("is_terminal", [False, True])
-@pytest.mark.parametrize("speaker", ["", "A: "])
+@pytest.mark.parametrize(("is_terminal", "speaker"), [(False, ""), (True, ""), (True, "A: ")])
 async def test_listen_prints_an_utterance_as_soon_as_it_is_complete(
     talk_file, at_once, speaker_models, is_terminal, speaker
 ):

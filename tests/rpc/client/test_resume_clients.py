@@ -1,29 +1,20 @@
 """A recording whose draft server is lost continues with the same text."""
 
-from contextlib import aclosing
-
 import pytest
 
+from experiments.common.models.checkpoints import Shape, save_checkpoint
 from experiments.common.models.scripted import END, MULTILINGUAL
-from specwhisper.engine.target_engine import TargetEngine
-from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable
-from specwhisper.observe.metrics import EngineMetrics, Registry
+from specwhisper.errors import InvalidRequest, TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import with_true_status
-from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.types import Limits, Mode
+from specwhisper.types import Mode
 from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.v1 import resume_point_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.metrics import DraftMetrics
-from specwhisper_draft_server.session import Session, SessionRequest
-from specwhisper_draft_server.whisper import LocalTranscriber
 from tests.nightly import NIGHTLY, mostly_nightly
 from tests.rpc.draft.test_options import MODES, OPTIONS, PCM, speaker, target_only, written
 from tests.rpc.network import cut_clients
-from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
     MAX_SESSIONS,
     all_free,
@@ -118,47 +109,6 @@ async def test_a_long_recording_continues_far_from_its_beginning(tmp_path, repor
         assert cut > 20
 
 
-async def test_a_client_that_knows_several_servers_uses_the_next(tmp_path, choose_first):
-    path, short = (wav(tmp_path / f"{s}.wav", recording(s)) for s in (95.0, 1.0))
-    async with target_server() as target, draft_server(target.address) as second:
-        async with draft_server(target.address) as first:
-            client = TranscriptionClient(f"{first.address},{second.address}")
-            transcription = client.stream_file(path, DecodingOptions.greedy(language="en"))
-            updates = aiter(transcription)
-            segments = []
-            while not segments:
-                segments += (await anext(updates)).segments
-            assert (first.service.num_sessions, second.service.num_sessions) == (1, 0)
-        segments += [segment async for update in updates for segment in update.segments]
-        assert [s.tokens for s in segments] == [s.tokens for s in target_alone(95.0).segments]
-        await all_free(target, second)
-        # The first one is known to be unreachable by now, and is not tried.
-        assert (await client.transcribe_file(short)).segments
-        await client.close()
-    async with target_server() as target, draft_server(target.address) as there:
-        gone = first.address
-        async with TranscriptionClient(f"{gone},{there.address}") as client:
-            assert (await client.get_model()).model.target == "scripted"
-        async with TranscriptionClient(f"{gone},{there.address}") as client:
-            assert (await client.transcribe_file(short)).segments
-
-
-async def test_a_full_target_is_reported_at_once(tmp_path):
-    """So it is if the draft server has room and has described its models."""
-    path = wav(tmp_path / "audio.wav", recording(5.0))
-    async with (
-        target_server(limits=Limits(max_sessions=1)) as target,
-        draft_server(target.address) as draft,
-        TranscriptionClient(draft.address) as client,
-    ):
-        call = draft.stub.StreamingRecognize()
-        await call.write(opening())
-        await eventually(lambda: target.num_free_slots == 0)
-        with pytest.raises(ServerFull, match="The target holds its 1 sessions"):
-            await client.transcribe_file(path)
-        call.cancel()
-
-
 async def test_retries_end_after_the_time_limit(tmp_path):
     path = wav(tmp_path / "audio.wav", recording(95.0))
     async with (
@@ -205,38 +155,18 @@ async def test_invalid_resume_points_are_refused():
         assert [r async for r in draft.stub.StreamingRecognize(iter(requests))]
 
 
-async def test_a_target_in_the_draft_servers_process_continues_a_recording():
+async def test_a_target_in_the_draft_servers_process_continues_a_recording(tmp_path, reports_every_commit):
     """This is `specwhisper-draft-server --target-model`."""
-    engine = TargetEngine(speaker(MAX_SESSIONS), limits=Limits(max_sessions=MAX_SESSIONS))
-    registry = Registry("target")
-    transcriber = LocalTranscriber(
-        scripted_checkpoint(vocabulary=MULTILINGUAL), engine, EngineMetrics(registry).on_message
-    )
-    target = await transcriber.describe()
-    request = SessionRequest(DecodingOptions.greedy(), DraftLength(Mode.TARGET_ONLY))
-    final, resume_point, num_sessions, metrics = [], None, 0, DraftMetrics(DraftConfig())
-
-    async def audio(start_sample):
-        for start in range(start_sample * 2, len(PCM), 32_000):
-            yield PCM[start : start + 32_000]
-
-    try:
-        while True:
-            num_sessions += 1
-            session = Session(
-                request, transcriber, target, None, metrics, resume_timeout_s=10.0, resume_point=resume_point
-            )
-            async with aclosing(session.run(audio(session.builder.num_samples))) as updates:
-                async for update in updates:
-                    final += update.segments
-                    before, resume_point = resume_point, session.resume_point()
-                    if resume_point is not None and (before is None or before.resume != resume_point.resume):
-                        break
-                else:
-                    break
-    finally:
-        await transcriber.close()
-    assert num_sessions > 3
-    received_s = value(collected(registry.collected), "target_audio_seconds_total")
-    assert received_s >= len(PCM) / 32_000, "audio that is sent again counts again"
-    assert written(final) == written(target_only(DecodingOptions.greedy()).segments)
+    path = wav(tmp_path / "audio.wav", recording(33.0))
+    model = save_checkpoint(Shape(d_model=32, max_target_positions=60), tmp_path / "target")
+    nowhere, options = "127.0.0.1:1", DecodingOptions.greedy(language="de")
+    async with (
+        draft_server(nowhere, drafts=False, mode=Mode.TARGET_ONLY, target_model=str(model)) as draft,
+        TranscriptionClient(draft.address) as client,
+        cut_clients(draft.address, [3, 5, 2]) as (network, cutting),
+        TranscriptionClient(network.address) as client_that_is_cut,
+    ):
+        resumed = await client_that_is_cut.transcribe_file(path, options)
+        expected = await client.transcribe_file(path, options)
+    assert cutting.num_cut == 3
+    assert written(resumed.segments) == written(expected.segments)

@@ -1,4 +1,4 @@
-"""Clients of a silent or full draft server with an open connection continue at another."""
+"""Clients of a silent draft server with an open connection continue at another."""
 
 import pytest
 from riva.client.proto import riva_asr_pb2 as riva_pb
@@ -6,11 +6,10 @@ from riva.client.proto.riva_asr_pb2_grpc import RivaSpeechRecognitionStub
 
 from experiments.common.models.speech import spoken_utterances, talk
 from experiments.common.servers.proxy import Proxy
-from specwhisper.errors import ServerFull, TargetUnavailable
+from specwhisper.errors import TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import SAMPLE_RATE
-from specwhisper.wire import status
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client import calls
 from specwhisper_client.api import TranscriptionClient
@@ -47,27 +46,6 @@ def short_timeouts(monkeypatch, caplog):
     monkeypatch.setattr(calls, "SILENCE_S", SILENCE_S)
     monkeypatch.setattr(responses, "HEARTBEAT_S", HEARTBEAT_S)
     caplog.set_level("INFO")
-
-
-class Overfull(CutClients):
-    """Ends an open stream as full."""
-
-    async def StreamingRecognize(self, requests, context):
-        async for response in super().StreamingRecognize(requests, context):
-            yield response
-            if response.results:
-                raise ServerFull("No slot is free.")
-
-
-async def test_after_a_full_server_another_one_is_tried_at_once(monkeypatch, choose_first):
-    """The retry time of the full server is longer than the test waits."""
-    monkeypatch.setattr(status, "PUSHBACK_MS", 600_000)
-    async with speaking_pair() as (_, draft), between(draft.address, Overfull, []) as (proxy, _):
-        async with live_client(f"{proxy.address},{draft.address}") as client:
-            listener = Listener(client)
-            await listener.end(talk())
-    listener.check(spoken_utterances(talk()))
-    assert client.num_reconnects == 1
 
 
 class HeartbeatProxy(CutClients):

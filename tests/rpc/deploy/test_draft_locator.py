@@ -10,7 +10,6 @@ from functools import partial
 from random import Random
 from typing import Any
 
-import grpc.aio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,8 +18,7 @@ from ray.serve.exceptions import DeploymentUnavailableError
 
 from specwhisper.errors import TargetUnavailable
 from specwhisper.rpc.serving import RunningServer
-from specwhisper.wire.v1 import discovery_pb2 as pb
-from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryStub, add_DiscoveryServicer_to_server
+from specwhisper.wire.v1.discovery_pb2_grpc import add_DiscoveryServicer_to_server
 from specwhisper_client import resolving
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_deploy.locators import (
@@ -36,7 +34,7 @@ from specwhisper_deploy.locators import (
 from specwhisper_deploy.replicas import metrics_addresses
 from tests.clock import Clock
 from tests.rpc.client.test_draft_servers import Draft
-from tests.rpc.services import as_draft_server, error_of, eventually, running
+from tests.rpc.services import as_draft_server, eventually, running
 
 LONG_S = 60.0  # far longer than any test here
 
@@ -122,59 +120,36 @@ async def test_the_error_if_no_draft_server_answers(answers):
         await DraftLocatorService(Handle(*answers), timeout_s=0.05).servers()
 
 
-async def test_draft_servers_are_asked_at_most_once_a_second():
-    handle, clock = Handle(answers("a:1")), Clock()
-    cache = DraftLocatorService(handle, clock=clock)
-    await asyncio.gather(*(cache.servers() for _ in range(20)))
-    clock.now_s += FRESH_S / 2
-    await cache.servers()
-    assert handle.num_asked == 1
+async def test_draft_servers_are_asked_once_a_second_and_waited_for_if_their_answers_are_stale():
+    handle, clock, gate = Handle(answers("a:1")), Clock(), asyncio.Event()
+    service = DraftLocatorService(handle, LONG_S, clock=clock)
 
-
-async def test_clients_do_not_wait_for_a_slow_draft_server_while_answers_are_cached():
-    handle, clock = Handle(answers("a:1")), Clock()
-    cache = DraftLocatorService(handle, LONG_S, clock=clock)
-    await cache.servers()
-    gate = asyncio.Event()
+    async def found() -> list[str]:
+        return [server.address for server in await service.servers()]
 
     async def is_slow() -> DraftServerRoom:
         await gate.wait()
         return DraftServerRoom("b:1", 1)
 
+    await asyncio.gather(*(found() for _ in range(20)))
+    clock.now_s += FRESH_S / 2
+    assert (await found(), handle.num_asked) == (["a:1"], 1)
     handle.answers.append(is_slow)
     clock.now_s += FRESH_S
-    assert [server.address for server in await cache.servers()] == ["a:1"]
+    assert await found() == ["a:1"]
     await eventually(lambda: handle.num_asked == 2)
     gate.set()
-    await cache._update
-    assert [server.address for server in await cache.servers()] == ["a:1", "b:1"]
-
-
-async def test_stale_answers_are_not_used():
-    handle, clock = Handle(answers("a:1")), Clock()
-    cache = DraftLocatorService(handle, clock=clock)
-    await cache.servers()
+    await service._update
+    assert await found() == ["a:1", "b:1"]
     handle.answers.clear()
-    clock.now_s += FRESH_S
-    assert await cache.servers()
     clock.now_s += STALE_S
     with pytest.raises(TargetUnavailable):
-        await cache.servers()
+        await found()
 
 
-def locator(handle: Handle, within_s: float = LONG_S) -> AbstractAsyncContextManager[RunningServer]:
-    add = partial(add_DiscoveryServicer_to_server, DraftLocatorService(handle, within_s))
+def locator(handle: Handle) -> AbstractAsyncContextManager[RunningServer]:
+    add = partial(add_DiscoveryServicer_to_server, DraftLocatorService(handle))
     return running({DRAFTS_SERVICE: add})
-
-
-async def test_the_locator_lists_draft_servers_or_returns_the_error():
-    handle = Handle(answers("a:1"), answers("b:1", 0))
-    async with locator(handle, 0.05) as server, grpc.aio.insecure_channel(server.address) as channel:
-        stub = DiscoveryStub(channel)
-        assert list((await stub.ListServers(pb.ListServersRequest())).addresses) == ["a:1", "b:1"]
-    async with locator(Handle(hangs), 0.05) as server, grpc.aio.insecure_channel(server.address) as channel:
-        error = await error_of(DiscoveryStub(channel).ListServers(pb.ListServersRequest()))
-        assert type(error) is TargetUnavailable
 
 
 async def test_clients_begin_at_draft_servers_with_free_slots_and_follow_changes_of_the_list(monkeypatch):
@@ -197,12 +172,9 @@ async def test_clients_begin_at_draft_servers_with_free_slots_and_follow_changes
     assert (full.num_calls, free.num_calls) == (1, 11)
 
 
-async def test_metrics_addresses_leave_out_a_replica_that_has_died():
+async def test_metrics_addresses_leave_out_a_replica_that_has_died_and_fail_if_one_hangs():
     replicas = Handle(returns("b:2"), returns(""), dies, returns("a:1"), method="metrics_address")
     assert await asyncio.to_thread(metrics_addresses(replicas, LONG_S)) == ["a:1", "b:2"]
-
-
-@pytest.mark.parametrize("answers", [(), (returns("a:1"), hangs)], ids=["none runs", "one hangs"])
-async def test_metrics_addresses_fail_if_a_replica_hangs(answers):
-    with pytest.raises(TargetUnavailable, match="where their metrics are"):
-        await asyncio.to_thread(metrics_addresses(Handle(*answers, method="metrics_address"), 0.1))
+    for answers in ((), (returns("a:1"), hangs)):
+        with pytest.raises(TargetUnavailable, match="where their metrics are"):
+            await asyncio.to_thread(metrics_addresses(Handle(*answers, method="metrics_address"), 0.1))

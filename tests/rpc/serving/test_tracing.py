@@ -210,7 +210,7 @@ def test_a_collector_receives_the_spans_of_a_process():
     server.start()
     try:
         run = subprocess.run(
-            [sys.executable, "-m", "specwhisper_client.cli.main", "models", "--server", "127.0.0.1:1"],
+            [sys.executable, "-m", "specwhisper", "models", "--server", "127.0.0.1:1"],
             env={"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}", "PYTHONPATH": ":".join(sys.path)},
             capture_output=True,
             text=True,

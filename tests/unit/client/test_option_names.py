@@ -2,13 +2,14 @@
 
 import re
 import shlex
+import sys
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from scripts.settings import PROGRAMS
-from specwhisper import __version__
+from specwhisper import __main__, __version__
 from specwhisper.options import DecodingOptions, Padding, WordTimes
 from specwhisper.selection import VadOptions
 from specwhisper.settings.command_line import app_of, takes
@@ -113,8 +114,6 @@ $ SPECWHISPER_TOKENS_FILE=nofile target
     $SPECWHISPER_TOKENS_FILE: nofile cannot be read: No such file or directory.
 $ target --device gpu
     --device is 'gpu': choose cpu, cuda, one GPU such as cuda:1, mps or auto.
-$ target --cores x
-    --cores is 'x': write numbers and ranges, such as 0,2 or 0-3.
 $ target --nosuch
     No such option: --nosuch. See specwhisper-target-server --help.
 $ target --port
@@ -146,8 +145,6 @@ $ gateway --server-client-key /etc/hosts
     --server-client-key: /etc/hosts is not in PEM format: it holds no '-----BEGIN'.
 $ wyoming --uri foo
     --uri is 'foo': write tcp://HOST:PORT, unix:///PATH of a socket, or stdio://.
-$ specwhisper --ssl-server-name a health
-    --ssl-server-name has no effect without --use-ssl: set both.
 $ specwhisper transcribe a.wav --greedy --temperature 0.5
     --temperature has no effect with --greedy: leave one of them out.
 $ specwhisper transcribe a.wav --greedy --top-k 5
@@ -173,8 +170,6 @@ $ specwhisper transcribe a.wav --best_of 5
     One text is sampled per window, not several: leave best_of out.
 $ specwhisper transcribe a.wav --fp16 False
     fp16 is set at the server: see specwhisper-target-server --help; leave it out here.
-$ specwhisper transcribe a.wav --clip_timestamps 0,10
-    clip_timestamps is not offered: leave it out.
 $ specwhisper transcribe a.wav --greedy --temperature_increment_on_fallback 0.2
     No window fails without a threshold: set temperature_increment_on_fallback together with
     compression_ratio_threshold or logprob_threshold (OpenAI's are 2.4 and -1).
@@ -185,30 +180,13 @@ $ specwhisper transcribe a.wav --word-timestamps --print-colors -f json
     out.
 $ specwhisper transcribe a.wav -f unsure
     unsure needs words of a whole recording: add --word-timestamps.
-$ specwhisper transcribe a.wav -f docx
-    --output-format is 'docx': choose from txt, json, verbose_json, diarized_json, srt, vtt, tsv, unsure,
-    all.
 $ specwhisper transcribe a.wav -f all
     Several formats need a folder: add --output-dir FOLDER.
 $ specwhisper transcribe a.wav --mode one-process
     --mode is 'one-process': choose from target-only, sync, pipelined, full.
-$ specwhisper transcribe a.wav --silence-duration-ms 200
-    --silence-duration-ms has no effect without --as-live: set both.
-$ specwhisper transcribe a.wav --as-live --max-piece-ms 50
-    --max-piece-ms is 50: it must lie between 2000 and 28000.
-$ specwhisper transcribe a.wav --vad-speech-pad-ms 10
-    --vad-speech-pad-ms has no effect without --vad-filter: set both.
-$ specwhisper transcribe a.wav --vad-filter --as-live
-    --vad-filter has no effect with --as-live: leave one of them out.
-$ specwhisper transcribe a.wav --gamma 3 --as-live
-    --gamma has no effect with --as-live: leave one of them out.
-$ specwhisper listen --max-speakers 2
-    --max-speakers has no effect without --diarize: set both.
 $ specwhisper listen --diarize nowhere
     --diarize: nowhere holds no model for speaker segmentation: it needs two of sherpa-onnx, one for
     speaker segmentation and one for speaker embeddings.
-$ specwhisper listen --mode sync
-    --mode is 'sync': choose from target-only, full.
 $ specwhisper top --once
     No server is named: add --metrics HOST:PORT,... or --locator HOST:PORT,...
 $ specwhisper top --locator foo
@@ -217,24 +195,14 @@ $ specwhisper transcribe a.wav --word_timestamps maybe
     --word-timestamps is 'maybe': write True or False, or the name of a file.
 $ specwhisper transcribe a.wav --unsure-below 0.3
     --unsure-below has no effect without the format unsure: add -f unsure.
-$ specwhisper listen --simulate F --device X
-    --device has no effect with --simulate: leave one of them out.
 $ specwhisper transcribe a.wav --diarize f --speaker-threshold 9
     --speaker-threshold is 9: it must be above 0 and below 2.
-$ specwhisper health --server foo
-    --server: Address 'foo' is not HOST:PORT: write a host, a colon and a port from 1 to 65535.
-$ specwhisper models --server a:1 --json
-    --json has no effect with --server: leave one of them out.
 $ specwhisper transcribe a.wav -f diarized_json
     diarized_json needs speakers: add --diarize FOLDER.
-$ specwhisper transcribe a.wav --speaker-sample Ann=ann.wav
-    --speaker-sample has no effect without --diarize: set both.
-$ specwhisper evaluate --server a:1 --final-model demo-target
-    --final-model has no effect with --server: leave one of them out.
-$ specwhisper evaluate --mode sync
-    --mode has no effect without --server: set both.
 $ specwhisper evaluate --plot nowhere/plot.png
-    Folder nowhere does not exist: make it, or name another for --plot.
+    --plot is nowhere/plot.png: make its folder first.
+$ specwhisper evaluate --plot plot.pdf
+    --plot is plot.pdf: write a .png or .svg file.
 $ specwhisper evaluate
     Name either a folder or a dataset: --folder FOLDER or --dataset NAME.
 """  # a command line, and the sentence about it
@@ -284,3 +252,15 @@ def test_every_program_has_a_version_flag(program):
 def test_what_fails_at_run_time_has_status_1(unused_tcp_port):
     result = CliRunner().invoke(app, ["health", "--server", f"127.0.0.1:{unused_tcp_port}"])
     assert result.exit_code == 1
+
+
+def test_ctrl_c_while_modules_are_imported_shows_no_traceback(monkeypatch, capsys):
+    class Interrupting:
+        def find_spec(self, *_):
+            raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "specwhisper_client.cli.main")
+    monkeypatch.setattr(sys, "meta_path", [Interrupting()])
+    with pytest.raises(SystemExit) as ended:
+        __main__.main()
+    assert (ended.value.code, capsys.readouterr().err) == (130, "")
