@@ -101,7 +101,7 @@ class Moving(BadNetwork):
     """A network that switches targets without losing a connection."""
 
     def __init__(self, target: Target) -> None:
-        self._edit_block, self._hold_commits = lambda: lambda block: (block,), 0
+        self._edit_block = lambda: lambda block: (block,)
         self.lead_to(target)
 
     def lead_to(self, target: Target) -> None:
