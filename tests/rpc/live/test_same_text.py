@@ -1,18 +1,15 @@
 """Final live text depends on audio and options alone: not on pace, load, drafts or lost servers."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from random import Random
 
 import pytest
 
 from experiments.common.models.speech import spoken_utterances, talk
-from specwhisper.failpoints import Failpoint, Failpoints, Fault
 from specwhisper.live import EndpointingOptions
 from specwhisper.types import SAMPLE_RATE, Mode, Segment
 from specwhisper_client.streaming import StreamingClient
-from tests.nightly import NIGHTLY, examples, mostly_nightly
+from tests.nightly import NIGHTLY, mostly_nightly
 from tests.rpc.services import Draft, Target, all_free, draft_server
 from tests.rpc.speaking import (
     CUT_OFTEN,
@@ -106,11 +103,9 @@ async def undisturbed(audio: str) -> list[Segment]:
 async def test_at_any_pace_with_a_draft_and_without(target, draft, audio):
     """Also with verified text of growing pieces."""
     ways = (
-        ("as it is spoken", {}),
         ("with stalls", {}),
         ("as it is spoken", {"confirm_every_ms": 300}),
-        ("at once", {"confirm_every_ms": 2_000}),
-        ("with stalls", {"mode": Mode.TARGET_ONLY}),
+        ("at once", {"mode": Mode.TARGET_ONLY}),
     )
     async with draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as without:
         texts = [
@@ -119,51 +114,6 @@ async def test_at_any_pace_with_a_draft_and_without(target, draft, audio):
             for pace, how in ways
         ]
         texts.append(await transcribed(without, target, audio, "as it is spoken"))
-    assert texts == [await undisturbed(audio)] * len(texts)
-
-
-async def test_beside_other_sessions(target, draft):
-    names = list(AUDIO)
-    together = await asyncio.gather(
-        *(
-            transcribed(draft, target, audio, "with stalls" if seed % 2 else "at once", seed)
-            for seed, audio in enumerate(names)
-        )
-    )
-    assert together == [await undisturbed(audio) for audio in names]
-
-
-# By day the three that are apart: what comes after a step is just before the next one.
-POINTS = ("verify.before", "commit.before", "send.after", "verify.after", "commit.after", "send.before")
-
-
-@asynccontextmanager
-async def mortal_target(point: str, hit: int) -> AsyncIterator[Target]:
-    """Run a target that is lost at a failpoint."""
-    loop, is_hit = asyncio.get_running_loop(), asyncio.Event()
-    failpoints = Failpoints(
-        {point: Failpoint(Fault.KILL, hit)}, lambda _: loop.call_soon_threadsafe(is_hit.set)
-    )
-
-    async def die(target: Target) -> None:
-        await is_hit.wait()
-        await target.server.stop(drain_timeout_s=0)
-
-    async with speaking_target(failpoints=failpoints) as target:
-        dying = asyncio.create_task(die(target))
-        yield target
-        assert is_hit.is_set()
-        await dying
-
-
-@pytest.mark.parametrize("audio", mostly_nightly(["talk", "lecture", "without endpointing"]))
-@pytest.mark.parametrize("point", mostly_nightly(POINTS, by_day=3))
-async def test_over_targets_that_fail(audio, point, emptiest_first):
-    """Two of three are lost, each at its own moment."""
-    async with speaking_target() as last, mortal_target(point, 2) as one, mortal_target(point, 5) as other:
-        addresses = ",".join(target.address for target in (one, other, last))
-        async with speaking_draft(addresses) as draft:
-            texts = await asyncio.gather(*(transcribed(draft, last, audio) for _ in range(examples(3, 6))))
     assert texts == [await undisturbed(audio)] * len(texts)
 
 
