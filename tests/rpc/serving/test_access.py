@@ -167,14 +167,6 @@ async def test_an_open_session_continues_after_its_token_was_removed(tmp_path):
             call.cancel()
 
 
-async def test_callers_are_named_by_their_tokens():
-    async with serving(tokens=TOKENS) as address:
-        for token in (TOKEN, "another-token-of-hers"):
-            assert await located(address, Credentials(token=token)) == "anna"
-    async with serving() as address:
-        assert await located(address, Credentials()) == ""
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("certificates")

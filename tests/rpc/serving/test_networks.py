@@ -10,20 +10,15 @@ import pytest
 from experiments.common.models.scripted import VOCABULARY
 from experiments.common.servers.proxy import Proxy
 from specwhisper.engine import verifier
-from specwhisper.errors import TargetUnavailable
-from specwhisper.rpc.channels import keepalive, open_channel
-from specwhisper.wire.status import error_from_rpc, has_broken
-from specwhisper.wire.v1 import verification_pb2_grpc
+from specwhisper.rpc.channels import keepalive
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.file_transcription import FileTranscription
 from tests.interference import KINDS, LOSSY, Interference
 from tests.nightly import mostly_nightly
 from tests.rpc.gated import Gated
-from tests.rpc.hostile import hello, session
 from tests.rpc.network import bad_network
 from tests.rpc.services import (
     MODES,
-    Target,
     all_free,
     check_text,
     draft_server,
@@ -71,21 +66,6 @@ async def test_lost_blocks_cost_time_but_no_text(monkeypatch):
             if mode == "MODE_SYNC":
                 assert responses[-1].statistics.num_self_decoded > 0  # after the wait for candidates
         await all_free(target, draft)
-
-
-async def test_grpc_reports_garbled_data_as_an_unknown_error(target):
-    """The next tests depend on it."""
-    async with Proxy.listening() as proxy:
-        proxy.upstream = target.address
-        async with open_channel(proxy.address) as channel:
-            through = Target(target.service, target.server, verification_pb2_grpc.VerificationStub(channel))
-            async with session(through, hello()) as one:
-                await one.read_until("welcome")
-                proxy.garble()
-                ended = await one.error()
-        assert ended.code() is grpc.StatusCode.UNKNOWN
-        assert "Stream removed (Failed parsing HTTP/2" in ended.details()
-        assert has_broken(ended) and type(error_from_rpc(ended, "it")) is TargetUnavailable
 
 
 async def test_a_recording_continues_after_a_garbled_connection_to_its_target(caplog):
