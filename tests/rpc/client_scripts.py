@@ -4,18 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from google.protobuf.duration_pb2 import Duration
-
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc as rpc
+from specwhisper_draft_server.responses import duration
 from tests.rpc.services import as_draft_server
-
-
-def duration(time_s: float) -> Duration:
-    return Duration(seconds=int(time_s), nanos=round(time_s % 1 * 1e9))
 
 
 def final(start_s, end_s, text, tokens, confidence) -> pb.SpeechRecognitionResult:
@@ -80,13 +75,11 @@ class ScriptedTranscription(rpc.TranscriptionServicer):
         responses: Sequence[pb.StreamingRecognizeResponse] = RESPONSES,
         *,
         error: Exception | None = None,
-        log_mel_max_bins: Sequence[int] = (80, 128),
         reads_everything: bool = True,
         hangs: bool = False,
     ) -> None:
         self._responses = responses
         self._error = error
-        self._log_mel_max_bins = log_mel_max_bins
         self._reads_everything = reads_everything
         self._hangs = hangs
         self.config: pb.StreamingRecognitionConfig | None = None
@@ -141,7 +134,7 @@ class ScriptedTranscription(rpc.TranscriptionServicer):
             max_sessions=16,
             software_version="1.2.3",
             protocol_version=CLIENT_PROTOCOL_VERSION,
-            log_mel_max_bins=self._log_mel_max_bins,
+            log_mel_max_bins=[80, 128],
         )
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import grpc
 import grpc.aio
@@ -70,17 +71,6 @@ async def test_a_refusal_waits_for_a_slow_reader():
         await asyncio.gather(writing, return_exceptions=True)
 
 
-class Call:
-    """A call that records its internal errors."""
-
-    def __init__(self) -> None:
-        self._cython_call = self
-        self.internal_errors: list[str] = []
-
-    def set_internal_error(self, details: str) -> None:
-        self.internal_errors.append(details)
-
-
 @pytest.mark.parametrize(
     ("details", "is_reported"),
     [
@@ -89,9 +79,10 @@ class Call:
     ],
 )
 def test_a_write_that_never_began_is_reported(details, is_reported):
-    call = Call()
+    errors: list[str] = []
+    call = SimpleNamespace(_cython_call=SimpleNamespace(set_internal_error=errors.append))
     with_true_status(call)._cython_call.set_internal_error(details)
-    assert call.internal_errors == [details] * is_reported
+    assert errors == [details] * is_reported
 
 
 def test_grpcio_has_the_tested_release():
