@@ -166,26 +166,6 @@ async def test_the_wait_for_a_target_is_limited_once_the_audio_has_ended():
         await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
 
 
-async def test_kept_audio_is_bounded(monkeypatch):
-    """A sender that is faster than real time is held back, and loses nothing."""
-    monkeypatch.setattr(resuming, "MAX_UNREAD_S", 0.5)
-    monkeypatch.setattr(resuming, "MAX_OUTAGE_S", 1.0)
-    monkeypatch.setattr(resuming, "monotonic", lambda: 0.0)
-    async with breaking_pair() as (targets, draft), unverified_client(draft) as client:
-        listener = Listener(client)
-        await client.send(talk()[: 6 * SAMPLE_RATE * 2])
-        await listener.received(16)
-        (audio,) = draft.service.metrics.kept_audio
-        await targets.stop()
-        sending = asyncio.create_task(client.send(talk()[6 * SAMPLE_RATE * 2 :]))
-        await shown_unverified(listener)
-        assert audio.num_samples <= 8 * SAMPLE_RATE
-        await targets.start()
-        await sending
-        await listener.end()
-    listener.check(spoken_utterances(talk()))
-
-
 async def test_a_client_that_cancels_in_an_outage_leaves_no_session():
     async with breaking_pair() as (targets, draft):
         for _ in range(2):

@@ -2,8 +2,6 @@
 
 import asyncio
 
-import grpc
-import grpc.aio
 import pytest
 
 from experiments.common.models.scripted import END, VOCABULARY, ScriptedModel
@@ -61,6 +59,8 @@ MESSAGES = {
     "audio after the end": ([*whole(SECOND), audio(SECOND, 16_000)], InvalidAudio, "after the end"),
     "an end in the past": ([audio(SECOND), audio(b"", 5, is_last=True)], InvalidAudio, "ends at sample 5"),
     "no audio": ([audio(b"", is_last=True)], InvalidAudio, "is empty"),
+    "audio too far ahead": (whole(recording(160.0))[:-1], InvalidRequest, "must wait for the next window"),
+    "a message too large": ([audio(bytes(300_000))], MessageTooLarge, r"300\d+ bytes exceeds the 262144"),
     "a token out of range": ([candidates([SIZE])], InvalidCandidates, f"{SIZE} is out of range"),
     "a block too long": ([candidates([0] * 65)], InvalidCandidates, "65 tokens; at most 64"),
     "resume after audio": ([audio(SECOND), resume()], InvalidRequest, "before any audio"),
@@ -113,19 +113,6 @@ async def test_cancelling_before_the_end_of_the_audio():
             assert type(error) is error_type
             assert words in str(error)
             await all_free(target)
-
-
-async def test_an_oversized_message(target):
-    requests = [hello(), audio(bytes(300_000))]
-    await check_refusal(target, requests, MessageTooLarge, r"300\d+ bytes exceeds the 262144")
-    async with session(target) as oversized:
-        assert (await oversized.error(requests)).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-
-
-async def test_audio_too_far_ahead(target):
-    pieces = whole(recording(300.0))
-    requests = [hello(mode="MODE_SYNC"), *pieces[:-1]]
-    await check_refusal(target, requests, InvalidRequest, "it must wait for the next window")
 
 
 async def test_a_resumed_session_cannot_hoard_audio_from_before_its_window(target):
