@@ -22,9 +22,7 @@ def connection_lost(
 ) -> TargetUnavailable:
     """Return the error of a call whose connection breaks, or that ends with ``code``."""
     rpc_error = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=details)
-    error = error_from_rpc(rpc_error, "a:1")
-    error.__cause__ = rpc_error
-    return error
+    return error_from_rpc(rpc_error, "a:1")
 
 
 class Targets:
