@@ -22,6 +22,7 @@ from tests.rpc.health import NOT_SERVING, SERVING, until
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
     MAX_SESSIONS,
+    MODES,
     PROMPTLY_S,
     Draft,
     all_free,
@@ -38,7 +39,6 @@ from tests.rpc.services import (
     whole_request,
 )
 
-MODES = ("MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 STEP_TIMEOUT_S = 0.2  # the engine's time limit
 LENGTH_S = 65.0
 
@@ -65,7 +65,7 @@ def runs_target_only(response: pb.StreamingRecognizeResponse | pb.RecognizeRespo
     return response.model.mode == decoding_pb2.MODE_TARGET_ONLY and not response.model.draft
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", MODES[1:])
 @pytest.mark.parametrize("hit", mostly_nightly([2, 1, 9]))
 async def test_a_session_whose_draft_hangs_continues_without_it(target, mode, hit, gate, caplog):
     alone = target_alone(LENGTH_S)
