@@ -233,9 +233,3 @@ def cut_clients(
     draft: str, cuts: Sequence[int]
 ) -> AbstractAsyncContextManager[tuple[RunningServer, CutClients]]:
     return between(draft, CutClients, cuts)
-
-
-@asynccontextmanager
-async def bad_network(target: str, edit_block: Callable[[], EditBlock]) -> AsyncIterator[RunningServer]:
-    async with between(target, BadNetwork, edit_block) as (server, _):
-        yield server

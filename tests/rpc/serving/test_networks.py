@@ -16,7 +16,7 @@ from specwhisper_client.file_transcription import FileTranscription
 from tests.interference import KINDS, LOSSY, Interference
 from tests.nightly import mostly_nightly
 from tests.rpc.gated import Gated
-from tests.rpc.network import bad_network
+from tests.rpc.network import BadNetwork, between
 from tests.rpc.services import (
     MODES,
     all_free,
@@ -39,10 +39,9 @@ METHOD = "/test.Echo/Echo"
 
 @pytest.mark.parametrize("kind", mostly_nightly(sorted(KINDS, reverse=True), by_day=3))
 async def test_every_mode_writes_the_same_text_under_interference(target, kind):
+    interferes = partial(Interference, kind, 7, vocabulary_size=len(VOCABULARY))
     async with (
-        bad_network(
-            target.address, partial(Interference, kind, 7, vocabulary_size=len(VOCABULARY))
-        ) as network,
+        between(target.address, BadNetwork, interferes) as (network, _),
         draft_server(network.address) as draft,
     ):
         for mode, gamma in zip(MODES, (1, 3, 5, 16), strict=True):
@@ -56,7 +55,7 @@ async def test_lost_blocks_cost_time_but_no_text(monkeypatch):
     loses = partial(Interference, LOSSY, 7, vocabulary_size=len(VOCABULARY))
     async with (
         target_server() as target,
-        bad_network(target.address, loses) as network,
+        between(target.address, BadNetwork, loses) as (network, _),
         draft_server(network.address) as draft,
     ):
         for mode in MODES:
