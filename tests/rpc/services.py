@@ -100,7 +100,7 @@ class Target(Addressed):
 
     @property
     def num_free_slots(self) -> int:
-        return self.service.num_free_slots
+        return self.service._verifier.num_free_slots
 
 
 @dataclass(frozen=True)
