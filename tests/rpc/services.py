@@ -298,7 +298,7 @@ async def check_text(
 
 
 class HalfSent:
-    """A recording of which a client sends a part, and the rest on ``end``."""
+    """A recording of which a client sends a part, and the rest on ``end`` or ``rest``."""
 
     def __init__(
         self,
@@ -310,6 +310,7 @@ class HalfSent:
         **config: Any,
     ) -> None:
         self.pcm, self._begun = recording(length_s, seed), round(begun_s * RATE) * 2
+        self._recording = length_s, seed
         self.call = with_true_status(draft.stub.StreamingRecognize())
         self.responses: list[pb.StreamingRecognizeResponse] = []
         self._config = {"mode": mode} | config
@@ -322,6 +323,12 @@ class HalfSent:
             self.responses.append(await self.call.read())
 
     async def end(self) -> list[pb.StreamingRecognizeResponse]:
+        """Send the rest; the text must be that of the scripted target alone."""
+        responses = await self.rest()
+        assert finals(responses) == expected_finals(target_alone(*self._recording))
+        return responses
+
+    async def rest(self) -> list[pb.StreamingRecognizeResponse]:
         """Send the rest; return all responses."""
         for request in audio_requests(self.pcm[self._begun :]):
             await self.call.write(request)
