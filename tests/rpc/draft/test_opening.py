@@ -25,16 +25,12 @@ from tests.rpc.services import (
     check_text,
     draft_server,
     error_of,
-    expected_finals,
-    finals,
     is_one_sentence,
     recording,
     refusal,
     running_pair,
     scripted_checkpoint,
-    stream,
     streaming_config,
-    target_alone,
     target_server,
     whole_request,
 )
@@ -118,9 +114,8 @@ async def test_an_outdated_description_is_corrected_by_the_first_welcome(asked):
         async with as_target(moving) as server, draft_server(server.address) as draft:
             await check_text(draft)
             moving.lead_to(other)
-            responses = await stream(draft, recording(1.0))
+            responses = await check_text(draft)
             assert responses[0].model.target_weights_digest == "other"
-            assert finals(responses) == expected_finals(target_alone(1.0))
             assert asked["Describe"] == 2
             await check_text(draft)
             assert asked["Describe"] == 2

@@ -27,10 +27,10 @@ from tests.rpc.services import (
     all_free,
     audio_requests,
     callers,
+    check_text,
     draft_server,
     error_of,
     eventually,
-    expected_finals,
     finals,
     is_one_sentence,
     recording,
@@ -134,18 +134,16 @@ async def test_a_draft_server_that_falls_silent(requests):
 
 
 async def test_a_session_over_the_session_timeout_continues_in_another():
-    alone = target_alone(65.0)
     async with (
         # Half of the time that its forward passes take.
         target_server(slowed(ScriptedModel(MAX_SESSIONS), 0.03), session_timeout_s=1.0) as target,
         draft_server(target.address) as draft,
     ):
-        responses = await stream(draft, recording(65.0), mode="MODE_TARGET_ONLY")
-        assert finals(responses) == expected_finals(alone)
+        responses = await check_text(draft, 65.0, mode="MODE_TARGET_ONLY")
         figures = collected(draft.service.metrics.collected)
         assert value(figures, "specwhisper_draft_session_resumes_total", reason=SessionExpired.__name__) >= 1
         await all_free(target, draft)
-    assert responses[-1].statistics.num_windows == len(alone.window_tokens)
+    assert responses[-1].statistics.num_windows == len(target_alone(65.0).window_tokens)
 
 
 @pytest.mark.parametrize("sends", [False, True])
