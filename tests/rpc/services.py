@@ -1,6 +1,7 @@
 """Run real servers on free ports, with scripted models or a test's own."""
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -396,6 +397,13 @@ async def rest_of(call) -> list:
 def is_one_sentence(error: Exception) -> bool:
     text = str(error)
     return text[-1] in ".?" and "\n" not in text and "Traceback" not in text
+
+
+def check_error(error: Exception, kind: type[Exception], words: str) -> None:
+    """Check the class of an error, and that it is one sentence with a pattern of words."""
+    assert type(error) is kind
+    assert is_one_sentence(error)
+    assert re.search(words, str(error)), error
 
 
 async def eventually(condition: Callable[[], bool], within_s: float = 60.0) -> None:

@@ -8,7 +8,7 @@ from specwhisper.types import LIVE_MODES
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.requests import MAX_ADDED_LATENCY_MS
 from tests.rpc.network import cut_network
-from tests.rpc.services import all_free, audio_requests, is_one_sentence, refusal
+from tests.rpc.services import all_free, audio_requests, check_error, refusal
 from tests.rpc.speaking import Listener, config, live_client, speaking_draft, speaking_pair, speaking_target
 
 ADDED_MS = 40
@@ -56,6 +56,5 @@ async def test_latency_is_refused(added_latency_ms, is_allowed, words):
     request.streaming_config.added_latency_ms = added_latency_ms
     async with speaking_pair(allow_latency_injection=is_allowed) as (target, draft):
         error = await refusal(draft, request, *audio_requests(SHORT))
-        assert type(error) is InvalidRequest and is_one_sentence(error)
-        assert words in str(error)
+        check_error(error, InvalidRequest, words)
         await all_free(target, draft)

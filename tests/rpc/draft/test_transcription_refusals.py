@@ -25,11 +25,11 @@ from specwhisper_target_server.config import TargetConfig
 from tests.rpc.services import (
     all_free,
     audio_requests,
+    check_error,
     check_text,
     draft_server,
     error_of,
     eventually,
-    is_one_sentence,
     recording,
     refusal,
     running_pair,
@@ -104,13 +104,6 @@ async def test_an_invalid_recording(case):
         error = await error_of(draft.stub.Recognize(request))
         await check_served(target, draft)
     check_error(error, error_type, words)
-
-
-def check_error(error, error_type, words):
-    assert type(error) is error_type
-    assert is_one_sentence(error)
-    with pytest.raises(error_type, match=words):
-        raise error
 
 
 async def test_the_error_for_an_unknown_language_names_the_known_ones():

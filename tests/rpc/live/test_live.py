@@ -16,9 +16,9 @@ from tests.nightly import mostly_nightly
 from tests.rpc.services import (
     all_free,
     audio_requests,
+    check_error,
     error_of,
     eventually,
-    is_one_sentence,
     refusal,
     rest_of,
 )
@@ -169,9 +169,7 @@ def resumed(position: dict, **changes) -> pb.StreamingRecognizeRequest:
     ids=lambda value: value if isinstance(value, str) else None,
 )
 async def test_a_request_that_does_not_fit_live_audio_is_refused(draft, requests, kind, sentence):
-    error = await refusal(draft, *requests)
-    assert type(error) is kind
-    assert sentence in str(error) and is_one_sentence(error)
+    check_error(await refusal(draft, *requests), kind, sentence)
 
 
 @pytest.mark.parametrize("field", [{"endpointing": {"disabled": True}}, {"continue_unverified": True}])
