@@ -10,6 +10,7 @@ from specwhisper.live import EndpointingOptions
 from specwhisper.types import SAMPLE_RATE, Mode, Segment
 from specwhisper_client.streaming import StreamingClient
 from tests.nightly import NIGHTLY, mostly_nightly
+from tests.rpc.outages import breaking_pair
 from tests.rpc.services import Draft, Target, all_free, draft_server
 from tests.rpc.speaking import (
     CUT_OFTEN,
@@ -120,16 +121,13 @@ async def test_at_any_pace_with_a_draft_and_without(target, draft, audio):
 @pytest.mark.parametrize("audio", mostly_nightly(LOST_AT))
 @pytest.mark.parametrize("mode", mostly_nightly([Mode.FULL, Mode.TARGET_ONLY]))
 async def test_over_targets_that_are_lost_at_any_time(audio, mode):
-    pcm = AUDIO[audio][0]
-    async with AsyncExitStack() as stack:
-        target = await stack.enter_async_context(speaking_target())
-        draft = await stack.enter_async_context(speaking_draft(target.address))
-        client = await stack.enter_async_context(client_for(draft, audio, mode=mode))
-        listener, at = Listener(client), 0
+    pcm, at = AUDIO[audio][0], 0
+    async with breaking_pair() as (targets, draft), client_for(draft, audio, mode=mode) as client:
+        listener = Listener(client)
         for lost in (seconds * SAMPLE_RATE for seconds in LOST_AT[audio]):
-            await follow(client, target, pcm, at, lost)
-            await target.server.stop(drain_timeout_s=0)
-            target = await stack.enter_async_context(speaking_target(port=target.port))
+            await follow(client, targets.current, pcm, at, lost)
+            await targets.stop()
+            await targets.start()
             at = lost
         await listener.end(pcm[at * 2 :], within_s=60)
         assert client.num_reconnects == 0, "the client does not notice"
