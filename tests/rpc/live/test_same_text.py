@@ -134,7 +134,7 @@ async def test_over_targets_that_are_lost_at_any_time(audio, mode):
     assert listener.segments == await undisturbed(audio)
 
 
-@pytest.mark.parametrize("audio", mostly_nightly(LOST_AT, by_day=2))
+@pytest.mark.parametrize("audio", mostly_nightly(LOST_AT))
 async def test_over_draft_servers_that_are_lost_at_any_time(audio):
     """The client continues at its last position, where all later utterances are found again."""
     pcm = AUDIO[audio][0]
