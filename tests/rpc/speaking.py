@@ -162,6 +162,11 @@ def texts_of(results: Iterable) -> dict[int, list[int]]:
     return texts
 
 
+def letters(tokens: Iterable[int]) -> str:
+    """Return words as a hint, in which nothing marks their beginnings."""
+    return "".join(chr(ord("a") + token) for token in tokens)
+
+
 class Listener:
     """Collects a client's updates in a task."""
 

@@ -25,6 +25,7 @@ from tests.rpc.speaking import (
     config,
     final_text,
     follow,
+    letters,
     live_client,
     speaking_draft,
     speaking_pair,
@@ -83,10 +84,6 @@ async def test_the_end_of_an_utterance_without_audio_has_an_empty_text(draft):
         empty, *spoken = listener.segments
         assert (empty.text, empty.end_s, empty.is_utterance_end) == ("", 0.0, True)
         assert texts_of(spoken) == spoken_utterances(talk())
-
-
-def letters(tokens: list[int]) -> str:
-    return "".join(chr(ord("a") + token) for token in tokens)
 
 
 async def transcribed(address: str, hints: dict[float, str], mode: Mode = Mode.FULL):
