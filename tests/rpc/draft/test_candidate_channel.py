@@ -59,23 +59,15 @@ async def test_sessions_share_a_call_that_ends_with_the_last_of_them(target, dra
     assert len(calls) == 2
 
 
-@pytest.mark.parametrize("num_responses", [0, 8])
-async def test_sessions_continue_after_the_loss_of_their_call(target, fast_retries, num_responses):
-    async with (
-        cut_network(target.address, [], [num_responses]) as (network, cutting),
-        draft_server(network.address) as draft,
-    ):
-        await check_texts(draft, "MODE_FULL")
-        assert cutting.num_cut == 1
-
-
-async def test_sessions_continue_after_the_silence_of_their_call(calls, fast_retries, monkeypatch):
+@pytest.mark.parametrize(("num_responses", "stalls"), [(0, False), (8, False), (4, True)])
+async def test_sessions_continue_after_the_loss_or_silence_of_their_call(
+    target, calls, fast_retries, num_responses, stalls, monkeypatch
+):
     """The sessions' own calls and the connection stay alive."""
     monkeypatch.setattr(candidate_channel, "SILENCE_S", 1.0)
     monkeypatch.setattr(candidate_call, "HEARTBEAT_S", 0.2)
     async with (
-        target_server() as target,
-        cut_network(target.address, [], [4], stalls=True) as (network, cutting),
+        cut_network(target.address, [], [num_responses], stalls=stalls) as (network, cutting),
         draft_server(network.address) as draft,
         asyncio.timeout(30),
     ):
