@@ -138,36 +138,29 @@ class Placing:
         return ScriptedModel(MAX_SESSIONS)
 
 
-async def test_a_slowly_placed_draft_model_is_used_once_it_is_ready(target, gate, caplog):
-    async with draft_server(target.address, place=Placing(gate), draft_timeout_s=STEP_TIMEOUT_S) as draft:
+@pytest.mark.parametrize(
+    ("errors", "message"),
+    [((), "draft engine hangs"), ((RuntimeError("no memory"),), "draft model not placed")],
+)
+async def test_a_draft_model_is_used_once_it_is_placed(target, gate, errors, message, monkeypatch, caplog):
+    """No session waits for it, nor for another attempt."""
+    monkeypatch.setattr("specwhisper_draft_server.drafting.RETRY_PLACE_S", 0.0)
+    place = Placing(gate, *errors)
+    async with draft_server(target.address, place=place, draft_timeout_s=STEP_TIMEOUT_S) as draft:
         for _ in range(2):  # the first one starts to place it
             responses = await check_text(draft, 1.0, mode="MODE_SYNC")
             assert any(map(runs_target_only, responses))
-        assert "draft engine hangs" in caplog.messages
+        assert value(collected(draft.service.metrics.collected), "specwhisper_draft_failed_drafts_total") == 2
+        logged = [record for record in caplog.records if record.message == message]
+        assert len(logged) == 1
+        assert not errors or logged[0].exc_info[1] is errors[0]
         gate.set()
-        await eventually(lambda: not draft.service._drafting.watchdog.hangs)
+        drafting = draft.service._drafting
+        await eventually(lambda: drafting.placement.drafter is not None and not drafting.watchdog.hangs)
         allow_long_steps(draft)
         responses = await check_text(draft, 1.0, mode="MODE_SYNC")
         assert not any(map(runs_target_only, responses))
-        await all_free(target, draft)
-
-
-async def test_a_draft_model_that_could_not_be_placed_is_used_once_it_can(gate, monkeypatch, caplog):
-    """No session waits for another attempt."""
-    monkeypatch.setattr("specwhisper_draft_server.drafting.RETRY_PLACE_S", 0.0)
-    place = Placing(gate, RuntimeError("no memory"))
-    async with target_server() as target, draft_server(target.address, place=place) as draft:
-        for _ in range(2):
-            responses = await check_text(draft, 1.0, mode="MODE_SYNC")
-            assert any(map(runs_target_only, responses))
-        (record,) = [record for record in caplog.records if record.message == "draft model not placed"]
-        assert record.exc_info is not None and str(record.exc_info[1]) == "no memory"
-        assert value(collected(draft.service.metrics.collected), "specwhisper_draft_failed_drafts_total") == 2
-        gate.set()
-        await eventually(lambda: draft.service._drafting.placement.drafter is not None)
-        responses = await check_text(draft, 1.0, mode="MODE_SYNC")
-        assert not any(map(runs_target_only, responses))
-        assert place.num_begun == 2
+        assert place.num_begun == 1 + len(errors)
         await all_free(target, draft)
 
 
