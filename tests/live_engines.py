@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import cycle
 
 from experiments.common.models.scripted import END, ScriptedModel
-from experiments.common.models.speech import EnergyVad, speech
+from experiments.common.models.speech import EnergyVad, talk
 from specwhisper.audio.endpointing import Endpointer, Vad, VoiceMarker
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.drafter import Drafter
@@ -19,7 +19,6 @@ from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.types import (
     CONTEXT_SAMPLES,
     HOP_SAMPLES,
-    SAMPLE_RATE,
     AudioChunk,
     Candidates,
     Commit,
@@ -39,16 +38,7 @@ PIECE_SAMPLES = 8_192  # that a draft server sends at once
 Edit = Callable[[Candidates], Sequence[Candidates]]
 
 
-def talk(*spans: tuple[float, float], length_s: float) -> bytes:
-    """Return audio with speech in the spans."""
-    audio = bytearray(round(length_s * SAMPLE_RATE) * 2)
-    for seed, (begin_s, end_s) in enumerate(spans):
-        begin, end = round(begin_s * SAMPLE_RATE) * 2, round(end_s * SAMPLE_RATE) * 2
-        audio[begin:end] = speech(end_s - begin_s, seed)[: end - begin]
-    return bytes(audio)
-
-
-TALK = talk((0.3, 3.1), (4.3, 4.7), (5.9, 9.4), length_s=10.1)
+TALK = talk(((0.3, 3.1), (4.3, 4.7), (5.9, 9.4)), 10.1)
 
 
 def texts_of(segments: Iterable[Segment]) -> dict[int, list[int]]:
@@ -244,7 +234,7 @@ def transcribe(
     losses : chunks after which the target is lost, and another one continues.
     breaks : chunks after which the session is lost, and another one continues from its position.
     """
-    session, voice, silent_to = pair.open("one", options), Voice(endpointing, LivePosition(), open_vad), 0
+    session, voice, silent_to = pair.open("one", options), voice_of(endpointing, LivePosition(), open_vad), 0
     segments: list[Segment] = []
     turns, chunks = cycle(pace or [(0, 0)]), iter(cut(pcm, sizes))
     for number, (start, chunk) in enumerate(chunks):
@@ -268,7 +258,7 @@ def transcribe(
             pair.close("one")
             session, voice = (
                 pair.open("one", options, position),
-                Voice(endpointing, position, open_vad),
+                voice_of(endpointing, position, open_vad),
             )
             again = pcm[position.start_sample * 2 : start * 2 + len(chunk)]
             known = position.next_sample - position.start_sample
@@ -284,16 +274,11 @@ def transcribe(
     return segments + session.segments
 
 
-class Voice(VoiceMarker):
-    """Marks utterances, from a position on."""
-
-    def __init__(
-        self,
-        options: EndpointingOptions | None,
-        position: LivePosition,
-        open_vad: Callable[[], Vad] = EnergyVad,
-    ) -> None:
-        super().__init__(Endpointer(options, position.next_sample, is_speech=position.is_speech), open_vad)
+def voice_of(
+    options: EndpointingOptions | None, position: LivePosition, open_vad: Callable[[], Vad] = EnergyVad
+) -> VoiceMarker:
+    """Return what marks utterances, from a position on."""
+    return VoiceMarker(Endpointer(options, position.next_sample, is_speech=position.is_speech), open_vad)
 
 
 def cut(pcm: bytes, sizes: Sequence[int]) -> Iterator[tuple[int, bytes]]:

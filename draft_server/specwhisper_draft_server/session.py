@@ -326,14 +326,9 @@ class Session:
     def _open_draft(self) -> AbstractAsyncContextManager[SessionDraft | None]:
         if self._drafting is None:
             return nullcontext()
-        request, most = self._request, self.target.limits.max_block_tokens
-        length = request.length
+        request = self._request
         return self._drafting.session(
-            self.id,
-            self.target,
-            length if length.gamma is None else replace(length, gamma=min(length.gamma, most)),
-            request.options,
-            receive=self._on_drafted,
+            self.id, self.target, request.length, request.options, receive=self._on_drafted
         )
 
     @property

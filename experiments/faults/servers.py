@@ -168,7 +168,7 @@ async def serve_target(settings: Settings, probes: Probes) -> None:
         **settings.config,
     )
     async with target_server.running_service(config, checkpoint, model) as service:
-        probes["taken_slots"] = lambda: settings.max_sessions - service.num_free_slots
+        probes["taken_slots"] = lambda: service.num_sessions
         await serve(target_server.services_of(service), config, on_drain=service.announce_drain)
 
 

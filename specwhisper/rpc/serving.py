@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -41,31 +42,23 @@ CHECK_WITHIN_S = 60.0  # more than any forward pass or encoding takes: a slow se
 CheckHealth = Callable[[], Awaitable[None]]  # returns if all is well; else raises, or hangs
 
 
+@dataclass(frozen=True)
 class RunningServer:
     """A started server; addresses are ``HOST:PORT``, and ``beside`` is closed with it."""
 
-    def __init__(
-        self,
-        server: grpc.aio.Server,
-        address: str,
-        health_servicer: Health,
-        calls: OpenCalls,
-        metrics_address: str | None,
-        beside: AsyncExitStack,
-    ) -> None:
-        self.address = address
-        self.metrics_address = metrics_address
-        self.calls = calls
-        self._server = server
-        self._health = health_servicer
-        self._beside = beside
+    server: grpc.aio.Server
+    address: str
+    health: Health
+    calls: OpenCalls
+    metrics_address: str | None
+    beside: AsyncExitStack
 
     async def stop(self, drain_timeout_s: float, on_drain: OnDrain | None = None) -> None:
         """Refuse new calls, wait for open ones up to a timeout, then stop.
 
         Health is "not serving" from the start.
         """
-        await self._health.enter_graceful_shutdown()
+        await self.health.enter_graceful_shutdown()
         self.calls.is_draining = True
         logger.info("draining", extra={"address": self.address, "open_calls": self.calls.num_open})
         try:
@@ -76,8 +69,8 @@ class RunningServer:
         except TimeoutError:
             logger.warning("cut off", extra={"address": self.address, "open_calls": self.calls.num_open})
         finally:
-            async with self._beside:
-                await self._server.stop(CLOSE_S)
+            async with self.beside:
+                await self.server.stop(CLOSE_S)
         logger.info("stopped", extra={"address": self.address})
 
 

@@ -121,11 +121,13 @@ async def errors_to_status(
 def error_from_rpc(rpc_error: grpc.aio.AioRpcError, peer: str) -> SpecWhisperError:
     """Restore the error that ended a call to ``peer`` (``HOST:PORT``).
 
-    It has the class and the message of the original if the peer is one of our servers.
+    It has the class and the message of the original if the peer is one of our servers. gRPC's error is its
+    cause, which :func:`was_there` asks.
     """
     details = shorten(rpc_error.details() or "")
     trailing = dict(rpc_error.trailing_metadata() or ())
     error = _restored(rpc_error.code(), details, str(trailing.get(ERROR_KEY)), peer)
+    error.__cause__ = rpc_error
     pushback_ms = str(trailing.get(PUSHBACK_KEY, ""))
     if PUSHBACK.fullmatch(pushback_ms):
         error.retry_after_s = min(int(pushback_ms) / 1000, MAX_PUSHBACK_S)

@@ -86,10 +86,6 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         self._drains = asyncio.Event()
 
     @property
-    def num_free_slots(self) -> int:
-        return self._verifier.num_free_slots
-
-    @property
     def num_sessions(self) -> int:
         return self._verifier.limits.max_sessions - self._verifier.num_free_slots
 

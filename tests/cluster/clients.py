@@ -42,7 +42,7 @@ class Client(HalfSent):
 
     async def finish(self) -> list[tuple]:
         """Send the second half, and return all segments."""
-        return finals(await self.end())
+        return finals(await self.rest())
 
 
 @asynccontextmanager

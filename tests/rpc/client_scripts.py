@@ -4,18 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from google.protobuf.duration_pb2 import Duration
-
 from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc as rpc
+from specwhisper_draft_server.responses import duration
 from tests.rpc.services import as_draft_server
-
-
-def duration(time_s: float) -> Duration:
-    return Duration(seconds=int(time_s), nanos=round(time_s % 1 * 1e9))
 
 
 def final(start_s, end_s, text, tokens, confidence) -> pb.SpeechRecognitionResult:

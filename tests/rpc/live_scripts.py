@@ -1,7 +1,8 @@
 """Scripted responses to live audio, for tests of the gateway."""
 
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from tests.rpc.client_scripts import MODEL, STATISTICS, duration, final, interim
+from specwhisper_draft_server.responses import duration
+from tests.rpc.client_scripts import MODEL, STATISTICS, final, interim
 
 
 def speech(event: str, at_s: float, text=()) -> pb.StreamingRecognizeResponse:

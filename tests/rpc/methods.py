@@ -1,10 +1,5 @@
 """List every method of every service, from the protobuf descriptors."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from unittest.mock import patch
-
-import grpc.aio
 from google.protobuf.descriptor import MethodDescriptor
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
@@ -27,24 +22,3 @@ def methods_of(*files) -> dict[str, MethodDescriptor]:
         for service in file.DESCRIPTOR.services_by_name.values()
         for method in service.methods
     }
-
-
-@contextmanager
-def registered_methods() -> Iterator[set[str]]:
-    """Yield the paths of all methods that servers register meanwhile."""
-    noted: set[str] = set()
-    make = grpc.aio.server
-
-    def noting(*args, **options) -> grpc.aio.Server:
-        server = make(*args, **options)
-        register = server.add_registered_method_handlers
-
-        def note(service: str, handlers: dict[str, grpc.RpcMethodHandler]) -> None:
-            noted.update(f"/{service}/{name}" for name in handlers)
-            register(service, handlers)
-
-        server.add_registered_method_handlers = note
-        return server
-
-    with patch.object(grpc.aio, "server", noting):
-        yield noted

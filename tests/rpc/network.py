@@ -41,21 +41,16 @@ async def relayed(call: Any, sending: Coroutine[Any, Any, None], context: Any) -
 class BadNetwork(verification_pb2_grpc.VerificationServicer):
     """Forwards calls of a draft server to a target.
 
-    Parameters
-    ----------
-    edit_block : returns a function for each session that edits its candidate blocks.
-    hold_commits : number of commits to wait for before a block is forwarded, as on a slow link.
+    ``edit_block`` returns a function for each session that edits its candidate blocks.
     """
 
     def __init__(
         self,
         target: grpc.aio.Channel,
-        edit_block: Callable[[], EditBlock] | None = None,
-        hold_commits: int = 0,
+        edit_block: Callable[[], EditBlock] = lambda: lambda block: (block,),
     ) -> None:
         self._stub = verification_pb2_grpc.VerificationStub(target)
-        self._edit_block = edit_block or (lambda: lambda block: (block,))
-        self._hold_commits = hold_commits
+        self._edit_block = edit_block
 
     async def Locate(self, request: pb.LocateRequest, context: Any) -> pb.LocateResponse:
         return await self._stub.Locate(request)
@@ -73,49 +68,23 @@ class BadNetwork(verification_pb2_grpc.VerificationServicer):
             async for response in responses:
                 yield response
 
-    async def _relay(self, requests: Any, call: Any, context: Any) -> AsyncGenerator[Any]:
+    def _relay(self, requests: Any, call: Any, context: Any) -> AsyncGenerator[Any]:
         call = with_true_status(call)
-        commits: dict[int, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(0))
-        async with aclosing(relayed(call, self._pass_on(requests, call, commits), context)) as responses:
-            async for response in responses:
-                for event in getattr(response, "events", ()):
-                    if event.WhichOneof("message") == "commit":
-                        commits[event.number].release()
-                yield response
+        return relayed(call, self._pass_on(requests, call), context)
 
-    async def _pass_on(self, requests: Any, call: Any, commits: dict[int, asyncio.Semaphore]) -> None:
+    async def _pass_on(self, requests: Any, call: Any) -> None:
         edits: dict[int, EditBlock] = defaultdict(self._edit_block)
-        late: list[asyncio.Task[None]] = []
-        turn = asyncio.Lock()  # a call takes one write at a time
-        try:
-            async for request in requests:
-                if not getattr(request, "candidates", ()):
-                    async with turn:
-                        await call.write(request)
-                    continue
-                for each in request.candidates:
-                    for edited in edits[each.number](codec.candidates_from_proto(each.candidates)):
-                        block = pb.SharedCandidates(number=each.number)
-                        codec.candidates_to_proto(edited, block.candidates)
-                        message = pb.ShareRequest(candidates=[block])
-                        writing = self._write_late(message, call, turn, commits[each.number])
-                        if self._hold_commits:
-                            late.append(asyncio.create_task(writing))
-                        else:
-                            await writing
-            await asyncio.gather(*late)
-            await call.done_writing()
-        finally:
-            for task in late:
-                task.cancel()
-
-    async def _write_late(self, message, call, turn: asyncio.Lock, commits: asyncio.Semaphore) -> None:
-        """Delay a block until the target has committed without it."""
-        for _ in range(self._hold_commits):
-            await commits.acquire()
-        async with turn:
-            if not call.done():
-                await call.write(message)
+        async for request in requests:
+            if not getattr(request, "candidates", ()):
+                await call.write(request)
+                continue
+            for each in request.candidates:
+                for edited in edits[each.number](codec.candidates_from_proto(each.candidates)):
+                    block = pb.SharedCandidates(number=each.number)
+                    codec.candidates_to_proto(edited, block.candidates)
+                    if not call.done():
+                        await call.write(pb.ShareRequest(candidates=[block]))
+        await call.done_writing()
 
 
 class CutNetwork(BadNetwork):
@@ -264,11 +233,3 @@ def cut_clients(
     draft: str, cuts: Sequence[int]
 ) -> AbstractAsyncContextManager[tuple[RunningServer, CutClients]]:
     return between(draft, CutClients, cuts)
-
-
-@asynccontextmanager
-async def bad_network(
-    target: str, edit_block: Callable[[], EditBlock] | None = None, *, hold_commits: int = 0
-) -> AsyncIterator[RunningServer]:
-    async with between(target, BadNetwork, edit_block, hold_commits) as (server, _):
-        yield server

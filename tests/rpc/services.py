@@ -1,6 +1,7 @@
 """Run real servers on free ports, with scripted models or a test's own."""
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -100,7 +101,7 @@ class Target(Addressed):
 
     @property
     def num_free_slots(self) -> int:
-        return self.service.num_free_slots
+        return self.service._verifier.num_free_slots
 
 
 @dataclass(frozen=True)
@@ -298,7 +299,7 @@ async def check_text(
 
 
 class HalfSent:
-    """A recording of which a client sends a part, and the rest on ``end``."""
+    """A recording of which a client sends a part, and the rest on ``end`` or ``rest``."""
 
     def __init__(
         self,
@@ -310,6 +311,7 @@ class HalfSent:
         **config: Any,
     ) -> None:
         self.pcm, self._begun = recording(length_s, seed), round(begun_s * RATE) * 2
+        self._recording = length_s, seed
         self.call = with_true_status(draft.stub.StreamingRecognize())
         self.responses: list[pb.StreamingRecognizeResponse] = []
         self._config = {"mode": mode} | config
@@ -322,6 +324,12 @@ class HalfSent:
             self.responses.append(await self.call.read())
 
     async def end(self) -> list[pb.StreamingRecognizeResponse]:
+        """Send the rest; the text must be that of the scripted target alone."""
+        responses = await self.rest()
+        assert finals(responses) == expected_finals(target_alone(*self._recording))
+        return responses
+
+    async def rest(self) -> list[pb.StreamingRecognizeResponse]:
         """Send the rest; return all responses."""
         for request in audio_requests(self.pcm[self._begun :]):
             await self.call.write(request)
@@ -389,6 +397,13 @@ async def rest_of(call) -> list:
 def is_one_sentence(error: Exception) -> bool:
     text = str(error)
     return text[-1] in ".?" and "\n" not in text and "Traceback" not in text
+
+
+def check_error(error: Exception, kind: type[Exception], words: str) -> None:
+    """Check the class of an error, and that it is one sentence with a pattern of words."""
+    assert type(error) is kind
+    assert is_one_sentence(error)
+    assert re.search(words, str(error)), error
 
 
 async def eventually(condition: Callable[[], bool], within_s: float = 60.0) -> None:

@@ -17,6 +17,7 @@ from specwhisper.types import SAMPLE_RATE, AudioChunk, Limits, Outcome, Segment
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import Update
+from tests.live_engines import plain_text
 from tests.rpc.services import (
     MAX_SESSIONS,
     Draft,
@@ -69,15 +70,13 @@ def final_text(
     texts: dict[int, list[int]] = {}
     while num_frames := windows.ready_frames(audio):
         window = windows.open(num_frames)
-        model.encode(0, audio.clip(window.start_frame, window.num_frames, is_cut=True), 0)
-        tokens = list(window.prefix)
-        while tokens[-1:] != [END] and len(tokens) < window.max_new_tokens:
-            tokens.append(model.next_token(model._audio[0], [*window.prompt, *tokens]))
+        new = plain_text(model, pcm, window)
+        tokens = [*window.prefix, *new]
         closed = windows.close(window, tokens, [0.0] * len(tokens))
         piece = closed.piece
         assert piece is not None
-        new = tokens[len(window.prefix) :] if closed.outcome is Outcome.KEPT else ()
-        texts.setdefault(piece.utterance, []).extend(token for token in new if token < END)
+        kept = new if closed.outcome is Outcome.KEPT else ()
+        texts.setdefault(piece.utterance, []).extend(token for token in kept if token < END)
     return texts
 
 
@@ -161,6 +160,11 @@ def texts_of(results: Iterable) -> dict[int, list[int]]:
         )
         texts.setdefault(result.utterance, []).extend(token for token in tokens if token < END)
     return texts
+
+
+def letters(tokens: Iterable[int]) -> str:
+    """Return words as a hint, in which nothing marks their beginnings."""
+    return "".join(chr(ord("a") + token) for token in tokens)
 
 
 class Listener:

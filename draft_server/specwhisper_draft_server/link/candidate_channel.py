@@ -106,7 +106,6 @@ class CandidateChannel:
             reason = error_of_target(failure, self._address)
             logger.info("call for candidates ended", extra={"target": self._address, "error": str(reason)})
             if not self._has_begun or isinstance(reason, SlowReader):  # a refusal: sessions don't begin
-                reason.__cause__ = failure
                 error = reason
         except TargetUnavailable as silence:
             logger.info("call for candidates ended", extra={"target": self._address, "error": str(silence)})

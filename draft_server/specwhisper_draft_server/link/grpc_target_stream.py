@@ -210,9 +210,7 @@ class GrpcTargetStream:
                 self._put(response)
             self._put(None)
         except grpc.aio.AioRpcError as failure:
-            error = error_of_target(failure, self.address)
-            error.__cause__ = failure
-            self._put(error)
+            self._put(error_of_target(failure, self.address))
         except Exception as bug:
             self._put(bug)
 

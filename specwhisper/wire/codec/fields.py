@@ -15,20 +15,8 @@ from specwhisper.errors import InvalidRequest
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 
-class Shape(Enum):
-    """How a field holds its value."""
-
-    SCALAR = "scalar"
-    OPTIONAL = "optional"
-    CHOICE = "choice"
-    LIST = "list"
-    MAP = "map"
-    MESSAGE = "message"
-    MESSAGES = "messages"
-
-
-# Looked up in each message between two forward passes: members of an enumeration are slower to reach.
-SCALAR, OPTIONAL, CHOICE, LIST, MAP, MESSAGE, MESSAGES = Shape
+# How a field holds its value: whole numbers, as they are compared in each message between two forward passes.
+SCALAR, OPTIONAL, CHOICE, LIST, MAP, MESSAGE, MESSAGES = range(7)
 
 
 def filled(message: AnyMessage, value: Any) -> AnyMessage:
@@ -36,17 +24,17 @@ def filled(message: AnyMessage, value: Any) -> AnyMessage:
     kind: Any = type(value)
     for name, shape, enum in _shared(message.DESCRIPTOR, kind):
         part = getattr(value, name)
-        if part is None or not (part or shape is OPTIONAL or shape is MESSAGE):
+        if part is None or not (part or shape == OPTIONAL or shape == MESSAGE):
             continue
-        if shape is SCALAR or shape is OPTIONAL:
+        if shape == SCALAR or shape == OPTIONAL:
             setattr(message, name, part)
-        elif shape is LIST:
+        elif shape == LIST:
             getattr(message, name).extend(part)
-        elif shape is CHOICE:
+        elif shape == CHOICE:
             setattr(message, name, number_of(enum, part))
-        elif shape is MAP:
+        elif shape == MAP:
             getattr(message, name).update(part)
-        elif shape is MESSAGE:
+        elif shape == MESSAGE:
             getattr(message, name).SetInParent()
             filled(getattr(message, name), part)
         else:
@@ -64,24 +52,24 @@ def values_in(message: Message, kind: Any, *, are_set: bool = False) -> dict[str
     """
     found: dict[str, Any] = {}
     for name, shape, enum in _shared(message.DESCRIPTOR, kind):
-        if shape is MESSAGE or shape is MESSAGES:
+        if shape == MESSAGE or shape == MESSAGES:
             continue
         value = getattr(message, name)
-        if shape is OPTIONAL and not message.HasField(name):
+        if shape == OPTIONAL and not message.HasField(name):
             value = None
-        elif shape is LIST:
+        elif shape == LIST:
             value = tuple(value)
-        elif shape is MAP:
+        elif shape == MAP:
             value = dict(value)
-        elif shape is CHOICE:
+        elif shape == CHOICE:
             value = name_of(enum, value).lower() if value else None
-        if not are_set or (value is not None if shape is OPTIONAL else value):
+        if not are_set or (value is not None if shape == OPTIONAL else value):
             found[name] = value
     return found
 
 
 @cache
-def _shared(descriptor: Any, kind: Any) -> tuple[tuple[str, Shape, Any], ...]:
+def _shared(descriptor: Any, kind: Any) -> tuple[tuple[str, int, Any], ...]:
     by_name = descriptor.fields_by_name
     return tuple(
         (each.name, _shape(by_name[each.name]), by_name[each.name].enum_type)
@@ -90,7 +78,7 @@ def _shared(descriptor: Any, kind: Any) -> tuple[tuple[str, Shape, Any], ...]:
     )
 
 
-def _shape(field: Any) -> Shape:
+def _shape(field: Any) -> int:
     if field.message_type is not None:
         is_map = field.message_type.GetOptions().map_entry
         return MAP if is_map else MESSAGES if field.is_repeated else MESSAGE

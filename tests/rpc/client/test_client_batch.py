@@ -15,7 +15,8 @@ from specwhisper.errors import ServerFull
 from specwhisper.rpc.failover import Failover
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.cli.recordings import OutputFormat
-from tests.rpc.client_scripts import MODEL, STATISTICS, ScriptedTranscription, duration, final, serving
+from specwhisper_draft_server.responses import duration
+from tests.rpc.client_scripts import MODEL, STATISTICS, ScriptedTranscription, final, serving
 from tests.rpc.services import eventually
 from tests.rpc.terminals import Streams, end_of_cli, run_cli, start_cli
 

@@ -9,7 +9,8 @@ from specwhisper.types import Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.updates import ResumePoint
-from tests.rpc.client_scripts import FINALS, MODEL, ScriptedTranscription, duration, serving
+from specwhisper_draft_server.responses import duration
+from tests.rpc.client_scripts import FINALS, MODEL, ScriptedTranscription, serving
 
 pytestmark = pytest.mark.usefixtures("fast_retries")
 

@@ -117,7 +117,7 @@ async def test_a_replica_is_healthy_while_its_server_is(kind, model):
     flags = {"model": model} if kind is TargetReplica else {"target": NO_SERVER, "draft-model": model}
     async with replica(kind, **flags, threads=1) as made:
         await made.check_health()
-        await made._server._health.enter_graceful_shutdown()
+        await made._server.health.enter_graceful_shutdown()
         with pytest.raises(NotServing, match="does not serve"):
             await made.check_health()
 

@@ -22,6 +22,7 @@ from tests.rpc.health import NOT_SERVING, SERVING, until
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
     MAX_SESSIONS,
+    MODES,
     PROMPTLY_S,
     Draft,
     all_free,
@@ -32,13 +33,11 @@ from tests.rpc.services import (
     expected_finals,
     finals,
     recording,
-    stream,
     target_alone,
     target_server,
     whole_request,
 )
 
-MODES = ("MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 STEP_TIMEOUT_S = 0.2  # the engine's time limit
 LENGTH_S = 65.0
 
@@ -65,16 +64,14 @@ def runs_target_only(response: pb.StreamingRecognizeResponse | pb.RecognizeRespo
     return response.model.mode == decoding_pb2.MODE_TARGET_ONLY and not response.model.draft
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", MODES[1:])
 @pytest.mark.parametrize("hit", mostly_nightly([2, 1, 9]))
 async def test_a_session_whose_draft_hangs_continues_without_it(target, mode, hit, gate, caplog):
-    alone = target_alone(LENGTH_S)
     async with draft_server(
         target.address, draft_timeout_s=STEP_TIMEOUT_S, failpoints=hanging(gate, hit)
     ) as draft:
-        responses = await stream(draft, recording(LENGTH_S), mode=mode, gamma=3)
-        assert finals(responses) == expected_finals(alone)
-        check_statistics(responses[-1].statistics, alone)
+        responses = await check_text(draft, LENGTH_S, mode=mode, gamma=3)
+        check_statistics(responses[-1].statistics, target_alone(LENGTH_S))
         if mode != "MODE_FULL":  # there the target may finish before the hang is noticed
             assert any(map(runs_target_only, responses))
             assert responses[-1].statistics.draft_note == "the draft has failed"
@@ -141,36 +138,29 @@ class Placing:
         return ScriptedModel(MAX_SESSIONS)
 
 
-async def test_a_slowly_placed_draft_model_is_used_once_it_is_ready(target, gate, caplog):
-    async with draft_server(target.address, place=Placing(gate), draft_timeout_s=STEP_TIMEOUT_S) as draft:
+@pytest.mark.parametrize(
+    ("errors", "message"),
+    [((), "draft engine hangs"), ((RuntimeError("no memory"),), "draft model not placed")],
+)
+async def test_a_draft_model_is_used_once_it_is_placed(target, gate, errors, message, monkeypatch, caplog):
+    """No session waits for it, nor for another attempt."""
+    monkeypatch.setattr("specwhisper_draft_server.drafting.RETRY_PLACE_S", 0.0)
+    place = Placing(gate, *errors)
+    async with draft_server(target.address, place=place, draft_timeout_s=STEP_TIMEOUT_S) as draft:
         for _ in range(2):  # the first one starts to place it
             responses = await check_text(draft, 1.0, mode="MODE_SYNC")
             assert any(map(runs_target_only, responses))
-        assert "draft engine hangs" in caplog.messages
+        assert value(collected(draft.service.metrics.collected), "specwhisper_draft_failed_drafts_total") == 2
+        logged = [record for record in caplog.records if record.message == message]
+        assert len(logged) == 1
+        assert not errors or logged[0].exc_info[1] is errors[0]
         gate.set()
-        await eventually(lambda: not draft.service._drafting.watchdog.hangs)
+        drafting = draft.service._drafting
+        await eventually(lambda: drafting.placement.drafter is not None and not drafting.watchdog.hangs)
         allow_long_steps(draft)
         responses = await check_text(draft, 1.0, mode="MODE_SYNC")
         assert not any(map(runs_target_only, responses))
-        await all_free(target, draft)
-
-
-async def test_a_draft_model_that_could_not_be_placed_is_used_once_it_can(gate, monkeypatch, caplog):
-    """No session waits for another attempt."""
-    monkeypatch.setattr("specwhisper_draft_server.drafting.RETRY_PLACE_S", 0.0)
-    place = Placing(gate, RuntimeError("no memory"))
-    async with target_server() as target, draft_server(target.address, place=place) as draft:
-        for _ in range(2):
-            responses = await check_text(draft, 1.0, mode="MODE_SYNC")
-            assert any(map(runs_target_only, responses))
-        (record,) = [record for record in caplog.records if record.message == "draft model not placed"]
-        assert record.exc_info is not None and str(record.exc_info[1]) == "no memory"
-        assert value(collected(draft.service.metrics.collected), "specwhisper_draft_failed_drafts_total") == 2
-        gate.set()
-        await eventually(lambda: draft.service._drafting.placement.drafter is not None)
-        responses = await check_text(draft, 1.0, mode="MODE_SYNC")
-        assert not any(map(runs_target_only, responses))
-        assert place.num_begun == 2
+        assert place.num_begun == 1 + len(errors)
         await all_free(target, draft)
 
 

@@ -6,12 +6,10 @@ from collections import Counter
 from dataclasses import replace
 from itertools import cycle
 
-import grpc
-import grpc.aio
 import pytest
 
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel, scripted_checkpoint
-from specwhisper.errors import PairMismatch, ServerFull
+from specwhisper.errors import PairMismatch
 from specwhisper.model.checkpoints.sizes import ModelSizes
 from specwhisper.types import Limits
 from specwhisper.wire.status import error_from_rpc
@@ -20,7 +18,6 @@ from specwhisper_client.api import TranscriptionClient
 from specwhisper_draft_server.transcriber import ANY, Requirements, TargetDescription
 from tests.rpc.network import cut_clients
 from tests.rpc.services import (
-    Draft,
     HalfSent,
     all_free,
     audio_requests,
@@ -57,25 +54,6 @@ def strange(max_sessions: int = 8, **settings):
     return target_server(model, scripted_checkpoint("strange", vocabulary=MULTILINGUAL), **settings)
 
 
-def check_one_targets_text(responses, length_s: float) -> str:
-    """Check that the text is that of the weights that were reported; return those."""
-    weights = responses[0].model.target_weights_digest
-    assert {r.model.target_weights_digest for r in responses if r.HasField("model")} == {weights}
-    assert finals(responses) == expected_finals(target_alone(length_s, 0, SEEDS[weights]))
-    return weights
-
-
-async def opened_session(draft: Draft):
-    """Return an opened session, or the error of opening one."""
-    call = draft.stub.StreamingRecognize()
-    try:
-        await call.write(streaming_config())
-        await call.read()
-    except grpc.aio.AioRpcError as error:
-        return error_from_rpc(error, "the server")
-    return call
-
-
 async def test_a_recording_continues_with_the_weights_it_began_with(unused_tcp_port_factory):
     ports = [unused_tcp_port_factory() for _ in range(2)]
     async with weighted("old") as victim:
@@ -86,9 +64,10 @@ async def test_a_recording_continues_with_the_weights_it_began_with(unused_tcp_p
             async with weighted("new", 64, port=ports[0]) as other:
                 async with weighted("old", port=ports[1]) as spare:
                     await victim.server.stop(drain_timeout_s=0)
-                    assert check_one_targets_text(await begun.end(), LENGTH_S) == "old"
+                    responses = await begun.end()
                     await eventually(lambda: spare.num_free_slots == 8)
                 assert other.num_free_slots == 64
+    assert {r.model.target_weights_digest for r in responses if r.HasField("model")} == {"old"}
 
 
 async def test_a_recording_whose_draft_server_is_lost_continues_with_its_weights(tmp_path, monkeypatch):
@@ -177,7 +156,9 @@ async def test_a_full_target_refuses_no_session_that_one_of_other_mel_bins_can_t
             target_server(model, checkpoint) as wide,
             draft_server(f"{narrow.address},{wide.address}") as draft,
         ):
-            held = await opened_session(first)
+            held = first.stub.StreamingRecognize()
+            await held.write(streaming_config())
+            await held.read()
             await draft.service._transcriber._describe(narrow.address, ANY)
             texts = await asyncio.gather(
                 *(stream(draft, recording(1.0), decoding=decoding) for _ in range(4)), return_exceptions=True
@@ -198,20 +179,6 @@ async def test_without_a_target_of_its_vocabulary_a_session_ends_at_once(unused_
             error = await refusal(draft, streaming_config(), *audio_requests(recording(1.0)))
     assert type(error) is PairMismatch
     assert "was set up for another vocabulary than that of target 'strange'" in str(error)
-
-
-async def test_as_many_sessions_as_there_are_slots_open_at_once():
-    async with weighted("old", 4) as one, weighted("old", 3) as other:
-        async with draft_server(f"{one.address},{other.address}", max_sessions=16) as draft:
-            await stream(draft, recording(0.5))
-            for _ in range(2):
-                opened = await asyncio.gather(*(opened_session(draft) for _ in range(10)))
-                kinds = Counter(type(each) for each in opened)
-                assert kinds[ServerFull] == 3 and len(opened) - kinds[ServerFull] == 7
-                for each in opened:
-                    if not isinstance(each, ServerFull):
-                        each.cancel()
-                await eventually(lambda: (one.num_free_slots, other.num_free_slots) == (4, 3))
 
 
 async def test_targets_may_have_different_block_limits(emptiest_first):

@@ -25,16 +25,12 @@ from tests.rpc.services import (
     check_text,
     draft_server,
     error_of,
-    expected_finals,
-    finals,
     is_one_sentence,
     recording,
     refusal,
     running_pair,
     scripted_checkpoint,
-    stream,
     streaming_config,
-    target_alone,
     target_server,
     whole_request,
 )
@@ -101,7 +97,7 @@ class Moving(BadNetwork):
     """A network that switches targets without losing a connection."""
 
     def __init__(self, target: Target) -> None:
-        self._edit_block, self._hold_commits = lambda: lambda block: (block,), 0
+        self._edit_block = lambda: lambda block: (block,)
         self.lead_to(target)
 
     def lead_to(self, target: Target) -> None:
@@ -118,9 +114,8 @@ async def test_an_outdated_description_is_corrected_by_the_first_welcome(asked):
         async with as_target(moving) as server, draft_server(server.address) as draft:
             await check_text(draft)
             moving.lead_to(other)
-            responses = await stream(draft, recording(1.0))
+            responses = await check_text(draft)
             assert responses[0].model.target_weights_digest == "other"
-            assert finals(responses) == expected_finals(target_alone(1.0))
             assert asked["Describe"] == 2
             await check_text(draft)
             assert asked["Describe"] == 2

@@ -1,7 +1,5 @@
 """A draft server refuses invalid requests in one sentence, and serves the next."""
 
-import math
-
 import pytest
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
@@ -14,7 +12,6 @@ from specwhisper.errors import (
     ServerFull,
     UnsupportedOption,
 )
-from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tokens import Tokens
 from specwhisper.settings.shared import parse_cores
 from specwhisper.types import Mode
@@ -28,18 +25,16 @@ from specwhisper_target_server.config import TargetConfig
 from tests.rpc.services import (
     all_free,
     audio_requests,
+    check_error,
+    check_text,
     draft_server,
     error_of,
     eventually,
-    expected_finals,
-    finals,
-    is_one_sentence,
     recording,
     refusal,
     running_pair,
     stream,
     streaming_config,
-    target_alone,
     target_server,
 )
 
@@ -78,7 +73,6 @@ STREAMS = {
     "an invalid probability": (with_options(top_p=float("nan")), InvalidRequest, "top_p is nan"),
     "gamma 65": (config(gamma=65), InvalidRequest, "between 1 and 64"),
 }
-NINE_TOKENS = decoding_pb2.DecodingOptions(greedy=True, languages=["en"], max_new_tokens=9)
 LINEAR = {"encoding": "AUDIO_ENCODING_LINEAR16", "sample_rate_hertz": 16_000}
 RECORDINGS = {
     "corrupt bytes": ({}, b"RIFF, or so", InvalidAudio, "cannot be decoded"),
@@ -90,7 +84,7 @@ RECORDINGS = {
 
 async def check_served(target, draft) -> None:
     """Check that the next client is served and no session is left."""
-    assert finals(await stream(draft, SECOND)) == expected_finals(target_alone(1.0))
+    await check_text(draft)
     await all_free(target, draft)
 
 
@@ -112,13 +106,6 @@ async def test_an_invalid_recording(case):
     check_error(error, error_type, words)
 
 
-def check_error(error, error_type, words):
-    assert type(error) is error_type
-    assert is_one_sentence(error)
-    with pytest.raises(error_type, match=words):
-        raise error
-
-
 async def test_the_error_for_an_unknown_language_names_the_known_ones():
     _, checkpoint = build_checkpoint(Shape(d_model=32, decoder_layers=1), "small")
     async with (
@@ -137,22 +124,6 @@ async def test_a_mode_that_needs_a_draft_on_a_server_without_one(target):
     check_error(error, UnsupportedOption, "without a draft model.*full is not offered")
 
 
-@pytest.mark.parametrize("is_english", [True, False], ids=["English draft", "English target"])
-async def test_a_pair_of_two_kinds_writes_the_target_s_text(is_english):
-    small = {"d_model": 32, "decoder_layers": 1}
-    _, draft_checkpoint = build_checkpoint(Shape(english_only=is_english, **small), "the-draft")
-    _, target_checkpoint = build_checkpoint(Shape(english_only=not is_english, **small), "the-target")
-    async with (
-        target_server(checkpoint=target_checkpoint) as target,
-        draft_server(target.address, checkpoint=draft_checkpoint) as draft,
-    ):
-        alone = finals(await stream(draft, SECOND, mode="MODE_TARGET_ONLY", decoding=NINE_TOKENS))
-        for mode in ("MODE_SYNC", "MODE_PIPELINED", "MODE_FULL"):
-            assert finals(await stream(draft, SECOND, mode=mode, decoding=NINE_TOKENS)) == alone
-        await all_free(target)
-    assert alone
-
-
 @pytest.mark.parametrize("mode", ["MODE_TARGET_ONLY", "MODE_FULL"])
 async def test_a_token_that_the_target_refuses_is_not_taken_for_the_clients(mode):
     async with (
@@ -163,23 +134,6 @@ async def test_a_token_that_the_target_refuses_is_not_taken_for_the_clients(mode
         assert type(error) is PairMismatch
         assert f"Target {target.address} refuses this draft server's token" in str(error)
         assert "--target-token-file" in str(error)
-
-
-@pytest.mark.parametrize(
-    ("settings_class", "settings", "words"),
-    [
-        (DraftConfig, {"mode": Mode.ONE_PROCESS}, "mode is 'one-process': choose from"),
-        (DraftConfig, {"target": "nowhere"}, "is not HOST:PORT"),
-        (DraftConfig, {"dtype": "int4"}, "dtype is 'int4': choose from float32"),
-        (TargetConfig, {"threads": 0}, "threads is 0"),
-        (TargetConfig, {"latency_budget_ms": math.nan}, "latency_budget_ms is nan"),
-        (ServingOptions, {"idle_timeout_s": 0.0}, "idle_timeout_s is 0.0"),
-        (ServingOptions, {"max_sessions_per_token": 0, "tokens": Tokens({})}, "max_sessions_per_token is 0"),
-    ],
-)
-def test_invalid_settings(settings_class, settings, words):
-    with pytest.raises(InvalidRequest, match=words):
-        settings_class(**settings)
 
 
 def test_cores_are_parsed():
@@ -196,11 +150,6 @@ def test_windows_are_cut_on_onnx_runtime_only():
     config = DraftConfig(draft_model="demo-draft-tiny", dtype="bfloat16", cut_windows=True)
     with pytest.raises(UnsupportedOption, match="--cut-windows is for ONNX Runtime, not for pytorch"):
         load_draft(config)
-
-
-def test_a_missing_device_is_refused():
-    with pytest.raises(InvalidRequest, match="device is 'meta:x': choose cpu, cuda, one GPU"):
-        prepare_process("meta:x", None, None)
 
 
 async def test_another_service_at_the_targets_address_is_a_warning(caplog):

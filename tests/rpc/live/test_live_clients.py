@@ -7,7 +7,6 @@ import pytest
 from experiments.common.models.scripted import END
 from experiments.common.models.speech import (
     SPANS,
-    WORD_SAMPLES,
     samples_of,
     speech,
     spoken_utterances,
@@ -26,6 +25,7 @@ from tests.rpc.speaking import (
     config,
     final_text,
     follow,
+    letters,
     live_client,
     speaking_draft,
     speaking_pair,
@@ -37,6 +37,7 @@ pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 
 
 async def test_a_stream_continues_in_another_mode_without_a_lost_word(target, draft):
+    """Also where a slider that is moved changes it faster than calls can be opened."""
     async with live_client(draft.address, endpointing=CUT_OFTEN) as client:
         listener, at = Listener(client), 0
         for number, mode in enumerate((Mode.TARGET_ONLY, Mode.FULL, Mode.TARGET_ONLY), start=1):
@@ -44,23 +45,10 @@ async def test_a_stream_continues_in_another_mode_without_a_lost_word(target, dr
             await listener.received(20 * number)
             at = number * 6 * SAMPLE_RATE
             client.change(mode=mode)
-        await listener.end(LECTURE[at * 2 :])
-        assert client.model.mode is Mode.TARGET_ONLY
-        await all_free(target, draft)
-    listener.check(final_text(LECTURE, CUT_OFTEN))
-
-
-async def test_quick_changes_of_settings_open_one_call(target, draft):
-    """A slider that is moved changes settings faster than calls can be opened."""
-    async with live_client(draft.address, endpointing=CUT_OFTEN) as client:
-        listener = Listener(client)
-        await follow(client, target, LECTURE, 0, 6 * SAMPLE_RATE)
-        await listener.received(20)
-        client.change(mode=Mode.TARGET_ONLY)
         client.change(mode=Mode.FULL)
         await asyncio.sleep(0)
         client.change(mode=Mode.TARGET_ONLY)
-        await listener.end(LECTURE[6 * SAMPLE_RATE * 2 :])
+        await listener.end(LECTURE[at * 2 :])
         assert client.model.mode is Mode.TARGET_ONLY
         await all_free(target, draft)
     listener.check(final_text(LECTURE, CUT_OFTEN))
@@ -98,15 +86,6 @@ async def test_the_end_of_an_utterance_without_audio_has_an_empty_text(draft):
         assert texts_of(spoken) == spoken_utterances(talk())
 
 
-SPEECH = speech(6.0)
-SPEECH_SAMPLES = 6 * SAMPLE_RATE
-PIECE = SAMPLE_RATE // 2
-
-
-def letters(tokens: list[int]) -> str:
-    return "".join(chr(ord("a") + token) for token in tokens)
-
-
 async def transcribed(address: str, hints: dict[float, str], mode: Mode = Mode.FULL):
     """Return the text of a talk, and its statistics."""
     pcm = talk()
@@ -137,43 +116,23 @@ async def test_a_script_with_times_saves_forward_passes():
         await transcribed(draft.address, misled)
 
 
-def said(end: int) -> str:
-    """Return what a recogniser knows of :func:`speech` until a sample."""
-    return letters(words(SPEECH)[: end // WORD_SAMPLES])
-
-
-def words(pcm: bytes) -> list[int]:
-    return [token for token in words_of(samples_of(pcm)) if token < END]
-
-
-async def test_an_utterance_sent_again_as_it_grows_is_followed():
-    async with speaking_pair(error_rate=1.0) as (target, draft):
-        async with live_client(draft.address, disabled=True) as client:
-            listener = Listener(client)
-            for end in range(PIECE, SPEECH_SAMPLES + 1, PIECE):
-                client.hint(said(end), 0.0)
-                await follow(client, target, SPEECH, end - PIECE, end)
-            await listener.end()
-            listener.check({1: words(SPEECH)})
-            assert client.statistics.num_hinted_accepted > 10
-
-
 async def test_a_session_that_loses_its_target_sends_its_hints_to_the_next_one():
-    hints = []
+    pcm, hints = speech(6.0), []
+    words = [token for token in words_of(samples_of(pcm)) if token < END]
     async with speaking_target() as first, speaking_target() as second:
         for target in (first, second):
             target.service.metrics.engine.on_message = hints.append
         async with speaking_draft(f"{first.address},{second.address}") as draft:
             async with live_client(draft.address, disabled=True) as client:
                 listener = Listener(client)
-                client.hint(said(SPEECH_SAMPLES), 0.0)
-                await client.send(SPEECH[:SPEECH_SAMPLES])
+                client.hint(letters(words), 0.0)
+                await client.send(pcm[: len(pcm) // 2])
                 await eventually(lambda: any(isinstance(hint, TimedHint) for hint in hints))
                 busy = first if first.service.num_sessions else second
                 await busy.server.stop(drain_timeout_s=0)
-                await listener.end(SPEECH[SPEECH_SAMPLES:])
-                listener.check({1: words(SPEECH)})
-    assert [hint for hint in hints if isinstance(hint, TimedHint)] == [TimedHint(0, said(SPEECH_SAMPLES))] * 2
+                await listener.end(pcm[len(pcm) // 2 :])
+                listener.check({1: words})
+    assert [hint for hint in hints if isinstance(hint, TimedHint)] == [TimedHint(0, letters(words))] * 2
 
 
 @pytest.mark.parametrize(

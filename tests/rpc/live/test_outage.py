@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from experiments.common.models.speech import SpeechModel, spoken_utterances, talk
-from specwhisper.errors import PairMismatch, TargetUnavailable
+from specwhisper.errors import TargetUnavailable
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.link import resuming
@@ -89,34 +89,6 @@ async def test_in_an_outage_a_session_may_begin_and_change_its_settings():
     listener.check(spoken_utterances(pcm))
 
 
-class BrokenDraft(SpeechModel):
-    """Works until ``is_broken`` is set."""
-
-    is_broken = False
-
-    def score(self, rows):
-        if self.is_broken:
-            raise RuntimeError("out of memory")
-        return super().score(rows)
-
-
-async def test_a_draft_that_fails_in_an_outage_costs_no_word():
-    pcm, model = talk(), BrokenDraft(MAX_SESSIONS)
-    async with breaking_pair(model=model) as (targets, draft), unverified_client(draft) as client:
-        listener = Listener(client)
-        await client.send(pcm[:BEGUN])
-        await listener.received(8)
-        await targets.stop()
-        await shown_unverified(listener)
-        model.is_broken = True
-        await client.send(pcm[BEGUN:])
-        await client.finish()
-        target = await targets.start()
-        await listener.whole()
-        await all_free(target, draft)
-    listener.check(spoken_utterances(pcm))
-
-
 @pytest.mark.parametrize("how", [{"mode": Mode.TARGET_ONLY, "continue_unverified": True}, {}])
 async def test_without_a_draft_or_without_the_option_the_session_waits_for_a_target(how):
     """Without the option it fails after the time limit; until then the draft shows its text."""
@@ -154,6 +126,17 @@ async def test_audio_is_kept_only_while_there_is_no_target(mode, monkeypatch):
     listener.check(final_text(pcm))
 
 
+class BrokenDraft(SpeechModel):
+    """Works until ``is_broken`` is set."""
+
+    is_broken = False
+
+    def score(self, rows):
+        if self.is_broken:
+            raise RuntimeError("out of memory")
+        return super().score(rows)
+
+
 async def test_where_a_draft_has_failed_the_target_shows_text():
     """It opens the session anew, and writes text of a piece that grows."""
     pcm, model = LECTURE, BrokenDraft(MAX_SESSIONS)
@@ -169,21 +152,6 @@ async def test_where_a_draft_has_failed_the_target_shows_text():
     listener.check(final_text(pcm))
 
 
-async def test_a_target_of_other_weights_ends_the_session_after_the_time_limit():
-    async with breaking_pair(resume_timeout_s=0.05) as (targets, draft), unverified_client(draft) as client:
-        listener = Listener(client)
-        await client.send(talk()[:BEGUN])
-        await listener.received(4)
-        await targets.stop()
-        target = await targets.start(digest="digest of another one")
-        await client.send(talk()[BEGUN:])
-        await client.finish()
-        with pytest.raises(PairMismatch, match="began on other weights") as refused:
-            await listener.whole()
-        assert is_one_sentence(refused.value)
-        await all_free(target, draft)
-
-
 async def test_the_wait_for_a_target_is_limited_once_the_audio_has_ended():
     async with breaking_pair(resume_timeout_s=0.02) as (targets, draft):
         async with unverified_client(draft, reconnect_s=0.0) as client:
@@ -196,26 +164,6 @@ async def test_the_wait_for_a_target_is_limited_once_the_audio_has_ended():
                 await listener.whole()
             assert is_one_sentence(refused.value)
         await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
-
-
-async def test_kept_audio_is_bounded(monkeypatch):
-    """A sender that is faster than real time is held back, and loses nothing."""
-    monkeypatch.setattr(resuming, "MAX_UNREAD_S", 0.5)
-    monkeypatch.setattr(resuming, "MAX_OUTAGE_S", 1.0)
-    monkeypatch.setattr(resuming, "monotonic", lambda: 0.0)
-    async with breaking_pair() as (targets, draft), unverified_client(draft) as client:
-        listener = Listener(client)
-        await client.send(talk()[: 6 * SAMPLE_RATE * 2])
-        await listener.received(16)
-        (audio,) = draft.service.metrics.kept_audio
-        await targets.stop()
-        sending = asyncio.create_task(client.send(talk()[6 * SAMPLE_RATE * 2 :]))
-        await shown_unverified(listener)
-        assert audio.num_samples <= 8 * SAMPLE_RATE
-        await targets.start()
-        await sending
-        await listener.end()
-    listener.check(spoken_utterances(talk()))
 
 
 async def test_a_client_that_cancels_in_an_outage_leaves_no_session():

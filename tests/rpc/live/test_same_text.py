@@ -1,18 +1,16 @@
 """Final live text depends on audio and options alone: not on pace, load, drafts or lost servers."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from random import Random
 
 import pytest
 
 from experiments.common.models.speech import spoken_utterances, talk
-from specwhisper.failpoints import Failpoint, Failpoints, Fault
 from specwhisper.live import EndpointingOptions
 from specwhisper.types import SAMPLE_RATE, Mode, Segment
 from specwhisper_client.streaming import StreamingClient
-from tests.nightly import NIGHTLY, examples, mostly_nightly
+from tests.nightly import NIGHTLY, mostly_nightly
+from tests.rpc.outages import breaking_pair
 from tests.rpc.services import Draft, Target, all_free, draft_server
 from tests.rpc.speaking import (
     CUT_OFTEN,
@@ -106,11 +104,9 @@ async def undisturbed(audio: str) -> list[Segment]:
 async def test_at_any_pace_with_a_draft_and_without(target, draft, audio):
     """Also with verified text of growing pieces."""
     ways = (
-        ("as it is spoken", {}),
         ("with stalls", {}),
         ("as it is spoken", {"confirm_every_ms": 300}),
-        ("at once", {"confirm_every_ms": 2_000}),
-        ("with stalls", {"mode": Mode.TARGET_ONLY}),
+        ("at once", {"mode": Mode.TARGET_ONLY}),
     )
     async with draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as without:
         texts = [
@@ -122,71 +118,23 @@ async def test_at_any_pace_with_a_draft_and_without(target, draft, audio):
     assert texts == [await undisturbed(audio)] * len(texts)
 
 
-async def test_beside_other_sessions(target, draft):
-    names = list(AUDIO)
-    together = await asyncio.gather(
-        *(
-            transcribed(draft, target, audio, "with stalls" if seed % 2 else "at once", seed)
-            for seed, audio in enumerate(names)
-        )
-    )
-    assert together == [await undisturbed(audio) for audio in names]
-
-
-# By day the three that are apart: what comes after a step is just before the next one.
-POINTS = ("verify.before", "commit.before", "send.after", "verify.after", "commit.after", "send.before")
-
-
-@asynccontextmanager
-async def mortal_target(point: str, hit: int) -> AsyncIterator[Target]:
-    """Run a target that is lost at a failpoint."""
-    loop, is_hit = asyncio.get_running_loop(), asyncio.Event()
-    failpoints = Failpoints(
-        {point: Failpoint(Fault.KILL, hit)}, lambda _: loop.call_soon_threadsafe(is_hit.set)
-    )
-
-    async def die(target: Target) -> None:
-        await is_hit.wait()
-        await target.server.stop(drain_timeout_s=0)
-
-    async with speaking_target(failpoints=failpoints) as target:
-        dying = asyncio.create_task(die(target))
-        yield target
-        assert is_hit.is_set()
-        await dying
-
-
-@pytest.mark.parametrize("audio", mostly_nightly(["talk", "lecture", "without endpointing"]))
-@pytest.mark.parametrize("point", mostly_nightly(POINTS, by_day=3))
-async def test_over_targets_that_fail(audio, point, emptiest_first):
-    """Two of three are lost, each at its own moment."""
-    async with speaking_target() as last, mortal_target(point, 2) as one, mortal_target(point, 5) as other:
-        addresses = ",".join(target.address for target in (one, other, last))
-        async with speaking_draft(addresses) as draft:
-            texts = await asyncio.gather(*(transcribed(draft, last, audio) for _ in range(examples(3, 6))))
-    assert texts == [await undisturbed(audio)] * len(texts)
-
-
 @pytest.mark.parametrize("audio", mostly_nightly(LOST_AT))
 @pytest.mark.parametrize("mode", mostly_nightly([Mode.FULL, Mode.TARGET_ONLY]))
 async def test_over_targets_that_are_lost_at_any_time(audio, mode):
-    pcm = AUDIO[audio][0]
-    async with AsyncExitStack() as stack:
-        target = await stack.enter_async_context(speaking_target())
-        draft = await stack.enter_async_context(speaking_draft(target.address))
-        client = await stack.enter_async_context(client_for(draft, audio, mode=mode))
-        listener, at = Listener(client), 0
+    pcm, at = AUDIO[audio][0], 0
+    async with breaking_pair() as (targets, draft), client_for(draft, audio, mode=mode) as client:
+        listener = Listener(client)
         for lost in (seconds * SAMPLE_RATE for seconds in LOST_AT[audio]):
-            await follow(client, target, pcm, at, lost)
-            await target.server.stop(drain_timeout_s=0)
-            target = await stack.enter_async_context(speaking_target(port=target.port))
+            await follow(client, targets.current, pcm, at, lost)
+            await targets.stop()
+            await targets.start()
             at = lost
         await listener.end(pcm[at * 2 :], within_s=60)
         assert client.num_reconnects == 0, "the client does not notice"
     assert listener.segments == await undisturbed(audio)
 
 
-@pytest.mark.parametrize("audio", mostly_nightly(LOST_AT, by_day=2))
+@pytest.mark.parametrize("audio", mostly_nightly(LOST_AT))
 async def test_over_draft_servers_that_are_lost_at_any_time(audio):
     """The client continues at its last position, where all later utterances are found again."""
     pcm = AUDIO[audio][0]

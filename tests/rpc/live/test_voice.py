@@ -11,7 +11,7 @@ from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
 from specwhisper.audio.speech import SileroVad
 from specwhisper.errors import MissingExtra
 from specwhisper_draft_server import voice_activity
-from tests.rpc.services import PROMPTLY_S, all_free, audio_requests, is_one_sentence, refusal
+from tests.rpc.services import PROMPTLY_S, all_free, audio_requests, check_error, refusal
 from tests.rpc.speaking import config, final_results, listen, speaking_pair, texts_of
 
 
@@ -57,8 +57,7 @@ async def test_without_the_model_only_streams_with_endpointing_are_refused(not_l
     monkeypatch.setitem(sys.modules, package.replace("-", "_"), None)
     async with speaking_pair() as (target, draft):
         requests = [config(), *audio_requests(talk())]
-        error = await refusal(draft, *requests)
-        assert type(error) is MissingExtra and is_one_sentence(error)
-        assert f"Live audio on the draft server needs {package}: pip install" in str(error)
+        needed = f"Live audio on the draft server needs {package}: pip install"
+        check_error(await refusal(draft, *requests), MissingExtra, needed)
         assert final_results(await listen(draft, talk(), disabled=True))
         await all_free(target, draft)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 import pytest
@@ -22,14 +22,10 @@ from specwhisper_recognisers.protocol import Recognised, Recogniser, load_recogn
 from specwhisper_recognisers.recognising import RecogniserDrafting
 from tests.rpc.health import NOT_SERVING, SERVING, until
 from tests.rpc.services import all_free, audio_requests, draft_server, error_of
-from tests.rpc.speaking import config, final_results, listen, speaking_target, texts_of
+from tests.rpc.speaking import config, final_results, letters, listen, speaking_target, texts_of
 
 pytestmark = pytest.mark.usefixtures("energy_vad", "fast_retries")
 STEP = {"step_ms": 1_000}
-
-
-def letters(tokens: Sequence[int]) -> str:
-    return "".join(chr(ord("a") + token) for token in tokens)
 
 
 class Scripted:

@@ -23,12 +23,8 @@ from tests.rpc.services import (
     check_text,
     draft_server,
     eventually,
-    expected_finals,
-    finals,
     recording,
-    stream,
     streaming_config,
-    target_alone,
     target_server,
 )
 
@@ -120,7 +116,7 @@ async def test_clients_that_cancel_while_they_wait_for_the_engine():
     """The engine is in a forward pass: sessions open and close only after it."""
     gated = Gated("score")
     async with target_server(gated) as target, draft_server(target.address) as draft:
-        busy = asyncio.create_task(stream(draft, recording(1.0), mode="MODE_TARGET_ONLY"))
+        busy = asyncio.create_task(check_text(draft, mode="MODE_TARGET_ONLY"))
         await eventually(gated.is_there.is_set)
         waiting = [draft.stub.StreamingRecognize() for _ in range(MAX_SESSIONS - 1)]
         for call in waiting:
@@ -130,5 +126,5 @@ async def test_clients_that_cancel_while_they_wait_for_the_engine():
             call.cancel()
         await eventually(lambda: draft.service.num_sessions == 1, within_s=PROMPTLY_S)
         gated.gate.set()
-        assert finals(await busy) == expected_finals(target_alone(1.0))
+        await busy
         await all_free(target, draft)

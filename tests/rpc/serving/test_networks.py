@@ -10,27 +10,19 @@ import pytest
 from experiments.common.models.scripted import VOCABULARY
 from experiments.common.servers.proxy import Proxy
 from specwhisper.engine import verifier
-from specwhisper.errors import TargetUnavailable
-from specwhisper.rpc.channels import keepalive, open_channel
-from specwhisper.wire.status import error_from_rpc, has_broken
-from specwhisper.wire.v1 import verification_pb2_grpc
+from specwhisper.rpc.channels import keepalive
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.file_transcription import FileTranscription
 from tests.interference import KINDS, LOSSY, Interference
 from tests.nightly import mostly_nightly
 from tests.rpc.gated import Gated
-from tests.rpc.hostile import hello, session
-from tests.rpc.network import bad_network
+from tests.rpc.network import BadNetwork, between
 from tests.rpc.services import (
     MODES,
-    Target,
     all_free,
     check_text,
     draft_server,
-    expected_finals,
-    finals,
     recording,
-    stream,
     target_alone,
     target_server,
     wav,
@@ -44,10 +36,9 @@ METHOD = "/test.Echo/Echo"
 
 @pytest.mark.parametrize("kind", mostly_nightly(sorted(KINDS, reverse=True), by_day=3))
 async def test_every_mode_writes_the_same_text_under_interference(target, kind):
+    interferes = partial(Interference, kind, 7, vocabulary_size=len(VOCABULARY))
     async with (
-        bad_network(
-            target.address, partial(Interference, kind, 7, vocabulary_size=len(VOCABULARY))
-        ) as network,
+        between(target.address, BadNetwork, interferes) as (network, _),
         draft_server(network.address) as draft,
     ):
         for mode, gamma in zip(MODES, (1, 3, 5, 16), strict=True):
@@ -61,7 +52,7 @@ async def test_lost_blocks_cost_time_but_no_text(monkeypatch):
     loses = partial(Interference, LOSSY, 7, vocabulary_size=len(VOCABULARY))
     async with (
         target_server() as target,
-        bad_network(target.address, loses) as network,
+        between(target.address, BadNetwork, loses) as (network, _),
         draft_server(network.address) as draft,
     ):
         for mode in MODES:
@@ -73,31 +64,16 @@ async def test_lost_blocks_cost_time_but_no_text(monkeypatch):
         await all_free(target, draft)
 
 
-async def test_grpc_reports_garbled_data_as_an_unknown_error(target):
-    """The next tests depend on it."""
-    async with Proxy.listening() as proxy:
-        proxy.upstream = target.address
-        async with open_channel(proxy.address) as channel:
-            through = Target(target.service, target.server, verification_pb2_grpc.VerificationStub(channel))
-            async with session(through, hello()) as one:
-                await one.read_until("welcome")
-                proxy.garble()
-                ended = await one.error()
-        assert ended.code() is grpc.StatusCode.UNKNOWN
-        assert "Stream removed (Failed parsing HTTP/2" in ended.details()
-        assert has_broken(ended) and type(error_from_rpc(ended, "it")) is TargetUnavailable
-
-
 async def test_a_recording_continues_after_a_garbled_connection_to_its_target(caplog):
     model = Gated()
     async with target_server(model) as target, Proxy.listening() as proxy:
         proxy.upstream = target.address
         async with draft_server(proxy.address) as draft:
-            transcribing = asyncio.create_task(stream(draft, recording(33.0), mode="MODE_FULL"))
+            transcribing = asyncio.create_task(check_text(draft, 33.0, mode="MODE_FULL"))
             await asyncio.to_thread(model.is_there.wait)
             proxy.garble()
             model.gate.set()
-            assert finals(await transcribing) == expected_finals(target_alone(33.0))
+            await transcribing
             assert "target lost" in caplog.messages
             await all_free(target, draft)
 

@@ -106,24 +106,14 @@ async def test_a_key_is_long_random_and_named_in_the_hello(target, shared):
         await call.read()
 
 
-async def test_two_sessions_of_a_call_need_two_numbers(target, shared):
-    async with (
-        session(target, hello(), shared=shared) as first,
-        session(target, shared=shared) as second,
-    ):
-        await first.read()
-        assert type(await session_error(second, hello())) is InvalidRequest
-        await first.send(*whole(SHORT))
-        await shared.read_until(1, "is_finished")
-    assert shared.tokens(1) == target_alone(8.0).window_tokens
-
-
-async def test_invalid_candidates_end_their_session_only(target, shared):
+async def test_a_mistake_of_a_session_ends_no_other_one_of_its_call(target, shared):
     async with (
         session(target, hello(), shared=shared, number=1) as bad,
         session(target, hello(), shared=shared, number=2) as good,
+        session(target, shared=shared, number=2) as late,
     ):
         await asyncio.gather(bad.read(), good.read())
+        assert type(await session_error(late, hello())) is InvalidRequest, "the number is taken"
         await shared.send(1, candidates([2**31]))
         assert type(await session_error(bad)) is InvalidCandidates
         await shared.send(1, candidates([1]))  # it has ended: ignored
@@ -133,22 +123,24 @@ async def test_invalid_candidates_end_their_session_only(target, shared):
     assert shared.tokens(2) == target_alone(8.0).window_tokens
 
 
-async def test_the_end_of_the_call_ends_its_sessions(target):
-    async with share(target) as shared, session(target, hello(), shared=shared) as joined:
-        await joined.read()
-        shared.call.cancel()
-        assert type(await session_error(joined)) is TargetUnavailable
-    await all_free(target)
-
-
-async def test_too_many_blocks_end_the_call_and_its_sessions(monkeypatch):
+@pytest.mark.parametrize(
+    ("blocks", "kind"),
+    [([candidates([1])] * 3, InvalidRequest), ([], IdleClient), (None, None)],
+    ids=["too many blocks", "heartbeats that stop", "its caller"],
+)
+async def test_what_ends_the_call_ends_its_sessions(blocks, kind, monkeypatch):
     monkeypatch.setattr(candidate_call, "MAX_BLOCKS", 2)
+    monkeypatch.setattr(candidate_call, "SILENCE_S", 0.3)
     async with target_server() as target, share(target) as shared:
         async with session(target, hello(), shared=shared) as joined:
             await joined.read()
-            await shared.send(1, *[candidates([1])] * 3)
-            assert type(await shared.error()) is InvalidRequest
+            if blocks is None:
+                shared.call.cancel()
+            else:
+                await shared.send(1, *blocks)
+                assert type(await shared.error()) is kind
             assert type(await session_error(joined)) is TargetUnavailable, "it may continue elsewhere"
+        await all_free(target)
 
 
 @pytest.mark.parametrize(
@@ -173,16 +165,6 @@ async def test_there_are_twice_as_many_shared_calls_as_sessions(limit, words):
 async def test_a_call_without_sessions_ends_after_a_while():
     async with target_server(idle_timeout_s=0.2) as target, share(target) as shared:
         await shared.ended()
-
-
-async def test_a_call_whose_heartbeats_stop_ends(monkeypatch):
-    monkeypatch.setattr(candidate_call, "SILENCE_S", 0.3)
-    async with target_server() as target, share(target) as shared:
-        async with session(target, hello(), shared=shared) as joined:
-            await joined.read()
-            await shared.call.write(pb.ShareRequest(heartbeat=pb.Heartbeat(sent_ns=1)))
-            assert type(await shared.error()) is IdleClient
-            assert type(await session_error(joined)) is TargetUnavailable, "it may continue elsewhere"
 
 
 async def test_a_shared_call_may_last_longer_than_its_sessions():

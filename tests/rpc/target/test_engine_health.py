@@ -1,14 +1,11 @@
 """A target reports NOT_SERVING while its engine hangs, and SERVING after it."""
 
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-
 from specwhisper.engine import target_engine
 from specwhisper.errors import TargetUnavailable
-from specwhisper.rpc.channels import open_channel
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from tests.rpc.gated import Gated
-from tests.rpc.health import NOT_SERVING, SERVING, TIMEOUT_S, until
+from tests.rpc.health import NOT_SERVING, SERVING, until
 from tests.rpc.hostile import hello, session, whole
 from tests.rpc.services import VERIFICATION, all_free, error_of, recording, target_alone, target_server
 
@@ -42,18 +39,3 @@ async def test_a_hanging_encoder_is_noticed_while_the_engine_answers(fast_health
         async with session(target, hello(), *whole(recording(1.0))) as later:
             assert await later.finish() == target_alone(1.0).window_tokens
         await all_free(target)
-
-
-async def test_a_stopping_server_stays_unhealthy(fast_health_checks):
-    async with target_server(reports_engine_health=True) as target:
-        statuses = []
-
-        async def on_drain() -> None:
-            async with open_channel(target.address) as channel:
-                for _ in range(50):  # for many checks
-                    reply = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
-                    statuses.append(reply.status)
-                    await target.service.check_health()
-
-        await target.server.stop(drain_timeout_s=TIMEOUT_S, on_drain=on_drain)
-        assert statuses == [NOT_SERVING] * 50

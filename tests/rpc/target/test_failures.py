@@ -2,11 +2,11 @@
 
 import asyncio
 import signal
+from dataclasses import replace
 
 import grpc.aio
 import pytest
 
-from experiments.common.models.scripted import ScriptedModel
 from experiments.common.servers.proxy import Proxy
 from specwhisper.errors import SpecWhisperError, TargetUnavailable
 from specwhisper.failpoints import DRAFT_POINTS, TARGET_POINTS, Failpoint, Failpoints, Fault
@@ -14,45 +14,33 @@ from specwhisper.rpc.channels import open_channel, with_true_status
 from specwhisper.types import Limits
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2, verification_pb2_grpc
+from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2
 from specwhisper_draft_server.link import grpc_target_stream
 from tests.nightly import mostly_nightly
+from tests.rpc.network import BadNetwork, between
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
     MAX_SESSIONS,
     MODES,
     PROMPTLY_S,
+    HalfSent,
     all_free,
-    as_target,
     audio_requests,
     check_statistics,
     check_text,
     draft_server,
     error_of,
     eventually,
-    expected_finals,
-    finals,
     is_one_sentence,
     recording,
     refusal,
     rest_of,
-    stream,
     streaming_config,
     target_alone,
     target_server,
 )
 
 pytestmark = pytest.mark.usefixtures("fast_retries")
-
-
-async def live_session(stub, length_s: float = 35.0, mode: str = "MODE_FULL"):
-    """Open a session in the middle of a recording, with text of the first window."""
-    call = with_true_status(stub.StreamingRecognize())
-    for request in (streaming_config(mode=mode), *audio_requests(recording(length_s))):
-        await call.write(request)
-    while not finals([await call.read()]):
-        pass
-    return call
 
 
 async def test_no_target_then_a_target_on_the_same_channel(unused_tcp_port):
@@ -68,10 +56,10 @@ async def test_no_target_then_a_target_on_the_same_channel(unused_tcp_port):
             assert str(error) == f"No server answers at target {address}; is it running?"
         assert draft.service.num_sessions == 0
     async with draft_server(address, connect_timeout_s=30) as draft:
-        early = asyncio.create_task(stream(draft, recording(1.0)))  # waits for a target
+        early = asyncio.create_task(check_text(draft))  # waits for a target
         await eventually(lambda: draft.service.num_sessions == 1)
         async with target_server(port=unused_tcp_port):
-            assert finals(await early) == expected_finals(target_alone(1.0))
+            await early
 
 
 @pytest.mark.parametrize("mode", mostly_nightly(["MODE_FULL", *MODES[:-1]]))
@@ -79,9 +67,10 @@ async def test_a_target_that_is_lost_mid_stream(mode):
     """The test cuts its connections; tests/e2e kills the process."""
     settings = {"connect_timeout_s": 10, "resume_timeout_s": 0.1}
     async with target_server() as first, draft_server(first.address, **settings) as draft:
-        call = await live_session(draft.stub, mode=mode)
+        begun = HalfSent(draft, mode)
+        await begun.begin()
         await first.server.stop(drain_timeout_s=0)
-        error = await error_of(rest_of(call))
+        error = await error_of(rest_of(begun.call))
         assert type(error) is TargetUnavailable
         assert is_one_sentence(error)
         await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
@@ -95,7 +84,7 @@ async def test_a_client_whose_connection_drops(target, draft):
     async with Proxy.listening() as proxy:
         proxy.upstream = draft.address
         async with open_channel(proxy.address) as channel:
-            await live_session(transcription_pb2_grpc.TranscriptionStub(channel))
+            await HalfSent(replace(draft, stub=transcription_pb2_grpc.TranscriptionStub(channel))).begin()
             assert target.num_free_slots == MAX_SESSIONS - 1
             proxy.upstream = None
             proxy.reset()
@@ -103,41 +92,12 @@ async def test_a_client_whose_connection_drops(target, draft):
         await check_text(draft)
 
 
-class FailingDraft(ScriptedModel):
-    """A draft that fails for good after some steps or encodings."""
-
-    def __init__(self, num_slots: int, *, good_steps: int = 10**9, good_windows: int = 10**9) -> None:
-        super().__init__(num_slots, error_rate=0.2)
-        self._good_steps = good_steps
-        self._good_windows = good_windows
-
-    def score(self, rows):
-        self._good_steps -= 1
-        if self._good_steps < 0:
-            raise RuntimeError("out of memory")
-        return super().score(rows)
-
-    def encode(self, slot, recording, start_frame):
-        self._good_windows -= 1
-        if self._good_windows < 0:
-            raise RuntimeError("out of memory")
-        super().encode(slot, recording, start_frame)
-
-
 @pytest.mark.parametrize("mode", MODES[1:])
-@pytest.mark.parametrize(
-    "good",
-    mostly_nightly(
-        [{"good_steps": 4}, {"good_windows": 1}, *[{"good_steps": n} for n in (0, 1, 17)]], by_day=2
-    ),
-)
-async def test_a_failed_draft_costs_speed_and_no_text(target, mode, good, caplog):
-    alone = target_alone(65.0)
-    model = FailingDraft(MAX_SESSIONS, **good)
-    async with draft_server(target.address, model) as draft:
-        responses = await stream(draft, recording(65.0), mode=mode, gamma=3)
-        assert finals(responses) == expected_finals(alone)
-        check_statistics(responses[-1].statistics, alone)
+async def test_a_failed_draft_costs_speed_and_no_text(target, mode, caplog):
+    failpoints = Failpoints({"draft.before": Failpoint(Fault.RAISE, 5)})
+    async with draft_server(target.address, failpoints=failpoints) as draft:
+        responses = await check_text(draft, 65.0, mode=mode, gamma=3)
+        check_statistics(responses[-1].statistics, target_alone(65.0))
         await all_free(target, draft)
         figures = collected(draft.service.metrics.collected)
     assert value(figures, "specwhisper_draft_sessions_total", mode=mode[5:].lower(), outcome="complete") == 1
@@ -147,71 +107,47 @@ async def test_a_failed_draft_costs_speed_and_no_text(target, mode, good, caplog
         assert responses[-1].statistics.num_self_decoded > 0
 
 
-class EndsEarly(verification_pb2_grpc.VerificationServicer):
-    """A target that ends each session as soon as it has begun."""
+class Unwilling(BadNetwork):
+    """A target with an open connection that sends no welcome, nothing after it, or the session's end."""
 
-    _is_finished = True
-
-    def __init__(self, target: grpc.aio.Channel) -> None:
-        self._stub = verification_pb2_grpc.VerificationStub(target)
-
-    async def Locate(self, request, context):
-        return await self._stub.Locate(request)
-
-    async def Describe(self, request, context):
-        return await self._stub.Describe(request)
-
-    async def Verify(self, requests, context):
-        yield verification_pb2.VerifyResponse(
-            welcome=verification_pb2.Welcome(limits=codec.limits_to_proto(Limits()))
-        )
-
-    async def Share(self, requests, context):
-        event = verification_pb2.SharedEvent(number=1, is_finished=True)
-        yield verification_pb2.ShareResponse(events=[event] * self._is_finished)
-        await asyncio.Event().wait()
-
-
-async def test_a_session_that_its_target_ends_early_is_an_error():
-    """A stream that ended without an error would return half of the text."""
-    async with target_server() as target, open_channel(target.address) as channel:
-        async with as_target(EndsEarly(channel)) as server, draft_server(server.address) as draft:
-            error = await error_of(draft.stub.StreamingRecognize(endless_audio()))
-            await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
-    assert type(error) is TargetUnavailable
-    assert str(error) == f"Target {server.address} ended the session before its audio."
-
-
-class Silent(EndsEarly):
-    """A target with an open connection that sends no welcome, or nothing after it."""
-
-    _is_finished = False
-
-    def __init__(self, target: grpc.aio.Channel, *, welcomes: bool) -> None:
+    def __init__(self, target: grpc.aio.Channel, *, welcomes: bool = True, finishes: bool = False) -> None:
         super().__init__(target)
-        self._welcomes = welcomes
+        self._welcomes, self._finishes = welcomes, finishes
 
     async def Verify(self, requests, context):
         if self._welcomes:
-            async for response in super().Verify(requests, context):
-                yield response
+            limits = codec.limits_to_proto(Limits())
+            yield verification_pb2.VerifyResponse(welcome=verification_pb2.Welcome(limits=limits))
+        if not self._finishes:
+            await asyncio.Event().wait()
+
+    async def Share(self, requests, context):
+        event = verification_pb2.SharedEvent(number=1, is_finished=True)
+        yield verification_pb2.ShareResponse(events=[event] * self._finishes)
         await asyncio.Event().wait()
 
 
 @pytest.mark.parametrize(
-    ("welcomes", "sentence"),
-    [(False, "has not accepted a session within"), (True, "has sent nothing for")],
+    ("how", "sentence"),
+    [
+        ({"welcomes": False}, "has not accepted a session within"),
+        ({}, "has sent nothing for"),
+        ({"finishes": True}, "ended the session before its audio."),
+    ],
 )
-async def test_a_silent_target_is_lost(welcomes, sentence, monkeypatch):
+async def test_a_target_that_sends_nothing_or_too_little_ends_the_session_with_an_error(
+    how, sentence, monkeypatch
+):
+    """A stream that ended without an error would return half of the text."""
     monkeypatch.setattr(grpc_target_stream, "WELCOME_S", 0.2)
     monkeypatch.setattr(grpc_target_stream, "SILENCE_S", 0.2)
-    async with target_server() as target, open_channel(target.address) as channel:
-        async with (
-            as_target(Silent(channel, welcomes=welcomes)) as server,
-            draft_server(server.address, resume_timeout_s=0.05) as draft,
-        ):
-            error = await error_of(draft.stub.StreamingRecognize(endless_audio()))
-            await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
+    async with (
+        target_server() as target,
+        between(target.address, Unwilling, **how) as (server, _),
+        draft_server(server.address, resume_timeout_s=0.05) as draft,
+    ):
+        error = await error_of(draft.stub.StreamingRecognize(endless_audio()))
+        await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
     assert type(error) is TargetUnavailable
     assert f"Target {server.address} {sentence}" in str(error)
 

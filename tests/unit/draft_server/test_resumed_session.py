@@ -95,14 +95,17 @@ def live_progress() -> LiveProgress:
     return LiveProgress(LiveWindows(SPOKEN, DecodingOptions.greedy(live=LiveOptions()), follows=True))
 
 
+def session_on(target: Flapping, clock: Clock, open_once, progress, **how) -> ResumingTargetStream:
+    metrics = DraftMetrics(DraftConfig())
+    return ResumingTargetStream(
+        *("id", open_once, target.target, progress, SessionHints(), TIMEOUT_S, metrics), clock=clock, **how
+    )
+
+
 async def num_taken(target: Flapping, clock: Clock, *, is_live: bool = False) -> int:
     """Return how often a session is opened on a target until it fails."""
-    metrics = DraftMetrics(DraftConfig())
     progress = live_progress() if is_live else ResumeTracker(target.limits.max_ahead_tokens)
-    session = ResumingTargetStream(
-        "id", target.open, target.target, progress, SessionHints(), TIMEOUT_S, metrics, clock=clock
-    )
-    async with session:
+    async with session_on(target, clock, target.open, progress) as session:
         with pytest.raises(TargetUnavailable, match="It is gone"):
             async with asyncio.timeout(60):
                 async for _ in session.events():
@@ -118,16 +121,16 @@ def first(*tokens: int) -> Commit:
     ("begin", "again"),
     [
         ([], []),
-        ([], [OPENED]),
         ([], [OPENED, Commit(1, 1, (), held=1)]),
         ([], [OPENED, first(7)]),
         ([LAST], [OPENED, LAST]),
     ],
-    ids=["nothing", "the window", "an answer to candidates", "known tokens", "the last token once more"],
+    ids=["nothing", "an answer to candidates", "known tokens", "the last token once more"],
 )
 async def test_a_target_that_is_lost_without_progress_ends_the_session(begin, again):
+    """Time on a target does not count, which may have nothing to commit, for lack of audio."""
     clock = Clock()
-    target = Flapping(clock, [[OPENED, first(7), *begin], again], taking_s=4.0)
+    target = Flapping(clock, [[OPENED, first(7), *begin], again], taking_s=4.0, held_s=100.0)
     assert await num_taken(target, clock) == 1 + 3
 
 
@@ -136,13 +139,6 @@ async def test_the_time_limit_starts_anew_with_progress():
     words = [[OPENED, Commit(1, n, (n,), log_probs=(-1.0,), held=n + 1)] for n in range(5)]
     target = Flapping(clock, [*words, []], taking_s=4.0)
     assert await num_taken(target, clock) == len(words) + 3
-
-
-async def test_time_on_a_target_does_not_count():
-    """A target may have nothing to commit, for lack of audio."""
-    clock = Clock()
-    target = Flapping(clock, [[OPENED, first(7)], [OPENED]], taking_s=4.0, held_s=100.0)
-    assert await num_taken(target, clock) == 1 + 3
 
 
 async def test_only_final_text_is_progress_of_live_audio():
@@ -156,49 +152,30 @@ async def test_only_final_text_is_progress_of_live_audio():
     assert await num_taken(target, clock, is_live=True) == 5 + 3
 
 
-async def test_a_session_that_waits_long_begins_without_a_target():
+async def test_a_session_that_waits_long_begins_without_a_target_and_gives_up_at_last():
     """It is looked for once events are read, for as long as audio may come."""
     clock = Clock()
-    target = Flapping(clock, [[]])
-    is_there, changes = asyncio.Event(), []
 
     @asynccontextmanager
-    async def open_late(*_, **__) -> AsyncIterator[Flapping]:
-        if not is_there.is_set():
-            raise TargetUnavailable("It is not there.")
-        async with target.open() as stream:
-            yield stream
+    async def open_none(*_, **__) -> AsyncIterator[Flapping]:
+        raise TargetUnavailable("It is not there.")
+        yield
 
-    session = ResumingTargetStream(
-        "id",
-        open_late,
-        target.target,
-        live_progress(),
-        SessionHints(),
-        TIMEOUT_S,
-        DraftMetrics(DraftConfig()),
-        waits_long=True,
-        on_change=lambda: changes.append(session.current is not None),
-        clock=clock,
-    )
-    async with session:
+    target = Flapping(clock, [[]])
+    async with session_on(target, clock, open_none, live_progress(), waits_long=True) as session:
         assert session.current is None
         await session.send_audio(AudioChunk(0, bytes(64_000)))
         events = asyncio.create_task(anext(session.events(), None))
-        clock.now_s += 800.0
-        is_there.set()
-        while True not in changes:
-            await asyncio.sleep(0)
-        is_there.clear()
         while not events.done():
             clock.now_s += 10.0
             await asyncio.sleep(0)
         sentence = "No target has taken the session for 900 s: It is not there"
         with pytest.raises(TargetUnavailable, match=sentence):
             await events
+        assert clock.now_s > 900.0
 
 
-async def test_marks_reach_each_target_with_the_audio_that_led_to_them():
+def test_marks_reach_each_target_with_the_audio_that_led_to_them():
     marks = KeptMarks()
     begin, cut, end = map(VoiceMark, (VoiceEvent.BEGIN, VoiceEvent.CUT, VoiceEvent.END), (0, 640, 1_280))
     marks.put(320, [begin])
@@ -239,44 +216,27 @@ def answered(tracker: ResumeTracker, opened: WindowOpened) -> list[tuple[int, in
     return [(answer.window_id, answer.answered_block, answer.held) for answer in answers]
 
 
-def test_candidates_are_lost_with_their_target():
-    """Those in flight, and those that are sent until another target has opened the window."""
+def test_candidates_are_lost_until_another_target_has_opened_their_window():
     tracker = tracker_with_commit()
     tracker.migrate()
     assert answered(tracker, OPENED) == [(1, ALL_BLOCKS, 2)]
-
-
-def test_candidates_after_the_window_is_reopened_are_not_lost():
-    tracker = tracker_with_commit()
-    tracker.migrate()
-    tracker.observe(OPENED)
+    assert tracker.pop_pending_block() is None, "the draft continues in the open window"
     commit = Commit(1, 2, (7,), answered_block=2, held=3, is_final=True)
     assert tracker.observe(commit) == [commit]
-    assert answered(tracker, NEXT) == []
+    assert answered(tracker, NEXT) == [], "later ones are not lost"
 
 
-def test_candidates_of_a_predicted_window_are_lost():
-    tracker = tracker_with_commit()
-    tracker.observe(Commit(1, 2, (9,), answered_block=1, held=3, is_final=True))
-    tracker.migrate()
-    assert answered(tracker, OPENED) == [], "the window is complete: no draft proposes tokens for it"
-    assert tracker.observe(Commit(1, 2, (9,), is_final=True)) == [], "the token is known"
-    assert answered(tracker, NEXT) == [(2, ALL_BLOCKS, 0)]
-
-
-def test_a_target_that_repeats_a_last_token_is_sent_an_empty_block():
-    """No draft proposes tokens for a window that is complete."""
+def test_a_complete_window_is_resumed_before_its_last_token():
+    """No draft proposes tokens for it, so the target that repeats the token is sent an empty block."""
     tracker = tracker_with_commit()
     tracker.observe(Commit(1, 2, (9,), answered_block=1, held=3, is_final=True))
     tracker.migrate()
     assert tracker.pop_pending_block() is None
-    tracker.observe(OPENED)
+    assert answered(tracker, OPENED) == []
     assert tracker.pop_pending_block() == Candidates(1, 2, 2, ())
     assert tracker.pop_pending_block() is None
-    open_one = tracker_with_commit()
-    open_one.migrate()
-    open_one.observe(OPENED)
-    assert open_one.pop_pending_block() is None, "the draft continues in the open window"
+    assert tracker.observe(Commit(1, 2, (9,), is_final=True)) == [], "the token is known"
+    assert answered(tracker, NEXT) == [(2, ALL_BLOCKS, 0)], "those of a predicted window are lost"
 
 
 def test_a_detected_language_outlives_a_target_that_has_only_opened_its_window():

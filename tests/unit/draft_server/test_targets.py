@@ -30,37 +30,22 @@ class Answers:
         return answer
 
 
-class Locating(Targets):
-    """Targets whose locate call is replaced."""
-
-    def __init__(self, locate, *named: str) -> None:
-        super().__init__(named)
-        self._locate = locate
-
-    async def find(self, *, avoid: str = "") -> TargetOffer:
-        return await super().find(self._locate, [avoid])
-
-
-def targets_of(network: Answers, *named: str) -> Targets:
-    return Locating(network.locate, *(named or tuple(network.answers)))
-
-
 async def test_sessions_opened_at_once_fill_each_target_exactly():
     network = Answers(a=TargetOffer("a", free_slots=4), b=TargetOffer("b", free_slots=3))
-    targets = targets_of(network)
+    found = Targets([*network.answers])
     with ExitStack() as opening:
         for _ in range(7):
-            offer = await targets.find()
-            opening.enter_context(targets.opening(offer.address))
-        assert targets._opening == {"a": 4, "b": 3}
-    assert not targets._opening
+            offer = await found.find(network.locate)
+            opening.enter_context(found.opening(offer.address))
+        assert found._opening == {"a": 4, "b": 3}
+    assert not found._opening
 
 
 async def test_a_silent_target_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(targets, "GRACE_S", 0.01)
     network = Answers(a=None, b=TargetOffer("b", free_slots=1))
     async with asyncio.timeout(60):
-        assert (await targets_of(network).find()).address == "b"
+        assert (await Targets([*network.answers]).find(network.locate)).address == "b"
     assert len(asyncio.all_tasks()) == 1
 
 
@@ -77,31 +62,31 @@ async def test_a_silent_target_is_not_waited_for(monkeypatch):
 async def test_the_error_if_no_target_takes_the_session(answers, kind):
     network = Answers(**{f"t{number}": answer for number, answer in enumerate(answers)})
     with pytest.raises(kind):
-        await targets_of(network).find()
+        await Targets([*network.answers]).find(network.locate)
 
 
 async def test_while_a_locator_is_lost_its_targets_are_asked():
     network = Answers(locator=TargetOffer("a", "lease", 3), a=TargetOffer("a", "its own", 2), b=GONE)
-    found = targets_of(network, "locator")
-    assert await found.find() == TargetOffer("a", "lease", 3)
+    found = Targets(["locator"])
+    assert await found.find(network.locate) == TargetOffer("a", "lease", 3)
     network.answers["locator"] = TargetOffer("b", "another lease", 3)
-    assert (await found.find()).address == "b"
+    assert (await found.find(network.locate)).address == "b"
     assert set(network.asked) == {"locator"}
     network.answers["locator"] = GONE
     network.asked.clear()
-    assert await found.find() == TargetOffer("a", "its own", 2), "the locator's offer is outdated"
+    assert await found.find(network.locate) == TargetOffer("a", "its own", 2), "that lease is outdated"
     assert set(network.asked) == {"locator", "a", "b"}
     network.answers["locator"] = ServerFull("No.")
     with pytest.raises(ServerFull):  # the locator speaks for all targets
-        await found.find()
+        await found.find(network.locate)
 
 
 async def test_the_first_answer_is_returned():
     network = Answers(a=None, b=TargetOffer("b"), c=GONE)
     async with asyncio.timeout(60):
-        assert await targets_of(network).first(network.locate) == TargetOffer("b")
+        assert await Targets([*network.answers]).first(network.locate) == TargetOffer("b")
     with pytest.raises(TargetUnavailable):
-        await targets_of(Answers(a=GONE)).first(Answers(a=GONE).locate)
+        await Targets("a").first(Answers(a=GONE).locate)
 
 
 @pytest.mark.parametrize("is_describing", [False, True])
@@ -109,11 +94,11 @@ async def test_a_silent_locator_is_not_waited_for_if_targets_are_known(is_descri
     monkeypatch.setattr(targets, "HEDGE_S", 0.01)
     monkeypatch.setattr(targets, "GRACE_S", 0.01)
     network = Answers(locator=TargetOffer("a", "lease", 3), a=TargetOffer("a", "its own", 2))
-    found = targets_of(network, "locator")
-    await found.find()
+    found = Targets(["locator"])
+    await found.find(network.locate)
     network.answers["locator"] = None
     async with asyncio.timeout(60):
-        answer = await (found.first(network.locate) if is_describing else found.find())
+        answer = await (found.first(network.locate) if is_describing else found.find(network.locate))
     assert answer == TargetOffer("a", "its own", 2)
     assert len(asyncio.all_tasks()) == 1
 
@@ -131,24 +116,24 @@ async def test_the_answer_of_a_slow_locator_is_used(monkeypatch):
             await asyncio.Event().wait()
         return await network.locate(address)
 
-    found, asked_again = Locating(locate, "locator"), False
-    await found.find()
+    found, asked_again = Targets(["locator"]), False
+    await found.find(locate)
     asked_again = True
     network.answers["locator"] = TargetOffer("b", "lease", 3)
     async with asyncio.timeout(60):
-        assert await found.find() == TargetOffer("b", "lease", 3)
+        assert await found.find(locate) == TargetOffer("b", "lease", 3)
 
 
 async def test_known_targets_are_limited(monkeypatch):
     monkeypatch.setattr(targets, "MAX_DISCOVERED", 2)
     network = Answers(locator=TargetOffer("a"), b=TargetOffer("b"), c=TargetOffer("c"))
-    found = targets_of(network, "locator")
+    found = Targets(["locator"])
     for name in "abc":
         network.answers["locator"] = TargetOffer(name)
-        await found.find()
+        await found.find(network.locate)
     network.answers["locator"] = GONE
     network.asked.clear()
-    await found.find()
+    await found.find(network.locate)
     assert set(network.asked) == {"locator", "b", "c"}
 
 

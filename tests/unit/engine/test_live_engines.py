@@ -7,18 +7,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.common.models.scripted import END
-from experiments.common.models.speech import SPOKEN, SPOKEN_MULTILINGUAL, SpeechModel, samples_of, words_of
+from experiments.common.models.speech import (
+    SPOKEN,
+    SPOKEN_MULTILINGUAL,
+    SpeechModel,
+    samples_of,
+    talk,
+    words_of,
+)
 from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
 from specwhisper.model.choosing import ProbeResult
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, Segment, VoiceMark
 from tests.interference import KINDS, LOSSY, Interference
 from tests.live import BEGIN
-from tests.live_engines import PIECES, TALK, LivePair, Voice, plain_text, talk, texts_of, transcribe
+from tests.live_engines import PIECES, TALK, LivePair, plain_text, texts_of, transcribe, voice_of
 from tests.nightly import examples
 
 MANY = (30, 300)
-WORDS = talk((0.5, 3.5), (5.0, 8.5), (10.0, 12.0), length_s=13.5)
+WORDS = talk(((0.5, 3.5), (5.0, 8.5), (10.0, 12.0)), 13.5)
 
 
 def options_of(live: LiveOptions | None = None, **options) -> DecodingOptions:
@@ -125,7 +132,7 @@ def test_texts_of_a_growing_piece_take_windows_of_their_own():
 
 @pytest.mark.parametrize("length_s", [0.05, 0.3, 3.0, 31.0, 61.0])
 def test_audio_that_is_all_speech_may_end_anywhere(length_s):
-    pcm = talk((0, length_s), length_s=length_s)
+    pcm = talk(((0, length_s),), length_s)
     pair = LivePair(SpeechModel(), SpeechModel())
     session = pair.open("one", options_of())
     pair.append_audio("one", pcm, VoiceMark(BEGIN, 0))
@@ -159,7 +166,7 @@ def test_concurrent_sessions_do_not_mix():
     options, talks = options_of(), {"one": TALK, "two": WORDS}
     alone = {name: transcribe(LivePair(SpeechModel()), pcm, options) for name, pcm in talks.items()}
     pair = LivePair(SpeechModel(2), SpeechModel(2))
-    voices = {name: Voice(PIECES, LivePosition()) for name in talks}
+    voices = {name: voice_of(PIECES, LivePosition()) for name in talks}
     sessions = {name: pair.open(name, options) for name in talks}
     for start in range(0, len(WORDS), 6_400):
         for name, pcm in talks.items():

@@ -82,11 +82,13 @@ async def opened(
 
 async def test_audio_that_has_arrived_is_one_call_of_about_a_second():
     recogniser = Recording()
-    async with opened(recogniser, *(chunk(i / 10, 0.1) for i in range(15))) as (_, drafted):
-        hints = [(await drafted.get()).hint for _ in range(2)]
+    async with opened(recogniser, *(chunk(i / 10, 0.1) for i in range(15))) as (stream, drafted):
+        outputs = [await drafted.get() for _ in range(2)]
+        assert (await stream.last_report()).forward_ns == 0, "its time was reported with its text"
+    assert all(output.report.forward_ns > 0 for output in outputs)
     assert recogniser.calls == [("open", "en", 0.0, False), (1.0, False, False), (0.5, False, False)]
     assert recogniser.waiting_s == [0.5, 0.0]
-    assert hints == [TimedHint(8_000, "2"), TimedHint(8_000, "3")]
+    assert [output.hint for output in outputs] == [TimedHint(8_000, "2"), TimedHint(8_000, "3")]
 
 
 async def test_the_recogniser_knows_of_a_pause_and_of_the_end():
@@ -123,12 +125,6 @@ async def test_live_audio_whose_text_is_final_is_skipped_and_none_before_that():
         assert (await drafted.get()).hint == TimedHint(30 * SAMPLE_RATE + 8_000, "2")
 
 
-async def test_the_time_of_the_recogniser_is_counted():
-    async with opened(Recording(), chunk(0, 1.0)) as (stream, drafted):
-        assert (await drafted.get()).report.forward_ns > 0
-        assert (await stream.last_report()).forward_ns == 0
-
-
 def stop() -> list[Recognised]:
     return [next(iter(()))]
 
@@ -154,19 +150,13 @@ async def test_anything_but_texts_with_times_is_a_failure(result):
         assert stream.has_failed
 
 
-async def test_the_start_of_a_text_that_is_too_long_is_taken():
+async def test_what_can_be_read_as_texts_with_times_is_taken():
+    """An iterator, a number of numpy, a negative time, and the start of a text that is too long."""
     recogniser = Recording()
-    recogniser.accept = lambda pcm, **_: [(0.0, "ä" * 2_001)]
-    async with opened(recogniser, chunk(0, 1.0)) as (_, drafted):
-        assert (await drafted.get()).hint == TimedHint(0, "ä" * 2_000)
-
-
-async def test_an_iterator_a_numpy_number_and_a_negative_time_are_taken():
-    recogniser = Recording()
-    recogniser.accept = lambda pcm, **_: iter([(np.float32(-1.0), "a"), (1, "b")])
+    recogniser.accept = lambda pcm, **_: iter([(np.float32(-1.0), "a"), (1, "ä" * 2_001)])
     async with opened(recogniser, chunk(2.0, 1.0)) as (_, drafted):
         hints = [(await drafted.get()).hint for _ in range(2)]
-    assert hints == [TimedHint(2 * SAMPLE_RATE, "a"), TimedHint(3 * SAMPLE_RATE, "b")]
+    assert hints == [TimedHint(2 * SAMPLE_RATE, "a"), TimedHint(3 * SAMPLE_RATE, "ä" * 2_000)]
 
 
 async def test_audio_of_a_long_silence_does_not_pile_up_for_a_slow_recogniser():
@@ -185,18 +175,13 @@ async def test_a_failure_is_reported_once_and_nothing_follows():
         assert stream.has_failed and drafted.empty()
 
 
-async def test_nothing_is_recognised_for_a_translation():
-    recogniser = Recording()
-    async with opened(recogniser, chunk(0, 1.0, is_last=True), task="translate") as (stream, drafted):
-        await stream.run()
-    assert not recogniser.calls and drafted.empty() and not stream.has_failed
-
-
-async def test_a_recogniser_that_does_not_know_the_language_is_asked_once():
+async def test_nothing_is_recognised_of_a_translation_or_an_unknown_language():
     recogniser, asked_s = Recording(), []
     recogniser.open = lambda language, start_s, **_: asked_s.append(start_s)
-    async with opened(recogniser, chunk(0, 1.0)) as (stream, drafted):
-        await stream.run()
-        stream.send(chunk(1, 1.0))
-        await stream.run()
-    assert asked_s == [0.0] and not recogniser.calls and drafted.empty() and not stream.has_failed
+    for task, asked in (("translate", []), ("transcribe", [0.0])):
+        async with opened(recogniser, chunk(0, 1.0, is_last=True), task=task) as (stream, drafted):
+            await stream.run()
+            stream.send(chunk(1, 1.0))
+            await stream.run()
+        assert asked_s == asked, "it is asked once"
+        assert not recogniser.calls and drafted.empty() and not stream.has_failed

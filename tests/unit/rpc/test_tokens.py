@@ -90,24 +90,18 @@ def test_tokens_of_the_environment(tmp_path, monkeypatch):
             read_tokens(None)
 
 
-def test_a_lease_is_valid_for_a_time():
+def test_a_lease_is_valid_for_a_time_and_one_caller_at_one_target():
     clock = Clock()
     leases = Leases(clock)
     lease = leases.grant("draft-1")
     clock.now_s += 59.9
     leases.check(lease, "draft-1")
+    for other, caller in ((leases, "draft-2"), (Leases(clock), "draft-1")):
+        with pytest.raises(LeaseRefused, match="ask Locate for one"):
+            other.check(lease, caller)
     clock.now_s += 0.2
     with pytest.raises(LeaseRefused, match="valid for 60 s"):
         leases.check(lease, "draft-1")
-
-
-def test_a_lease_is_valid_for_one_caller_at_one_target():
-    leases = Leases()
-    lease = leases.grant("draft-1")
-    with pytest.raises(LeaseRefused, match="ask Locate"):
-        leases.check(lease, "draft-2")
-    with pytest.raises(LeaseRefused, match="ask Locate"):
-        Leases().check(lease, "draft-1")
 
 
 @given(st.text(), st.text())

@@ -14,6 +14,7 @@ from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.resume_point import ResumePoint
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
+    SERVER_MODES,
     WINDOW_FRAMES,
     WINDOW_SAMPLES,
     AudioChunk,
@@ -259,13 +260,10 @@ def test_flac_changes_no_sample(samples):
     assert codec.audio_chunk_from_proto(message) == chunk
 
 
-@pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.ONE_PROCESS])
-def test_modes_of_the_split_service_survive(mode):
-    assert codec.mode_from_proto(codec.mode_to_proto(mode)) is mode
-    assert codec.mode_to_proto(mode.value) == codec.mode_to_proto(mode)
-
-
-def test_one_process_is_no_mode_of_a_server():
+def test_modes_of_servers_survive():
+    for mode in SERVER_MODES:
+        assert codec.mode_from_proto(codec.mode_to_proto(mode)) is mode
+        assert codec.mode_to_proto(mode.value) == codec.mode_to_proto(mode)
     with pytest.raises(UnsupportedOption, match="one-process"):
         codec.mode_to_proto(Mode.ONE_PROCESS)
 

@@ -23,7 +23,7 @@ def test_an_unset_or_unknown_mode_is_refused(number):
 
 
 def some_window(**changes):
-    return pb.Window(id=1, num_frames=100, max_new_tokens=2, **changes)
+    return pb.Window(**{"id": 1, "num_frames": 100, "max_new_tokens": 2} | changes)
 
 
 def limits_of(**changes):
@@ -56,6 +56,7 @@ REFUSED = [
     ("window", pb.Window(num_frames=3001), InvalidRequest, "3001 mel frames"),
     ("window", some_window(temperature=math.nan), InvalidRequest, "temperature nan"),
     ("window", some_window(start_frame=2**56), InvalidRequest, "begins at mel frame 72057594037927936"),
+    ("window", some_window(id=MAX_WINDOW_ID + 1), InvalidRequest, "counted up to"),
     ("resume", pb.Resume(), InvalidRequest, "no window"),
     ("resume", pb.Resume(window=some_window(), committed=[1, 2, 3]), InvalidRequest, "3 committed"),
     ("resume", pb.Resume(window=some_window(log_mel_max=math.nan)), InvalidRequest, "log_mel_max"),
@@ -77,19 +78,15 @@ def test_a_malformed_message_is_refused_in_one_sentence(name, message, error, se
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    ("limit", "sentence"),
-    [({"vocabulary_size": 7}, "token 7 is out of range"), ({"max_tokens": 1}, "at most 1")],
-)
-def test_candidates_beyond_the_sessions_limits_are_refused(limit, sentence):
-    message = pb.Candidates(tokens=[6, 7])
-    with pytest.raises(InvalidCandidates, match=sentence):
-        codec.candidates_from_proto(message, **limit)
-
-
-def test_candidates_at_the_sessions_limits_pass():
+def test_candidates_beyond_the_sessions_limits_are_refused():
     message = pb.Candidates(tokens=[6, 7])
     assert codec.candidates_from_proto(message, vocabulary_size=8, max_tokens=2).tokens == (6, 7)
+    for limit, sentence in (
+        ({"vocabulary_size": 7}, "token 7 is out of range"),
+        ({"max_tokens": 1}, "at most 1"),
+    ):
+        with pytest.raises(InvalidCandidates, match=sentence):
+            codec.candidates_from_proto(message, **limit)
 
 
 TOKENS = [3, 4]
@@ -119,11 +116,6 @@ def test_no_token_outside_the_vocabulary_reaches_a_model(what, tokens):
             make(impossible)
 
 
-def test_a_window_beyond_the_countable_range_is_refused():
-    with pytest.raises(InvalidRequest, match="counted up to"):
-        codec.resume_from_proto(pb.Resume(window=pb.Window(id=MAX_WINDOW_ID + 1)))
-
-
 def encoded(rate=16_000, shape=(1_000,), subtype="PCM_16", container="FLAC"):
     stream = BytesIO()
     soundfile.write(stream, np.zeros(shape, np.int16), rate, format=container, subtype=subtype)
@@ -147,13 +139,10 @@ def test_other_formats_are_refused(data, sentence):
         flac.decode(data, max_samples=1_000)
 
 
-def test_one_sample_over_the_limit_is_refused():
+def test_more_samples_than_allowed_are_not_unpacked():
     assert flac.decode(encoded(), max_samples=1_000) == bytes(2_000)
     with pytest.raises(InvalidAudio, match="more than 999 samples"):
         flac.decode(encoded(), max_samples=999)
-
-
-def test_an_hour_of_silence_in_a_few_bytes_is_not_unpacked():
     bomb = encoded(shape=(16_000 * 60 * 5,))
     assert len(bomb) < 100_000  # it passes every limit on message sizes
     with pytest.raises(InvalidAudio, match="more than 480000 samples"):
