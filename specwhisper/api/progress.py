@@ -54,6 +54,7 @@ class _Display:
         with self._lock:
             if self._progress is None:
                 return
+            self._progress.refresh()  # also a call that is shorter than the time between two
             self._progress.remove_task(bar)
             if not self._progress.task_ids:
                 self._progress.stop()
