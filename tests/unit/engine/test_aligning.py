@@ -151,12 +151,13 @@ def test_words_and_text_do_not_depend_on_the_time_of_an_alignment(
     sessions = [PairSession(str(i), pcm, length, options, target.vocabulary) for i, pcm in enumerate(PCMS)]
     for session in sessions:
         engine.open(session)
+    results = {}
     while engine.num_sessions:
         for session_id, event in engine.step():
-            sessions[int(session_id)].observe(event)
-    for session, transcript in zip(sessions, expected, strict=True):
-        assert session.error is None and session.transcript.window_tokens == transcript.window_tokens
-        assert session.transcript.segments == transcript.segments
+            results[int(session_id)] = sessions[int(session_id)].observe(event)
+    for number, transcript in enumerate(expected):
+        assert results[number].window_tokens == transcript.window_tokens
+        assert results[number].segments == transcript.segments
 
 
 @settings(max_examples=examples(8, 20), deadline=None)
