@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from specwhisper.engine.draft_session import MAX_REDRAFTED, NO_REPORT, Drafted, DraftSession
+from specwhisper.engine.draft_session import MAX_REDRAFTED, Drafted, DraftSession
 from specwhisper.live import LiveOptions
 from specwhisper.speculation.belief import Belief
 from specwhisper.speculation.hints import Hint
@@ -172,5 +172,5 @@ class LiveDraft(DraftSession):
             )
 
     def take_report(self) -> DraftReport:
-        report, self.report = self.report, NO_REPORT
+        report, self.report = self.report, DraftReport()
         return report
