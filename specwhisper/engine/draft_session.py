@@ -39,7 +39,7 @@ class Drafted:
 
 @dataclass(slots=True, eq=False)
 class DraftSession:
-    """The state of a session; it decides when to draft and when to send.
+    """The state of a session; it decides when to draft and when to send. Its mode drafts.
 
     Attributes
     ----------
@@ -105,8 +105,6 @@ class DraftSession:
 
     def _limit(self, belief: Belief) -> int:
         """Return that position by the session's mode alone."""
-        if not self.length.mode.drafts:
-            return belief.num_committed
         if not self.length.mode.is_lock_step:
             return belief.credit
         if belief.blocks_in_flight:
@@ -128,7 +126,7 @@ class DraftSession:
         if belief.num_unsent or belief.is_predicted:
             return belief.num_unsent > 0
         has_nothing = belief.num_committed == len(belief.tokens) and not belief.blocks_in_flight
-        return has_nothing and not belief.has_sent_empty and mode.drafts and not mode.self_decodes
+        return has_nothing and not belief.has_sent_empty and not mode.self_decodes
 
     def block_tokens(self, belief: Belief) -> int:
         """Return the size of the next block: tokens that are there already go together."""

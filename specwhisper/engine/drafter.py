@@ -254,7 +254,7 @@ class Drafter:
     def _predict_first(self, session: DraftSession) -> None:
         """Begin with the first window before the target opens it: while the audio is on its way."""
         is_begun = session.recording.first_sample > 0  # by another session, or its beginning is not needed
-        if session.belief is not None or is_begun or not session.length.mode.drafts:
+        if session.belief is not None or is_begun:
             return
         window = session.windows.predict_first(self._likely_language, session.recording)
         if window is not None:
