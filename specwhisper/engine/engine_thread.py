@@ -139,7 +139,7 @@ class EngineThread(Generic[Event]):
     def __init__(
         self,
         name: str,
-        on_fault: Callable[[DeviceFault], object] | None = None,
+        on_fault: Callable[[DeviceFault], object] = lambda _: None,
         observe: Callable[[Sequence[tuple[str, Event]]], None] = lambda _: None,
     ) -> None:
         self.busy = Busy()
@@ -174,7 +174,7 @@ class EngineThread(Generic[Event]):
         if thread is None or not thread.is_alive():
             return
         await asyncio.to_thread(thread.join, ENDS_WITHIN_S)
-        if thread.is_alive() and self._on_fault is not None:
+        if thread.is_alive():
             self._on_fault(DeviceFault(f"The engine has not ended within {ENDS_WITHIN_S:g} s: it hangs."))
 
     def stop_soon(self) -> None:
@@ -241,8 +241,7 @@ class EngineThread(Generic[Event]):
                 with self.busy:
                     events = engine.step()
             except DeviceFault as fault:
-                if self._on_fault is not None:
-                    self._on_fault(fault)
+                self._on_fault(fault)
                 self._fail_all(call_soon, fault)
                 return
             except Exception as error:  # a bug
