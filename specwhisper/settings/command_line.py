@@ -25,7 +25,6 @@ from specwhisper.printable import escaped
 from specwhisper.settings.setting import Config, Flag, Part, flags_of
 from specwhisper.validated import number_in, spelled
 
-TYPER = "0.29"  # the tested release
 # The base class of click's usage errors, or of those of the copy that newer typers bring.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
