@@ -222,7 +222,8 @@ async def test_a_target_engine_aligns_beside_its_thread():
     engine = TargetEngine(model, limits=Limits(max_sessions=2))
 
     async def tokens(name: str, pcm: bytes, options: DecodingOptions) -> list[int]:
-        async with engine.session(name, Mode.TARGET_ONLY, options) as events:
+        events: asyncio.Queue[Any] = asyncio.Queue()
+        async with engine.session(name, Mode.TARGET_ONLY, options, events.put_nowait):
             chunk = AudioChunk(0, pcm, is_last=True)
             engine.thread.post(partial(engine.verifier.submit, name, chunk))
             found = []
