@@ -93,7 +93,9 @@ class OneSentence:
             self.report(error)
             sys.exit(error.exit_status)
         except (OSError, BaseExceptionGroup) as error:
-            lost = _first_of(error)
+            lost: BaseException = error
+            while isinstance(lost, BaseExceptionGroup):
+                lost = lost.exceptions[0]
             if not isinstance(lost, OSError) or lost.errno not in OUTPUT_ERRORS:
                 raise
             if lost.errno != errno.EPIPE:
@@ -248,13 +250,6 @@ def _kind(flag: Flag) -> Any:
 def _number(text: Any, *, takes_none: bool) -> Any:
     """Read a number, or ``None`` as openai/whisper's command line does."""
     return None if takes_none and text == "None" else number_in(text)
-
-
-def _first_of(error: BaseException) -> BaseException:
-    """Return the first error of a group of errors, or of groups of groups."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def _sentence(error: Any) -> str:
