@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.types import Commit, Failed
+from specwhisper.types import Commit
 
 VARIABLE = "SPECWHISPER_FAILPOINTS"
 
@@ -124,7 +124,7 @@ class Failpoints:
                 deliver(events)
                 self.hit("commit.after")
             except FailpointReached as reached:
-                thread._deliver_to_all(Failed(reached))  # as after a bug of the engine
+                thread.fail_sessions(reached)  # as after a bug of the engine
 
         thread._deliver = fail_commits
         service.Share = self._around(service.Share, "send", lambda response: bool(response.events))

@@ -215,7 +215,8 @@ class LocalTranscriber:
         if within_s is not None:
             raise ServerFull("No other target is available.")
         own_id = f"{session_id}-{secrets.token_hex(4)}"  # one may open before the last one is left
-        async with self._engine.session(own_id, mode, options) as events:
+        events: asyncio.Queue[Any] = asyncio.Queue()
+        async with self._engine.session(own_id, mode, options, events.put_nowait):
             yield LocalTargetStream(own_id, target, self._engine, events, self._note)
 
     async def check_room(self, target: TargetDescription) -> None:

@@ -91,6 +91,7 @@ class InlinePair:
             )
             for index, recording in enumerate(recordings)
         ]
+        results: dict[str, Transcription] = {}
         waiting = deque(sessions)
         while waiting or engine.num_sessions:
             while waiting and engine.num_sessions < self._max_sessions:
@@ -99,8 +100,10 @@ class InlinePair:
                 raise RuntimeError("Draft and target wait for each other.")
             for session_id, event in engine.step():
                 session = sessions[int(session_id)]
-                session.observe(event)
-                if session.error is not None:
-                    raise session.error
+                result = session.observe(event)
+                if isinstance(result, Exception):
+                    raise result
+                if result is not None:
+                    results[session_id] = result
                 watch(session.index, session.builder)
-        return [session.transcript for session in sessions]
+        return [results[session.id] for session in sessions]

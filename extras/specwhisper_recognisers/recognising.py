@@ -205,7 +205,7 @@ class RecognisedStream:
             except Exception as error:
                 self.fail(error)
                 return
-            self._report += DraftReport(forward_ns=took_ns)
+            self._report.forward_ns += took_ns
             for hint in () if self.has_failed else hints:
                 self._on_drafted(Drafted(None, self._take_report(), hint=hint))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from threading import Lock
 from types import TracebackType
 from typing import Self
@@ -20,47 +21,23 @@ from rich.progress import (
 SPEED_PERIOD_S = 3600.0  # over which the remaining time is estimated: a window may take a minute
 
 
-class _Display:
-    """The process's display on standard error, there while a call has a bar in it."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._progress: Progress | None = None
-
-    def add(self, num_recordings: int | None) -> TaskID:
-        """Add a bar; the first one starts the display."""
-        with self._lock:
-            if self._progress is None:
-                self._progress = Progress(
-                    TextColumn("transcribing"),
-                    BarColumn(),
-                    TaskProgressColumn(),
-                    TextColumn("{task.fields[count]}"),
-                    TimeElapsedColumn(),
-                    TimeRemainingColumn(),
-                    console=Console(stderr=True),
-                    transient=True,
-                    speed_estimate_period=SPEED_PERIOD_S,
-                )
-                self._progress.start()
-            return self._progress.add_task("", total=num_recordings, count="")
-
-    def update(self, bar: TaskID, completed: float, count: str) -> None:
-        if self._progress is not None:
-            self._progress.update(bar, completed=completed, count=count)
-
-    def remove(self, bar: TaskID) -> None:
-        """Remove a bar; the last one ends the display."""
-        with self._lock:
-            if self._progress is None:
-                return
-            self._progress.remove_task(bar)
-            if not self._progress.task_ids:
-                self._progress.stop()
-                self._progress = None
+_lock = Lock()  # while bars come and go
 
 
-_DISPLAY = _Display()  # one for the process, as its terminal: two displays would overwrite each other
+@cache
+def _display() -> Progress:
+    """Return the process's display on standard error: two would overwrite each other."""
+    return Progress(
+        TextColumn("transcribing"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[count]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        speed_estimate_period=SPEED_PERIOD_S,
+    )
 
 
 class ProgressBar:
@@ -81,14 +58,20 @@ class ProgressBar:
 
     def __enter__(self) -> Self:
         if self._is_shown:
-            self._bar = _DISPLAY.add(self._num_recordings)
+            with _lock:
+                self._bar = _display().add_task("", total=self._num_recordings, count="")
+                _display().start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._bar is not None:
-            _DISPLAY.remove(self._bar)
+            with _lock:
+                _display().refresh()  # also a call that is shorter than the time between two
+                _display().remove_task(self._bar)
+                if not _display().task_ids:
+                    _display().stop()
 
     def advance(self, index: int, share: float) -> None:
         """Note the share of a recording that is transcribed, from 0 to 1."""
@@ -106,4 +89,4 @@ class ProgressBar:
             return
         of = "" if self._num_recordings is None else f" of {self._num_recordings}"
         completed = self._num_done + sum(self._shares.values())
-        _DISPLAY.update(self._bar, completed, f"{self._num_done}{of} done")
+        _display().update(self._bar, completed=completed, count=f"{self._num_done}{of} done")

@@ -33,7 +33,7 @@ from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import RecordingsFailed
 from specwhisper.languages import language_name
 from specwhisper.model.backend import Encoder
-from specwhisper.model.backends import SharedEncoder, load_encoder, load_encoders
+from specwhisper.model.backends import SharedEncoder, load_encoders
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.names import resolve
 from specwhisper.model.chunked import load_tokenizer
@@ -103,21 +103,16 @@ class SpeculativeWhisper:
         self._models = ModelInfo(target.name, draft.name if draft else "", target.weights_digest)
         self._source = resolve(final_model)
         self._num_mel_bins = {c.num_mel_bins for c in (target, draft) if c is not None}
-        self.draft_model: WhisperModel | TranslatedModel | None = None
+        draft_encoder: Encoder | None = None  # each model loads its own
         encoder: Encoder | None = None
-        if draft is None:
-            encoder = load_encoder(target, device) if device_map is None else None
-        else:
-            if device_map is None:
-                draft_encoder, encoder = load_encoders(
-                    draft, target, batch_size, draft_device=device, target_device=device
-                )
-            else:
-                draft_encoder = load_encoder(draft, device)
+        if draft is not None and device_map is None:
+            draft_encoder, encoder = load_encoders(
+                draft, target, batch_size, draft_device=device, target_device=device
+            )
+        self.draft_model: WhisperModel | TranslatedModel | None = None
+        if draft is not None:
             self.draft_model = open_draft(
-                draft,
-                batch_size,
-                target.vocabulary,
+                *(draft, batch_size, target.vocabulary),
                 device=device,
                 encoder=draft_encoder,
                 cut_windows=cut_windows,

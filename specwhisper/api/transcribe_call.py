@@ -231,13 +231,13 @@ class ChunkedRecordings:
         """Yield the chunks of all recordings, and the error of one that cannot be read."""
         number = 0
         for index, pcm in enumerate(self._recordings):
-            chunks = [] if isinstance(pcm, Exception) else list(self._cut(len(pcm) // BYTES_PER_SAMPLE))
-            recording = _Recording(index, chunks)
             if isinstance(pcm, Exception):
-                self._homes[number] = recording, 0
+                self._homes[number] = _Recording(index, []), 0
                 number += 1
                 yield pcm
                 continue
+            chunks = list(self._cut(len(pcm) // BYTES_PER_SAMPLE))
+            recording = _Recording(index, chunks)
             for chunk_index, chunk in enumerate(chunks):
                 self._homes[number] = recording, chunk_index
                 number += 1

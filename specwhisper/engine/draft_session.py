@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.encodings import AudioSpan
@@ -16,7 +16,6 @@ from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import Windows
 from specwhisper.types import Candidates, Commit, Hypothesis, Mode, TimedHint
 
-NO_REPORT = DraftReport()
 MAX_REDRAFTED = 16  # stale tokens in a draft step
 
 
@@ -32,7 +31,7 @@ class Drafted:
     """
 
     candidates: Candidates | None
-    report: DraftReport = NO_REPORT
+    report: DraftReport = field(default_factory=DraftReport)
     hypothesis: Hypothesis | None = None
     knows_language: bool | None = None
     hint: TimedHint | None = None
@@ -40,7 +39,7 @@ class Drafted:
 
 @dataclass(slots=True, eq=False)
 class DraftSession:
-    """The state of a session; it decides when to draft and when to send.
+    """The state of a session; it decides when to draft and when to send. Its mode drafts.
 
     Attributes
     ----------
@@ -64,7 +63,7 @@ class DraftSession:
     is_known: bool = True
     encoding: Future[None] | None = None
     encoded: AudioSpan | None = None
-    report: DraftReport = NO_REPORT
+    report: DraftReport = field(default_factory=DraftReport)
     newest_block: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
@@ -84,8 +83,9 @@ class DraftSession:
         return []
 
     def take_report(self) -> DraftReport:
-        report, self.report = self.report, NO_REPORT
-        return replace(report, gamma=self.block_size.gamma)
+        report, self.report = self.report, DraftReport()
+        report.gamma = self.block_size.gamma
+        return report
 
     def can_draft(self) -> bool:
         """Return whether the window may have one more drafted token."""
@@ -105,8 +105,6 @@ class DraftSession:
 
     def _limit(self, belief: Belief) -> int:
         """Return that position by the session's mode alone."""
-        if not self.length.mode.drafts:
-            return belief.num_committed
         if not self.length.mode.is_lock_step:
             return belief.credit
         if belief.blocks_in_flight:
@@ -128,7 +126,7 @@ class DraftSession:
         if belief.num_unsent or belief.is_predicted:
             return belief.num_unsent > 0
         has_nothing = belief.num_committed == len(belief.tokens) and not belief.blocks_in_flight
-        return has_nothing and not belief.has_sent_empty and mode.drafts and not mode.self_decodes
+        return has_nothing and not belief.has_sent_empty and not mode.self_decodes
 
     def block_tokens(self, belief: Belief) -> int:
         """Return the size of the next block: tokens that are there already go together."""
@@ -146,22 +144,22 @@ class DraftSession:
 
     def observe_step(self, forward_ns: int, *, is_plain: bool) -> None:
         """Count a draft step; a plain one drafts one token."""
-        self.report += DraftReport(1, forward_ns)
+        self.report.num_steps += 1
+        self.report.forward_ns += forward_ns
         if is_plain:
             self.block_size.observe_step(forward_ns)
 
     def observe_commit(self, commit: Commit, judgement: Judgement, now_ns: int) -> None:
         """Count a commit that the belief has taken."""
+        report = self.report
         if judgement.sent_ns is not None:
-            round_trip_ns = max(0, now_ns - judgement.sent_ns - commit.timing.block_age_ns)
-            self.report += DraftReport(network_ns=round_trip_ns, num_answers=1)
+            report.network_ns += max(0, now_ns - judgement.sent_ns - commit.timing.block_age_ns)
+            report.num_answers += 1
         if commit.tokens:
             self.block_size.observe_forward(commit.timing.batch_size)
-        self.report += DraftReport(
-            num_judged=judgement.num_judged,
-            num_corrections=judgement.num_corrections,
-            num_realigned=int(judgement.is_realigned or False),
-        )
+        report.num_judged += judgement.num_judged
+        report.num_corrections += judgement.num_corrections
+        report.num_realigned += judgement.is_realigned
 
     def target_gave_up_waiting(self, commit: Commit) -> bool:
         """Return whether a target that waits for candidates decoded by itself for lack of them.

@@ -13,7 +13,7 @@ from functools import partial
 from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
-from specwhisper.engine.draft_session import NO_REPORT, Drafted, DraftSession
+from specwhisper.engine.draft_session import Drafted, DraftSession
 from specwhisper.engine.encodings import AudioSpan, Encodings, InlineExecutor
 from specwhisper.engine.live_draft import LiveDraft
 from specwhisper.errors import DeviceFault
@@ -122,7 +122,7 @@ class Drafter:
     def report(self, session_id: str) -> DraftReport:
         """Return a session's work since its last report; nothing if it has ended."""
         session = self._sessions.get(session_id)
-        return NO_REPORT if session is None else session.take_report()
+        return DraftReport() if session is None else session.take_report()
 
     def submit(self, session_id: str, message: AudioChunk | WindowOpened | Commit) -> None:
         """Take audio or a message of the target; an error ends this draft only."""
@@ -254,7 +254,7 @@ class Drafter:
     def _predict_first(self, session: DraftSession) -> None:
         """Begin with the first window before the target opens it: while the audio is on its way."""
         is_begun = session.recording.first_sample > 0  # by another session, or its beginning is not needed
-        if session.belief is not None or is_begun or not session.length.mode.drafts:
+        if session.belief is not None or is_begun:
             return
         window = session.windows.predict_first(self._likely_language, session.recording)
         if window is not None:

@@ -139,7 +139,7 @@ class EngineThread(Generic[Event]):
     def __init__(
         self,
         name: str,
-        on_fault: Callable[[DeviceFault], object] | None = None,
+        on_fault: Callable[[DeviceFault], object] = lambda _: None,
         observe: Callable[[Sequence[tuple[str, Event]]], None] = lambda _: None,
     ) -> None:
         self.busy = Busy()
@@ -149,9 +149,8 @@ class EngineThread(Generic[Event]):
         self._actions: deque[Callable[[], object]] = deque()
         self._is_stopping = False
         self._receivers: dict[str, Callable[[Event | Failed], None]] = {}
-        self._thread = EndingThread(self._run, name, self.stop_soon)
-        self._engine: Engine[Event] | None = None
-        self._call_soon: Callable[..., object] | None = None
+        self._name = name
+        self._thread: EndingThread | None = None
 
     def start(self, engine: Engine[Event], call_soon: Callable[..., object] | None = None) -> None:
         """Start the thread with an engine.
@@ -159,8 +158,8 @@ class EngineThread(Generic[Event]):
         ``call_soon``: delivers events: it is called in the engine's thread with a function and its
         arguments. By default, the running event loop's ``call_soon_threadsafe``.
         """
-        self._engine = engine
-        self._call_soon = call_soon or asyncio.get_running_loop().call_soon_threadsafe
+        call_soon = call_soon or asyncio.get_running_loop().call_soon_threadsafe
+        self._thread = EndingThread(partial(self._run, engine, call_soon), self._name, self.stop_soon)
         self._thread.start()
 
     @property
@@ -171,10 +170,11 @@ class EngineThread(Generic[Event]):
     async def stop(self) -> None:
         """End the thread after its current step and all posted actions."""
         self.stop_soon()
-        if not self._thread.is_alive():
+        thread = self._thread
+        if thread is None or not thread.is_alive():
             return
-        await asyncio.to_thread(self._thread.join, ENDS_WITHIN_S)
-        if self._thread.is_alive() and self._on_fault is not None:
+        await asyncio.to_thread(thread.join, ENDS_WITHIN_S)
+        if thread.is_alive():
             self._on_fault(DeviceFault(f"The engine has not ended within {ENDS_WITHIN_S:g} s: it hangs."))
 
     def stop_soon(self) -> None:
@@ -186,7 +186,7 @@ class EngineThread(Generic[Event]):
         """Fail the sessions and refuse actions, in a forked process without the thread."""
         self._condition = threading.Condition()  # the thread may have held it
         self._is_stopping = True
-        self._deliver_to_all(Failed(error))
+        self.fail_sessions(error)
 
     def subscribe(self, session_id: str, receive: Callable[[Event | Failed], None]) -> None:
         """Call ``receive`` with a session's events, in order, in the event loop."""
@@ -197,7 +197,8 @@ class EngineThread(Generic[Event]):
 
     def fail_sessions(self, error: Exception) -> None:
         """End every session with an error; from the event loop."""
-        self._deliver_to_all(Failed(error))
+        for receive in list(self._receivers.values()):
+            receive(Failed(error))
 
     def wake(self) -> None:
         """Let the thread check whether its engine has work."""
@@ -229,11 +230,7 @@ class EngineThread(Generic[Event]):
             raise ServerDraining("This server is stopping; use another one or try again in a moment.")
         return await asyncio.wrap_future(future)
 
-    def _run(self) -> None:
-        engine, call_soon = self._engine, self._call_soon
-        if engine is None or call_soon is None:
-            raise RuntimeError("An engine thread runs only after start().")
-
+    def _run(self, engine: Engine[Event], call_soon: Callable[..., object]) -> None:
         while True:
             try:
                 actions, is_stopping = self._next_actions(engine)
@@ -244,8 +241,7 @@ class EngineThread(Generic[Event]):
                 with self.busy:
                     events = engine.step()
             except DeviceFault as fault:
-                if self._on_fault is not None:
-                    self._on_fault(fault)
+                self._on_fault(fault)
                 self._fail_all(call_soon, fault)
                 return
             except Exception as error:  # a bug
@@ -277,11 +273,7 @@ class EngineThread(Generic[Event]):
     def _fail_all(self, call_soon: Callable[..., object], error: Exception) -> None:
         """Fail all open sessions after a bug; the thread continues."""
         logger.exception("engine failed")
-        call_soon(self._deliver_to_all, Failed(error))
-
-    def _deliver_to_all(self, event: Failed) -> None:
-        for receive in list(self._receivers.values()):
-            receive(event)
+        call_soon(self.fail_sessions, error)
 
     def _deliver(self, events: Sequence[tuple[str, Event]]) -> None:
         for session_id, event in events:

@@ -7,10 +7,9 @@ draft does not follow the target within a window: what a correction leaves of th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from specwhisper.engine.draft_session import MAX_REDRAFTED, NO_REPORT, Drafted, DraftSession
+from specwhisper.engine.draft_session import Drafted, DraftSession
 from specwhisper.live import LiveOptions
 from specwhisper.speculation.belief import Belief
 from specwhisper.speculation.hints import Hint
@@ -66,11 +65,6 @@ class LiveDraft(DraftSession):
     def block_is_due(self) -> bool:
         """Return ``False``: candidates are sent once a hypothesis is whole."""
         return False
-
-    def stale_tokens(self, belief: Belief) -> Sequence[int]:
-        """Return the next tokens of the last hypothesis of the piece."""
-        room = self._room(belief) - len(belief.tokens) - 1
-        return belief.next_stale(min(room, MAX_REDRAFTED)) if room > 0 else ()
 
     def next_window(self) -> Window | None:
         """Begin the next hypothesis, if one is due and the language is known; return its window."""
@@ -172,5 +166,5 @@ class LiveDraft(DraftSession):
             )
 
     def take_report(self) -> DraftReport:
-        report, self.report = self.report, NO_REPORT
+        report, self.report = self.report, DraftReport()
         return report

@@ -56,11 +56,6 @@ class PairSession:
     Parameters
     ----------
     recording : canonical PCM (s16le, 16 kHz, mono), whole or in pieces; empty pieces are skipped.
-
-    Attributes
-    ----------
-    is_refused : whether the options were refused, not the recording.
-    has_ended : whether no event follows.
     """
 
     def __init__(
@@ -82,9 +77,6 @@ class PairSession:
         self.reading: Future[AudioChunk] | None = None
         # The caller's part.
         self.builder = TranscriptBuilder(vocabulary)
-        self.error: Exception | None = None
-        self.is_refused = self.has_ended = False
-        self._transcript: Transcription | None = None
 
     def wants_audio(self, max_ahead_samples: int) -> bool:
         """Return whether one more piece may be read ahead of the open window."""
@@ -99,13 +91,11 @@ class PairSession:
         self._is_read = not pcm
         return chunk
 
-    @property
-    def transcript(self) -> Transcription:
-        if self._transcript is None:
-            raise RuntimeError(f"Session '{self.id}' has not finished.")
-        return self._transcript
+    def observe(self, event: PairEvent) -> Transcription | Exception | None:
+        """Follow an event; return the result, or the recording's error, with the last one.
 
-    def observe(self, event: PairEvent) -> None:
+        Raise the error of refused options.
+        """
         self.builder.num_samples = self.num_samples
         match event:
             case Drafted():
@@ -113,13 +103,14 @@ class PairSession:
                 if event.candidates is not None:
                     self.builder.observe(event.candidates)
             case Finished():
-                self._transcript = self.builder.finish()
-                self.has_ended = True
-            case Failed(error=error) | Refused(error=error):
-                self.error, self.is_refused = error, isinstance(event, Refused)
-                self.has_ended = True
+                return self.builder.finish()
+            case Failed(error=error):
+                return error
+            case Refused(error=error):
+                raise error
             case _:
                 self.builder.observe(event)
+        return None
 
 
 class PairEngine:

@@ -125,18 +125,18 @@ class SharedPair:
             sessions[session.id] = session  # first: an interrupt from here on closes it
             running.open(session, events)
 
-        def next_ended() -> PairSession:
+        def next_ended() -> tuple[int, Transcription | Exception]:
             while True:
                 session_id, event = events.get()
                 session = sessions.get(session_id)
                 if session is None:  # a fault of the engine is also sent to sessions that have just ended
                     continue
-                session.observe(event)
+                result = session.observe(event)
                 watch(session.index, session.builder)
-                if session.has_ended:
+                if result is not None:
                     del sessions[session_id]
                     running.close(session_id)
-                    return session
+                    return session.index, result
 
         try:
             while True:
@@ -149,13 +149,11 @@ class SharedPair:
                     ahead = None
                     begin(index, recording)
                 elif sessions:
-                    session = next_ended()
-                    if session.is_refused and session.error is not None:
-                        raise session.error
+                    ended = next_ended()
                     if recording is not None:  # before the caller continues
                         ahead = None
                         begin(index, recording)
-                    yield session.index, session.error or session.transcript
+                    yield ended
                 else:
                     return
         finally:

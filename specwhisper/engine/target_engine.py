@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -82,11 +81,9 @@ class TargetEngine:
         session_id: str,
         mode: Mode,
         options: DecodingOptions,
-        receive: Callable[[Any], None] | None = None,
-    ) -> AsyncIterator[asyncio.Queue[Any]]:
-        """Open a session, whose events are put into the queue.
-
-        With ``receive``, they are given to that instead.
+        receive: Callable[[Any], None],
+    ) -> AsyncIterator[None]:
+        """Open a session, and call ``receive`` with its events in the event loop.
 
         Raises
         ------
@@ -94,11 +91,10 @@ class TargetEngine:
             while the engine hangs.
         """
         self._watchdog.check()
-        events: asyncio.Queue[Any] = asyncio.Queue()
-        self.thread.subscribe(session_id, receive or events.put_nowait)
+        self.thread.subscribe(session_id, receive)
         try:
             await self.thread.call(lambda: self.verifier.open(session_id, mode, options))
-            yield events
+            yield
         finally:  # the caller may leave while the session is being opened
             self.thread.unsubscribe(session_id)
             self.thread.post(lambda: self.verifier.close(session_id))

@@ -193,8 +193,8 @@ class Verifier:
         session = self._sessions.pop(session_id, None)
         if session is None:
             return
-        if session.aligning is not None:
-            session.aligning.cancel()
+        if (work := session.aligning or session.encoding) is not None:
+            work.cancel()
         self._model.rollback(session.slot, 0)  # frees the memory of models without reserved slots
         self._slots.give_back(session.slot)
 
@@ -328,8 +328,6 @@ class Verifier:
         """Queue the encoding of audio into the session's slot; it returns its time in ns."""
 
         def encode() -> int:
-            if self._sessions.get(session.id) is not session:  # it has ended
-                return 0
             started_ns = self._clock()
             if session.windows.is_clip:
                 self._model.encode(session.slot, session.recording.clip(*span), 0)

@@ -77,8 +77,5 @@ class Watchdog:
         while True:
             await asyncio.sleep(min(MAX_POLL_S, self._limit_s / 4))
             if (self._busy_s() > self._limit_s) != self.hangs:
-                self.note(hangs=not self.hangs)
-
-    def note(self, *, hangs: bool) -> None:
-        self.hangs = hangs
-        (self._on_hang if hangs else self._on_return)()
+                self.hangs = not self.hangs
+                (self._on_hang if self.hangs else self._on_return)()

@@ -25,7 +25,6 @@ from specwhisper.printable import escaped
 from specwhisper.settings.setting import Config, Flag, Part, flags_of
 from specwhisper.validated import number_in, spelled
 
-TYPER = "0.29"  # the tested release
 # The base class of click's usage errors, or of those of the copy that newer typers bring.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
@@ -94,7 +93,9 @@ class OneSentence:
             self.report(error)
             sys.exit(error.exit_status)
         except (OSError, BaseExceptionGroup) as error:
-            lost = _first_of(error)
+            lost: BaseException = error
+            while isinstance(lost, BaseExceptionGroup):
+                lost = lost.exceptions[0]
             if not isinstance(lost, OSError) or lost.errno not in OUTPUT_ERRORS:
                 raise
             if lost.errno != errno.EPIPE:
@@ -249,13 +250,6 @@ def _kind(flag: Flag) -> Any:
 def _number(text: Any, *, takes_none: bool) -> Any:
     """Read a number, or ``None`` as openai/whisper's command line does."""
     return None if takes_none and text == "None" else number_in(text)
-
-
-def _first_of(error: BaseException) -> BaseException:
-    """Return the first error of a group of errors, or of groups of groups."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def _sentence(error: Any) -> str:

@@ -25,15 +25,14 @@ class Judgement(NamedTuple):
     sent_ns : when the newest of the blocks was sent that it is the first to answer; ``None`` without one.
     num_judged : drafted tokens after a right text that the commit confirmed or corrected.
     num_corrections : those that it corrected.
-    is_realigned : whether the token after the last contradiction was the one that was drafted before;
-        ``None`` until that is known.
+    is_realigned : whether it shows that the token after the last contradiction was drafted before it.
     """
 
     agreed: int
     sent_ns: int | None
     num_judged: int
     num_corrections: int
-    is_realigned: bool | None
+    is_realigned: bool
 
 
 class SentBlock(NamedTuple):
@@ -86,7 +85,7 @@ class Belief:
     @property
     def blocks_in_flight(self) -> int:
         """Blocks that were sent and neither answered nor lost."""
-        return max(0, self.num_blocks - self._blocks_answered)
+        return self.num_blocks - self._blocks_answered
 
     @property
     def num_unsent(self) -> int:
@@ -200,9 +199,9 @@ class Belief:
             for token in self.tokens[agreed:]:
                 self.stale.follow(token)
 
-    def _judge_realignment(self) -> bool | None:
+    def _judge_realignment(self) -> bool:
         if self._expected is None or self.num_committed <= self._expected[0]:
-            return None
+            return False
         position, token = self._expected
         self._expected = None
         return self.tokens[position] == token

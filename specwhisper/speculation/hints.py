@@ -36,7 +36,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, takewhile
 from math import floor
 from typing import NamedTuple
 
@@ -103,11 +103,6 @@ class Hint:
     def is_following(self) -> bool:
         """Whether the position is known, and not after the end."""
         return self._difference is None and not self._is_lost
-
-    def num_shared(self, position: int, tokens: Sequence[int]) -> int:
-        """Count the first tokens that the hint has at a position as well."""
-        end = min(len(tokens), len(self) - position)
-        return next((i for i in range(end) if self._tokens[position + i] != tokens[i]), end)
 
     def extend(self, tokens: Iterable[int]) -> None:
         for token in tokens:
@@ -221,6 +216,11 @@ class Hint:
         place = self._index.find(self._words, list(self._recent), self._position)
         if place is not None:
             self._position, self._is_lost = place, False
+
+
+def num_shared(ours: Iterable[int], theirs: Iterable[int]) -> int:
+    """Count the first tokens that are the same."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(ours, theirs, strict=False)))
 
 
 class WordIndex:
@@ -427,7 +427,7 @@ class LiveHint(GivenHint):
         self._pieces[index:] = [Piece(start_sample, position)] if tokens else []
         if not self._pieces:
             self._pieces = [Piece(0, 0)]
-        num_same = self.num_shared(position, tokens)
+        num_same = num_shared(self._tokens[position:], tokens)
         self.truncate(position + num_same)
         self.extend(tokens[num_same:])
 

@@ -15,12 +15,12 @@ hints              text that may be said, and where it          realigned (:mod:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from specwhisper.speculation.hints import MAX_REACH, GivenHint, Hint, LiveHint, ScriptHint
+from specwhisper.speculation.hints import MAX_REACH, GivenHint, Hint, LiveHint, ScriptHint, num_shared
 
 OWN_RATE = 0.95  # how often the target's earlier text is right
 DRAFT_MEMORY, SENT_MEMORY = 0.98, 0.9  # share of a judgement's weight that each later one leaves
@@ -158,7 +158,7 @@ class Ledger:
     @property
     def opening(self) -> tuple[int, ...]:
         """Fresh candidates that the target had decoded before."""
-        return tuple(token for token, _ in self._fresh[: self._num_own])
+        return tuple(_tokens(self._fresh[: self._num_own]))
 
     @property
     def has_candidates(self) -> bool:
@@ -185,13 +185,13 @@ class Ledger:
         token_share = self._shared.token_share()
         for source, hint in sorted(hints, key=lambda each: -each[1].rate):
             text = self._text(hint, len(fresh))
-            num_shared, reach = _num_shared(fresh, text), hint.reach(token_share)
-            if num_shared == len(text) or not reach:
+            num_same, reach = num_shared(_tokens(fresh), text), hint.reach(token_share)
+            if num_same == len(text) or not reach:
                 continue
-            if num_shared == len(fresh):
-                num_added = max(0, reach - num_shared) if is_whole else 0
-                return fresh + [Pending(token, source) for token in text[num_shared:][:num_added]]
-            is_drafted = fresh[num_shared].source is CandidateSource.DRAFT
+            if num_same == len(fresh):
+                num_added = max(0, reach - num_same) if is_whole else 0
+                return fresh + [Pending(token, source) for token in text[num_same:][:num_added]]
+            is_drafted = fresh[num_same].source is CandidateSource.DRAFT
             if hint.rate > (self._shared.rates.fresh if is_drafted else OWN_RATE):
                 return [Pending(token, source) for token in text[:reach]]
         return list(fresh)
@@ -233,7 +233,7 @@ class Ledger:
                 return False
         start = max(base, end)
         index, fresh = start - end, tokens[start - base :]
-        overlap = [token for token, _ in self._fresh[index : index + len(fresh)]]
+        overlap = _tokens(self._fresh[index : index + len(fresh)])
         if overlap == list(fresh):
             return bool(fresh)
         num_own = self._num_own
@@ -252,8 +252,8 @@ class Ledger:
             if source is CandidateSource.DRAFT:
                 self._shared.rates.judge_fresh(token == candidate)
         self._pay(tokens, verified)
-        num_right = _num_shared(self._fresh, tokens)
-        stale = [token for token, _ in self._fresh[num_right:]] if num_right < len(tokens) else []
+        num_right = num_shared(_tokens(self._fresh), tokens)
+        stale = _tokens(self._fresh[num_right:]) if num_right < len(tokens) else []
         del self._fresh[: num_right if not stale else None]
         self._num_own = max(0, self._num_own - num_right) if self._fresh else 0
         if stale:
@@ -268,7 +268,7 @@ class Ledger:
         num_verified = sum(source is CandidateSource.GIVEN for _, source in verified)
         if not num_verified:
             return
-        accepted = verified[: _num_shared(verified, tokens)]
+        accepted = verified[: num_shared(_tokens(verified), tokens)]
         num_accepted = sum(source is CandidateSource.GIVEN for _, source in accepted)
         for hint in self._shared.given:
             hint.pay(num_verified, num_accepted)
@@ -304,9 +304,5 @@ class Ledger:
                 sent.end += len(new)
 
 
-def _num_shared(fresh: Sequence[Pending], text: Sequence[int]) -> int:
-    """Count the first tokens that are the same."""
-    for index, (pending, token) in enumerate(zip(fresh, text, strict=False)):
-        if pending.token != token:
-            return index
-    return min(len(fresh), len(text))
+def _tokens(pending: Iterable[Pending]) -> list[int]:
+    return [token for token, _ in pending]

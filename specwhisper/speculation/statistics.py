@@ -10,9 +10,9 @@ from specwhisper.types import Candidates, Commit, Keyed, WindowOpened
 CURRENT = ("token_ns", "gamma", "draft_note")  # values, not totals
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DraftReport:
-    """A draft's work since its last report; reports of a session add up.
+    """A draft's work since its last report.
 
     Attributes
     ----------
@@ -23,7 +23,7 @@ class DraftReport:
         corrected, and those that were corrected.
     num_realigned : corrections after which the next token was the one that was drafted before them.
     gamma : tokens of a block now; 0 if it sends none.
-    note : why it drafts nothing; empty where it drafts.
+    note : why it drafts nothing from now on; empty while it drafts.
     """
 
     num_steps: int = 0
@@ -34,20 +34,7 @@ class DraftReport:
     num_corrections: int = 0
     num_realigned: int = 0
     gamma: int = 0
-    note: str | None = None
-
-    def __add__(self, later: DraftReport) -> DraftReport:
-        return DraftReport(
-            self.num_steps + later.num_steps,
-            self.forward_ns + later.forward_ns,
-            self.network_ns + later.network_ns,
-            self.num_answers + later.num_answers,
-            self.num_judged + later.num_judged,
-            self.num_corrections + later.num_corrections,
-            self.num_realigned + later.num_realigned,
-            later.gamma or self.gamma,
-            self.note if later.note is None else later.note,
-        )
+    note: str = ""
 
 
 @dataclass(slots=True)
@@ -206,7 +193,7 @@ class SpeculationStatistics(Keyed):
         self.num_corrections += report.num_corrections
         self.num_realigned += report.num_realigned
         self.gamma = report.gamma or self.gamma
-        self.draft_note = self.draft_note if report.note is None else report.note
+        self.draft_note = report.note or self.draft_note
 
     def _observe_forward(self, commit: Commit) -> None:
         self.num_forwards += 1

@@ -44,10 +44,6 @@ def durations(results: list) -> list[float]:
 ALL = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 
 
-def test_any_iterable_returns_a_list_in_its_order(pair, files):
-    assert durations(pair.transcribe(dict.fromkeys(files[:3]).keys(), **ASKED)) == ALL[:3]
-
-
 @pytest.mark.parametrize("how", [{"batch_size": 20}, {"chunk_length_s": 0.4}])
 def test_files_are_opened_when_their_turn_comes(pair, files, how):
     """Each file is made only when the recording three before it has finished: two slots and one ahead.
@@ -169,8 +165,6 @@ NAN = float("nan")
     ("asked", "message"),
     [
         ({"langauge": "en"}, "There is no option 'langauge': choose from .*max_new_tokens"),
-        ({"temperature": NAN}, "temperatures is"),
-        ({"beam_size": 5}, "Beam search is not offered"),
         ({"mode": "full"}, "mode is 'full': one process has one-process and target-only"),
         ({"gamma": 0}, "gamma is 0"),
         ({"batch_size": NAN}, "batch_size is nan: it must be a whole number"),

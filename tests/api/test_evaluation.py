@@ -17,6 +17,7 @@ from specwhisper_evaluation.methods import in_one_process
 from specwhisper_evaluation.references import Reference, from_dataset, from_folder
 from specwhisper_evaluation.tables import facts
 from tests.e2e.processes import run
+from tests.nightly import examples
 
 SAMPLES = DEMO_FOLDER / "samples"
 
@@ -28,12 +29,22 @@ def pair():
 
 @pytest.fixture(scope="module")
 def short() -> list[Reference]:
-    return [reference for reference in from_folder(SAMPLES) if reference.name < "03"]
+    return list(from_folder(SAMPLES))[: examples(by_day=1, at_night=2)]
 
 
-@pytest.mark.nightly
-def test_both_methods_write_the_same_and_are_scored(pair, short):
-    comparison = compare(in_one_process(pair, language="English"), short, batch_size=2)
+def test_both_methods_write_the_same_and_are_scored_without_what_cannot_be_decoded(pair, short):
+    broken = Reference("broken.wav", BytesIO(b"no audio"), "one two")
+    with pytest.raises(InvalidAudio):
+        compare(in_one_process(pair, language="en"), [broken])
+    bad = []
+    comparison = compare(
+        in_one_process(pair, language="English"),
+        [broken, *short],
+        batch_size=2,
+        on_undecodable=lambda reference, error: bad.append((reference.name, str(error))),
+    )
+    ((name, reason),) = bad
+    assert name == "broken.wav" and "neither libsndfile nor FFmpeg" in reason
     assert comparison.num_identical == len(short) == len(comparison.references)
     assert comparison.language == "en"
     assert comparison.duration_s > 3
@@ -41,23 +52,7 @@ def test_both_methods_write_the_same_and_are_scored(pair, short):
     assert rates[0] == rates[1]
     assert rates[0].wer < 0.3
     assert comparison.standard.statistics.num_verified == 0
-    assert comparison.speculative.statistics.num_accepted > 0
-
-
-def test_recordings_that_cannot_be_decoded_are_skipped_and_named(pair, short):
-    broken = Reference("broken.wav", BytesIO(b"no audio"), "one two")
-    with pytest.raises(InvalidAudio):
-        compare(in_one_process(pair, language="en"), [broken])
-    bad = []
-    found = compare(
-        in_one_process(pair, language="en"),
-        [broken, short[0]],
-        on_undecodable=lambda reference, error: bad.append((reference.name, str(error))),
-    )
-    assert found.references == [short[0].text]
-    assert [name for name, _ in bad] == ["broken.wav"]
-    assert "neither libsndfile nor FFmpeg" in bad[0][1]
-    (row,) = facts(found)["recordings"]
+    row, *_ = facts(comparison)["recordings"]
     assert 0.5 < row["acceptance_rate"] <= row["alpha"] <= 1.0
     assert row["mean_run"] > 1.0 and row["num_realigned"] <= row["num_corrections"]
     assert sum(row["acceptance_histogram"]) > 0

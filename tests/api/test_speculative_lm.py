@@ -1,6 +1,7 @@
 """Text pairs go through the same engines: the target's own text, by its own rules."""
 
 import copy
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -64,18 +65,9 @@ def ids_of(prompt: str) -> list[int]:
     return list(llama_tokenizer()(prompt).input_ids)
 
 
-WRITTEN: dict[object, tuple[int, ...]] = {}
-
-
+@cache
 def expected(target: LlamaForCausalLM, prompt: str, count: int = COUNT, **options: object) -> tuple[int, ...]:
     """Return what transformers writes; the same arguments come often."""
-    key = (id(target), prompt, count, repr(options))
-    if key not in WRITTEN:
-        WRITTEN[key] = generated(target, prompt, count, **options)
-    return WRITTEN[key]
-
-
-def generated(target: LlamaForCausalLM, prompt: str, count: int, **options: object) -> tuple[int, ...]:
     ids = torch.tensor([ids_of(prompt)])
     with torch.inference_mode():
         written = target.generate(ids, max_new_tokens=count, do_sample=False, pad_token_id=1, **options)
@@ -241,7 +233,7 @@ def test_stop_tokens_end_a_text_as_in_generate(has_draft, alone, pair, target):
     written = expected(target, PROMPTS[0])
     stops = [written[7], written[11]]
     end = int(target.generation_config.eos_token_id)
-    wanted = expected(target, PROMPTS[0], eos_token_id=[end, *stops])
+    wanted = expected(target, PROMPTS[0], eos_token_id=(end, *stops))
     assert len(wanted) < len(written)
     assert pair.generate(PROMPTS[0], max_new_tokens=COUNT, stop_token_ids=stops).tokens == wanted
     # They are those of one call.

@@ -3,17 +3,14 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from experiments.common.audio.samples import bundled
 from experiments.common.models.checkpoints import Shape, save_checkpoint
+from experiments.exactness.prepared import recording
 from specwhisper import SpeculativeConfig, SpeculativeWhisper
-from specwhisper.audio.decode import decode_file
 from specwhisper.errors import InvalidAudio, SpecWhisperError
-from specwhisper.types import SAMPLE_RATE
 from tests.forks import in_fork
 from tests.nightly import examples
 
@@ -36,24 +33,15 @@ def pair(load_pair) -> SpeculativeWhisper:
 
 @pytest.fixture(scope="module")
 def recordings() -> list[np.ndarray]:
-    """Cuts of 2 to 4 s with different words."""
-    paths = bundled()
-    return [cut(paths[i % len(paths)], i, 2 + i % 3) for i in range(NUM_THREADS)]
-
-
-def cut(path: Path, start_s: int, length_s: int) -> np.ndarray:
-    end, pcm = 2 * (start_s + length_s) * SAMPLE_RATE, b""
-    for block in decode_file(path):
-        pcm += block
-        if len(pcm) >= end:
-            break
-    return np.frombuffer(pcm[2 * start_s * SAMPLE_RATE : end], "<i2")
+    return [np.frombuffer(recording(seed, 2 + seed % 3), "<i2") for seed in range(NUM_THREADS)]
 
 
 @pytest.fixture(scope="module")
-def texts(pair, recordings) -> list[str]:
-    """The text of each recording, transcribed in one thread."""
-    return [pair.transcribe(audio, **OPTIONS).text for audio in recordings]
+def texts(pair, recordings) -> list:
+    """The tokens of each recording, transcribed in one thread."""
+    tokens = [pair.transcribe(audio, **OPTIONS).window_tokens for audio in recordings]
+    assert len(set(map(str, tokens))) == len(tokens), "otherwise a swapped text would not be noticed"
+    return tokens
 
 
 def in_threads(calls: list[Callable[[], object]]) -> list[Future]:
@@ -68,10 +56,6 @@ def in_threads(calls: list[Callable[[], object]]) -> list[Future]:
         return [threads.submit(call, one) for one in calls]
 
 
-def test_the_recordings_have_different_texts(texts):
-    assert len(set(texts)) == len(texts), "otherwise these tests could not notice a swapped text"
-
-
 def test_a_call_that_fails_affects_no_other(pair, recordings, texts):
     broken = np.full(1_000, np.nan, np.float32)
     bad = [
@@ -80,7 +64,7 @@ def test_a_call_that_fails_affects_no_other(pair, recordings, texts):
         lambda: pair.transcribe(recordings[0], language="Klingon"),
         lambda: pair.transcribe(recordings[0], watch=lambda place, builder: 1 // 0, **OPTIONS),
     ]
-    good = [lambda audio=audio: pair.transcribe(audio, **OPTIONS).text for audio in recordings]
+    good = [lambda audio=audio: pair.transcribe(audio, **OPTIONS).window_tokens for audio in recordings]
     futures = in_threads([*bad, *good])
     kinds = (InvalidAudio, InvalidAudio, SpecWhisperError, ZeroDivisionError)
     for future, kind in zip(futures, kinds, strict=False):
@@ -91,8 +75,8 @@ def test_a_call_that_fails_affects_no_other(pair, recordings, texts):
 def test_a_process_that_was_forked_later_writes_the_same_text(load_pair, recordings, texts, monkeypatch):
     monkeypatch.setattr("specwhisper.model.backends._limit", 2)  # the other process has none of them
     pair = load_pair(1)
-    assert pair.transcribe(recordings[0], **OPTIONS).text == texts[0]
-    assert in_fork(lambda: pair.transcribe(recordings[1], **OPTIONS).text) == texts[1]
+    assert pair.transcribe(recordings[0], **OPTIONS).window_tokens == texts[0]
+    assert in_fork(lambda: pair.transcribe(recordings[1], **OPTIONS).window_tokens) == texts[1]
 
 
 def test_an_iterator_has_the_config_of_its_call(pair, recordings, monkeypatch):

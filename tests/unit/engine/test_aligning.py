@@ -22,7 +22,7 @@ from specwhisper.engine.verifier import Verifier
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode, WindowOpened
+from specwhisper.types import AudioChunk, Commit, Finished, Limits, Mode
 from tests.live_engines import TALK, LivePair, transcribe
 from tests.nightly import examples
 
@@ -109,25 +109,6 @@ def text(pcm: bytes, options: DecodingOptions = PLAIN) -> list[int]:
     return tokens_of(run_until_idle(verifier), "only")
 
 
-def test_other_sessions_continue_during_an_alignment():
-    executor = ManualExecutor()
-    verifier = Verifier(ScriptedModel(2), aligner=executor)
-    open_session(verifier, "timed", PCMS[1], TIMED)
-    open_session(verifier, "other", PCMS[0], PLAIN)
-    events = run_until_idle(verifier)
-    assert ("other", Finished()) in events and tokens_of(events, "other") == text(PCMS[0])
-    timed = [event for session, event in events if session == "timed"]
-    assert isinstance(timed[0], WindowOpened) and not any(e.is_final for e in timed[1:])
-    assert len(executor.waiting) == 1 and verifier.wake_after_s == 0
-    while executor.waiting:
-        executor.run()
-        timed += [event for _, event in run_until_idle(verifier)]
-    assert timed[-1] == Finished()
-    finals = [event for event in timed if isinstance(event, Commit) and event.is_final]
-    assert finals and all(event.words and event.num_align_forwards == 1 for event in finals)
-    assert [t for event in timed if isinstance(event, Commit) for t in event.tokens] == text(PCMS[1])
-
-
 @pytest.mark.timeout(600)
 @settings(max_examples=examples(8, 20), deadline=None)
 @given(
@@ -151,12 +132,13 @@ def test_words_and_text_do_not_depend_on_the_time_of_an_alignment(
     sessions = [PairSession(str(i), pcm, length, options, target.vocabulary) for i, pcm in enumerate(PCMS)]
     for session in sessions:
         engine.open(session)
+    results = {}
     while engine.num_sessions:
         for session_id, event in engine.step():
-            sessions[int(session_id)].observe(event)
-    for session, transcript in zip(sessions, expected, strict=True):
-        assert session.error is None and session.transcript.window_tokens == transcript.window_tokens
-        assert session.transcript.segments == transcript.segments
+            results[int(session_id)] = sessions[int(session_id)].observe(event)
+    for number, transcript in enumerate(expected):
+        assert results[number].window_tokens == transcript.window_tokens
+        assert results[number].segments == transcript.segments
 
 
 @settings(max_examples=examples(8, 20), deadline=None)
@@ -209,9 +191,12 @@ def test_an_error_in_an_alignment_ends_its_own_session_only():
     verifier = Verifier(FailingAligner(3), aligner=DelayedExecutor(5))
     for number in range(3):
         open_session(verifier, str(number), PCMS[number], TIMED if number < 2 else PLAIN)
-    ends = {session: e for session, e in run_until_idle(verifier) if isinstance(e, Finished | Failed)}
-    assert isinstance(ends["0"], Finished) and isinstance(ends["2"], Finished)
-    assert str(ends["1"].error) == "no words"
+    events = run_until_idle(verifier)
+    last = dict(events)
+    assert isinstance(last["0"], Finished) and isinstance(last["2"], Finished)
+    assert str(last["1"].error) == "no words"
+    finals = [e for session, e in events if session == "0" and isinstance(e, Commit) and e.is_final]
+    assert finals and all(final.words and final.num_align_forwards == 1 for final in finals)
     assert verifier.num_free_slots == 1
 
 
@@ -237,7 +222,8 @@ async def test_a_target_engine_aligns_beside_its_thread():
     engine = TargetEngine(model, limits=Limits(max_sessions=2))
 
     async def tokens(name: str, pcm: bytes, options: DecodingOptions) -> list[int]:
-        async with engine.session(name, Mode.TARGET_ONLY, options) as events:
+        events: asyncio.Queue[Any] = asyncio.Queue()
+        async with engine.session(name, Mode.TARGET_ONLY, options, events.put_nowait):
             chunk = AudioChunk(0, pcm, is_last=True)
             engine.thread.post(partial(engine.verifier.submit, name, chunk))
             found = []

@@ -125,11 +125,6 @@ def test_the_page_has_all_settings_and_commands():
     assert PAGE.read_text(encoding="utf-8") == page(), "run python -m scripts.settings"
 
 
-def test_typer_has_the_tested_release():
-    """Run this file with a new release, then name it in ``command_line.py``."""
-    assert typer.__version__.rpartition(".")[0] == command_line.TYPER
-
-
 def test_all_errors_of_a_command_line_have_the_base_class():
     command = typer.main.get_command(app_of(Example, lambda _: None))
     for words in (["--unknown"], ["--count"]):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specwhisper.speculation.acceptance import accept
 from specwhisper.speculation.hints import (
     CHUNK_CHARACTERS,
     MAX_OLD,
@@ -273,19 +274,13 @@ def cost_over_target_only(hint: str, token_share: float, text: Sequence[int] = T
 
     A forward pass takes 1 without tokens, and ``token_share`` for each.
     """
-    script = ScriptHint(hint, lambda text: [int(word) for word in text.split()], str)
-    ledger = Ledger(shared=SharedHints(script=script, token_share=lambda: token_share))
+    ledger = Ledger(shared=SharedHints(script=hint_of(hint), token_share=lambda: token_share))
     time = 0.0
     while (num_committed := len(ledger.committed)) < len(text):
         candidates = ledger.next_candidates()
         rest = text[num_committed:]
-        num_accepted = 0
-        while (
-            num_accepted < min(len(candidates), len(rest))
-            and candidates[num_accepted].token == rest[num_accepted]
-        ):
-            num_accepted += 1
-        ledger.extend_committed(rest[: num_accepted + 1], candidates)
+        verdict = accept([token for token, _ in candidates], rest, ends=(), budget=len(rest))
+        ledger.extend_committed(verdict.tokens, candidates)
         time += 1 + token_share * (1 + len(candidates))
     return time / (len(text) * (1 + token_share))
 

@@ -111,15 +111,6 @@ def test_words_with_spaces_are_found():
     assert hint.position == 20
 
 
-def test_a_hint_that_was_sought_goes_on_there():
-    hint = Hint(range(10), str)
-    hint.follow(0)
-    hint.seek(7)
-    assert hint.continuation() == [7, 8, 9]
-    hint.seek(100)
-    assert hint.continuation() == []
-
-
 edits = st.lists(st.tuples(st.integers(0, 60), st.sampled_from(["other", "more", "less"])), max_size=6)
 
 

@@ -27,10 +27,11 @@ def observed(*messages) -> SpeculationStatistics:
 
 def test_a_run_begins_with_a_window_and_after_each_correction():
     opened = WindowOpened(Window(0, 0, 3000, (1,), 10))
-    reports = DraftReport(num_judged=7, num_corrections=1) + DraftReport(
-        num_judged=3, num_corrections=1, num_realigned=1
+    reports = (
+        DraftReport(num_judged=7, num_corrections=1),
+        DraftReport(num_judged=3, num_corrections=1, num_realigned=1),
     )
-    statistics = observed(opened, opened, reports)
+    statistics = observed(opened, opened, *reports)
     assert (statistics.alpha, statistics.mean_run) == (0.8, 8 / 4)
     assert (statistics.num_corrections, statistics.num_realigned) == (2, 1)
 
@@ -75,10 +76,10 @@ def test_sessions_are_summed():
 def test_current_values_are_the_newest_and_a_later_call_begins_without():
     statistics = observed(DraftReport(2, gamma=5), DraftReport(3), DraftReport(note="paused"))
     assert (statistics.num_draft_steps, statistics.gamma, statistics.draft_note) == (5, 5, "paused")
-    statistics.observe(DraftReport(gamma=2) + DraftReport(note=""))
+    statistics.observe(DraftReport(gamma=2))
     statistics.observe(replace(commit(1), timing=Timing(token_ns=7)))
     statistics.observe(replace(commit(1), timing=Timing(token_ns=0)))
-    assert (statistics.token_ns, statistics.gamma, statistics.draft_note) == (7, 2, "")
+    assert (statistics.token_ns, statistics.gamma, statistics.draft_note) == (7, 2, "paused")
     later = statistics.followed_by(SpeculationStatistics(num_draft_steps=4))
     assert (later.num_draft_steps, later.token_ns, later.gamma) == (9, 0, 0)
     statistics.add(SpeculationStatistics(token_ns=9))

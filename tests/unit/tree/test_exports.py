@@ -1,8 +1,6 @@
 """Each ``__all__`` lists existing names, each once, and the types they need."""
 
-import importlib
 import inspect
-import pkgutil
 from dataclasses import is_dataclass
 from typing import get_args, get_type_hints
 
@@ -12,23 +10,11 @@ import specwhisper
 import specwhisper_client
 from specwhisper.errors import RETRY_ELSEWHERE, InvalidRequest, PairMismatch, SpecWhisperError
 
-MODULES = ["specwhisper", "specwhisper_client"] + [
-    name
-    for _, name, _ in pkgutil.walk_packages(specwhisper.__path__, "specwhisper.")
-    if not name.startswith("specwhisper.wire.v1.")
-]
-LISTS = {
-    name: exported
-    for name in MODULES
-    if (exported := getattr(importlib.import_module(name), "__all__", None))
-}
 
-
-@pytest.mark.parametrize("name", LISTS)
-def test_a_public_list_has_existing_names_without_duplicates(name):
-    module = importlib.import_module(name)
-    assert len(LISTS[name]) == len(set(LISTS[name]))
-    assert [export for export in LISTS[name] if not hasattr(module, export)] == []
+@pytest.mark.parametrize("package", [specwhisper, specwhisper_client])
+def test_a_public_list_has_existing_names_without_duplicates(package):
+    assert len(package.__all__) == len(set(package.__all__))
+    assert [name for name in package.__all__ if not hasattr(package, name)] == []
 
 
 def types_in(annotation):
