@@ -427,7 +427,7 @@ class LiveHint(GivenHint):
         self._pieces[index:] = [Piece(start_sample, position)] if tokens else []
         if not self._pieces:
             self._pieces = [Piece(0, 0)]
-        num_same = num_shared(self._tokens[position:], tokens)
+        num_same = num_shared(self._tokens[position : position + len(tokens)], tokens)  # hints are long
         self.truncate(position + num_same)
         self.extend(tokens[num_same:])
 
