@@ -226,9 +226,6 @@ def _answers(repository: str, file: str, revision: str) -> bool:
     return True
 
 
-HUGGINGFACE_HUB = "2.4"  # the last release that it was tried with
-
-
 def is_known_to_lack(cached: object) -> bool:
     """Return whether a result of ``try_to_load_from_cache`` means that the hub has no such file."""
     from huggingface_hub import _CACHED_NO_EXIST

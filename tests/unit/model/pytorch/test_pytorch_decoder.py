@@ -165,8 +165,6 @@ class TestPlacement:
     @pytest.mark.parametrize(
         ("dtype", "settings", "message"),
         [
-            ("float32", {"has_static_shapes": True, "device_map": {"": "cpu"}}, "leave the device map out"),
-            ("int8", {"has_static_shapes": True}, "int8 weights are for a CPU"),
             ("int8", {"device_map": {"": "cpu"}}, "int8 weights are for a CPU without device map"),
             ("float32", {"cut_windows": True}, "on ONNX Runtime only, so on a CPU"),
         ],
