@@ -205,6 +205,10 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
         without("model.decoder.layer_norm.weight"),
         "is incomplete: weight 'model.decoder.layer_norm.weight' is missing; fetch or save it again",
     ),
+    "no projection": (
+        lambda folder: change_json(folder / "config.json", tie_word_embeddings=False),
+        "is incomplete: weight 'proj_out.weight' is missing",
+    ),
     "no tokenizer": (
         lambda folder: [file.unlink() for file in folder.glob("*token*")],
         "has no tokenizer: fetch or save it again together with it",
