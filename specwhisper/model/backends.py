@@ -34,9 +34,7 @@ HEAD_SIZE_MULTIPLE = 8  # its attention takes no other
 
 
 Library = Literal["onnx", "pytorch"]
-INT8_MAPPED = (
-    "int8 weights are for a CPU without device map: choose device cpu, or another dtype."
-)
+INT8_MAPPED = "int8 weights are for a CPU without device map: choose device cpu, or another dtype."
 
 _limit: int | None = None
 

@@ -49,8 +49,6 @@ class ModelFiles:
             raise CheckpointError(f"Folder '{name}' holds no model: it has no config.json; name another.")
 
     def find(self, file: str) -> Path | None:
-        if self.file is not None:
-            return None
         if self._is_folder:
             path = Path(self._source, file)
             return path if path.is_file() else None
