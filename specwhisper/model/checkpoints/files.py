@@ -176,7 +176,7 @@ def _fetch(repository: str, file: str, revision: str, *, asks: bool) -> tuple[Pa
     ``asks``: whether to ask the hub for a file that the cache lacks.
     """
     # Models in folders do not need it.
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
     from huggingface_hub.errors import (
         EntryNotFoundError,
         GatedRepoError,
@@ -187,7 +187,7 @@ def _fetch(repository: str, file: str, revision: str, *, asks: bool) -> tuple[Pa
 
     cached = try_to_load_from_cache(repository, file, revision=revision)
     if COMMIT.fullmatch(revision):  # never changes, so the hub need not be asked
-        if is_known_to_lack(cached):
+        if cached is _CACHED_NO_EXIST:  # the hub has no such file
             return None, False
         if cached is not None:
             return Path(cached), False
@@ -212,20 +212,12 @@ def _fetch(repository: str, file: str, revision: str, *, asks: bool) -> tuple[Pa
 def _answers(repository: str, file: str, revision: str) -> bool:
     """Return whether the hub answers, at the first try; a download would try for half a minute."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
-    from huggingface_hub.constants import HF_HUB_ETAG_TIMEOUT
     from huggingface_hub.errors import HfHubHTTPError
 
     try:
-        get_hf_file_metadata(hf_hub_url(repository, file, revision=revision), timeout=HF_HUB_ETAG_TIMEOUT)
+        get_hf_file_metadata(hf_hub_url(repository, file, revision=revision))
     except HfHubHTTPError:
         return True
     except Exception:  # from the library below, which has changed before
         return False
     return True
-
-
-def is_known_to_lack(cached: object) -> bool:
-    """Return whether a result of ``try_to_load_from_cache`` means that the hub has no such file."""
-    from huggingface_hub import _CACHED_NO_EXIST
-
-    return cached is _CACHED_NO_EXIST

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from specwhisper.model.checkpoints.weights import ENCODER, StoredArray, Weights,
 
 if TYPE_CHECKING:
     from onnx import GraphProto, TensorProto
+
+    from specwhisper.model.pytorch.openai_file import OpenAIModel
 
 MERGED = re.compile(r"_merged_\d+$")  # the end of a name where decoders with and without a past are one file
 FLOATS = {1: "<f4", 10: "<f2"}  # ONNX's numbers of types
@@ -192,25 +194,8 @@ REFUSED = {
 }
 
 
-class StoredModel(Protocol):
-    """A model in one format. Files are read when a part is asked for."""
-
-    @property
-    def is_quantised(self) -> bool:
-        """Whether matrices were rounded to integers: they are other weights now."""
-
-    @property
-    def sizes(self) -> ModelSizes: ...
-
-    @property
-    def tokenizer(self) -> Tokenizer | None: ...
-
-    @property
-    def generation(self) -> Generation:
-        """The values of generation; those of published models where it states none."""
-
-    def weights(self) -> tuple[Weights, list[Path]]:
-        """Return the weights by transformers' names, and their files."""
+# Files are read when a part is asked for.
+StoredModel: TypeAlias = "CTranslate2Model | GgmlModel | OpenAIModel | TransformersModel"
 
 
 def open_model(files: ModelFiles) -> StoredModel:
