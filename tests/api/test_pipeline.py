@@ -117,7 +117,11 @@ def test_options_of_generate_are_read(quick, files):
 @pytest.mark.parametrize(
     ("asked", "error", "message"),
     [
-        ({"generate_kwargs": {"length_penalty": 1.0}}, InvalidRequest, "no option 'length_penalty': choose"),
+        (
+            {"generate_kwargs": {"length_penalty": 1.0}},
+            InvalidRequest,
+            "no option 'length_penalty': choose from ",
+        ),
         ({"generate_kwargs": {"num_beams": 5}}, UnsupportedOption, "Beam search is not offered"),
         ({"generate_kwargs": {"do_sample": True}}, UnsupportedOption, "do_sample is not offered: a temp"),
         ({"generate_kwargs": {"assistant_model": 1}}, UnsupportedOption, "an argument of SpeculativeWhisper"),
