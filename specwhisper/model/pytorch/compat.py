@@ -1,4 +1,4 @@
-"""What accelerate keeps to itself, and transformers' output."""
+"""Find the device on which accelerate runs a layer; keep transformers quiet."""
 
 from __future__ import annotations
 
