@@ -193,10 +193,6 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: (folder / WEIGHTS).unlink(),
         "has no weights: fetch or save it again as safetensors",
     ),
-    "cut off": (
-        lambda folder: (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:1000]),
-        r"cannot be loaded from .*: fetch or save it again",
-    ),
     "pickled": (
         lambda folder: (folder / WEIGHTS).rename(folder / "pytorch_model.bin"),
         "has pickled weights, which can carry code: save it again as safetensors",
