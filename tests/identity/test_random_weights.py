@@ -45,7 +45,7 @@ def rows(shapes: Sequence[Case], gammas: Sequence[int], *, num_turns: int, marks
     meetings = product(range(num_turns), enumerate(MODES), enumerate(KINDS))
     for i, (turn, (m, mode), (k, kind)) in enumerate(meetings):
         shape, gamma = shapes[i % len(shapes)], gammas[i % len(gammas)]
-        draft = DRAFTS[(k + m + turn) % len(DRAFTS)]
+        draft = DRAFTS[(k + 2 * m - turn) % len(DRAFTS)]  # so it meets most shapes and draft lengths too
         name = f"{shape.name}-{mode}-gamma{gamma}-{kind}-{draft}"
         yield pytest.param(shape, mode, gamma, kind, draft, id=name, marks=marks)
 
