@@ -29,15 +29,12 @@ from specwhisper.types import DeviceMap
 logger = logging.getLogger(__name__)
 
 DTYPES = ("float32", "int8")
-ONNXRUNTIME, ONNX = "1.32", "1.23"  # the last releases that were tried
-RUNTIME = (1, 32)  # the first release whose attention takes rows of different lengths
+ONNXRUNTIME = "1.32"  # the last release that was tried
 HEAD_SIZE_MULTIPLE = 8  # its attention takes no other
 
 
 Library = Literal["onnx", "pytorch"]
-INT8_MAPPED = (
-    "int8 weights are for a CPU without device map or static shapes: choose device cpu, or another dtype."
-)
+INT8_MAPPED = "int8 weights are for a CPU without device map: choose device cpu, or another dtype."
 
 _limit: int | None = None
 
@@ -52,12 +49,10 @@ def unsupported(checkpoint: Checkpoint) -> str | None:
     if (head_size := sizes.d_model // sizes.decoder_attention_heads) % HEAD_SIZE_MULTIPLE:
         return f"attention heads have a multiple of {HEAD_SIZE_MULTIPLE} numbers, not {head_size}"
     try:
-        found = version("onnxruntime")
+        version("onnxruntime")
         version("onnx")
     except PackageNotFoundError as error:
         return f"the package {error.name} is not installed"
-    if tuple(int(part) for part in found.split(".")[:2]) < RUNTIME:
-        return f"it takes onnxruntime {RUNTIME[0]}.{RUNTIME[1]} or later, not {found}"
     if checkpoint.dtype == "int8":
         from specwhisper.model.onnx.graph import sums_bytes_exactly  # loads the runtime
 
@@ -220,8 +215,6 @@ def open_backend(
     encoder_map, decoder_map = split_device_map(device_map)
     if has_static_shapes is None:
         has_static_shapes = str(device).startswith("cuda") and device_map is None
-    if has_static_shapes and device_map is not None:
-        raise UnsupportedOption("Static shapes are for a model on one device: leave the device map out.")
     library = library_for(checkpoint, device, device_map=device_map, has_static_shapes=has_static_shapes)
     if ids is not None:
         weights, sizes = checkpoint.weights.reordered(ids), replace(checkpoint.sizes, vocab_size=len(ids))

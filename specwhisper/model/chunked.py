@@ -15,6 +15,8 @@ from numbers import Real
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from specwhisper.errors import InvalidRequest, within_floats
 from specwhisper.extras import needs_extra
 from specwhisper.speculation.statistics import SpeculationStatistics
@@ -125,13 +127,18 @@ def _segments(
     *,
     timestamps: bool,
 ) -> Iterator[Segment]:
-    from specwhisper.model.pytorch.compat import join_chunks, quiet_transformers  # loads transformers
+    from specwhisper.model.pytorch.compat import quiet_transformers  # loads transformers
 
-    texts = [[token for segment in each.segments for token in segment.tokens] for each in transcripts]
-    strides = [chunk.stride_s for chunk in chunks]
+    outputs = [
+        {
+            "tokens": np.array([[token for segment in each.segments for token in segment.tokens]], np.int64),
+            "stride": chunk.stride_s,
+        }
+        for chunk, each in zip(chunks, transcripts, strict=True)
+    ]
     with quiet_transformers():  # it warns of a chunk that ends within a segment
-        text, parts = join_chunks(
-            tokenizer, list(zip(texts, strides, strict=True)), timestamps=timestamps, time_step_s=TIME_STEP_S
+        text, found = tokenizer._decode_asr(
+            outputs, return_timestamps=timestamps or None, return_language=None, time_precision=TIME_STEP_S
         )
     recording_end_s = chunks[-1].stop / SAMPLE_RATE
     if not timestamps:
@@ -139,7 +146,7 @@ def _segments(
         yield _with_figures(Segment(0.0, recording_end_s, (), text), everything)
         return
     end_s = 0.0
-    for part in parts:
+    for part in found["chunks"]:
         start_s, end_s = (
             end_s if part["timestamp"][0] is None else part["timestamp"][0],
             recording_end_s if part["timestamp"][1] is None else part["timestamp"][1],

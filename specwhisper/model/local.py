@@ -184,15 +184,9 @@ def _replace(name: str, source: Source, folder: Path) -> None:
                 f"Model '{name}' is not what was published: its {MODEL_BIN} has the SHA-256 {digest}, not "
                 f"{source.sha256}; fetch it again."
             )
-        # Other processes may fetch it at the same time.
-        with suppress(FileNotFoundError):
-            if not _is_published(folder, source):
-                folder.rename(Path(place, "replaced"))
-        try:
-            whole.rename(folder)
-        except OSError:
-            if not _is_published(folder, source):
-                raise
+        if folder.exists():
+            folder.rename(Path(place, "replaced"))
+        whole.rename(folder)
 
 
 def _print(line: str) -> None:

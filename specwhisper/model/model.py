@@ -290,8 +290,7 @@ class WhisperModel:
         """Return the tokens of a text; refuse special tokens."""
         if not text.strip():
             return ()
-        if self._tokenizer is None:
-            raise UnsupportedOption("This model has no tokenizer: leave the prompt out.")
+        assert self._tokenizer is not None  # a draft has none, and no prompts
         ids = tuple(self._tokenizer.encode(" " * after_space + text.strip()))
         if specials := [i for i in ids if i >= self.vocabulary.end_of_text]:
             raise UnsupportedOption(
@@ -303,8 +302,6 @@ class WhisperModel:
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> Callable[[], tuple[WordAlignment, ...]]:
         vocabulary, tokens = self.vocabulary, tuple(tokens)
-        if not self.has_word_times:
-            raise UnsupportedOption("This model names no alignment heads: leave word_timestamps out.")
         fed = [*window.prompt, *tokens[:-1]]
         with self._backend.inference():
             weights = self._backend.cross_attention(slot, fed, self._alignment_heads)

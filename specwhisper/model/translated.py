@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain
 from operator import ne
 
@@ -35,10 +36,7 @@ WORD = re.compile(
     rb"'(?:s|t|re|ve|m|ll|d)| ?[A-Za-z\x80-\xff]+| ?[0-9]+| ?[^\sA-Za-z0-9\x80-\xff]+|\s+(?!\S)|\s+"
 )
 MAX_WORD_BYTES = 64  # scripts without spaces have no end of a word to wait for
-
-
 MAX_CACHED_WORDS = 50_000
-
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +59,7 @@ class Spelling:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._letters: dict[int, tuple[int, ...]] = {}
-        self._words: dict[bytes, tuple[int, ...]] = {}
+        self._merged = lru_cache(MAX_CACHED_WORDS)(self._merge)
         self._ranks: dict[bytes, int] = {}
         for token, characters in enumerate(vocabulary.tokens[: vocabulary.end_of_text]):
             if characters and all(character in BYTE_OF_CHARACTER for character in characters):
@@ -97,13 +95,11 @@ class Spelling:
         if letters[0] >= FIRST_TIME:
             token = self._vocabulary.timestamp_begin + letters[0] - FIRST_TIME
             return (token,) if token < len(self._vocabulary) else ()
-        data = bytes(letters)
-        if (tokens := self._words.get(data)) is None:
-            if len(self._words) >= MAX_CACHED_WORDS:
-                self._words.clear()
-            known = bytes(byte for byte in data if bytes([byte]) in self._ranks)
-            tokens = self._words[data] = tuple(self._ranks[part] for part in merged(known, self._ranks))
-        return tokens
+        return self._merged(bytes(letters))
+
+    def _merge(self, word: bytes) -> tuple[int, ...]:
+        known = bytes(byte for byte in word if bytes([byte]) in self._ranks)
+        return tuple(self._ranks[part] for part in merged(known, self._ranks))
 
 
 def words(letters: Sequence[int]) -> Iterator[tuple[int, int]]:

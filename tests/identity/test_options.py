@@ -120,18 +120,6 @@ def test_every_option_binds(name: str):
     assert [t.window_tokens for t in without] != [o.window_tokens for o in made.batch.oracles]
 
 
-@pytest.mark.parametrize("name", by_day_if_chosen(name for name in CASES if name.startswith("fallback")))
-def test_windows_are_retried(name: str):
-    oracles = prepared(CASES[name]).batch.oracles
-    assert sum(text.num_attempts for text in oracles) > sum(len(text.windows) for text in oracles)
-
-
-def test_windows_are_skipped():
-    oracles = prepared(CASES["no-speech"]).batch.oracles
-    assert 0 < sum(text.num_skipped for text in oracles)
-    assert 0 < sum(len(text.windows) for text in oracles)
-
-
 def test_words_are_found():
     made = prepared(CASES["word-times"])
     texts = InlinePair(made.target(2)).transcribe(made.pcms, made.options)

@@ -13,7 +13,6 @@ from experiments.common.models.checkpoints import Shape, asset, build_checkpoint
 from experiments.exactness.cases import WHISPERS
 from experiments.exactness.matrix import Row, run_row
 from experiments.exactness.prepared import prepared
-from specwhisper.model.translated import draft_ids
 
 # Ids as in the generation configs on the hub.
 PUBLISHED = {
@@ -65,19 +64,3 @@ def test_pairs_are_exact(case):
     assert result.split_differences == result.oracle_differences == []
     assert result.windows >= 2
     assert result.acceptance_rate > 0.05
-
-
-def checkpoint_of(shape: Shape, name: str):
-    return build_checkpoint(shape, name)[1]
-
-
-def test_tiny_has_the_tokens_of_large_v3_and_tiny_en_has_not():
-    tiny = checkpoint_of(Shape(words="multilingual", d_model=8), "tiny")
-    large = checkpoint_of(Shape(words="multilingual", cantonese=True, d_model=8), "large-v3")
-    english = checkpoint_of(Shape(words="gpt2", english_only=True, d_model=8), "tiny.en")
-    ids = draft_ids(tiny.vocabulary, large.vocabulary)
-    assert ids is not None
-    missing = [large.vocabulary.tokens[i] for i, own in enumerate(ids) if own is None]
-    assert missing == ["<|yue|>"]
-    assert [ids[i] for i in (0, 50_256, 50_364, 51_865)] == [0, 50_256, 50_363, 51_864]
-    assert draft_ids(english.vocabulary, large.vocabulary) is None

@@ -39,7 +39,6 @@ FILE_VERSION = 6  # every Whisper model's
 NUMBER_TYPES = ("<f4", "|i1", "<i2", "<i4", "<f2", "<u2")
 QUANTISED = ("|i1", "<i2")
 MAX_RANK = 4
-HEAD_WIDTH = 64  # every published model's
 NORM = {"weight": "gamma", "bias": "beta"}
 LINEAR = {"weight": "weight", "bias": "bias"}
 # Parts of an attention layer: the variable, and the parts that its rows are.
@@ -170,8 +169,6 @@ def _scaled(variables: dict[str, _Variable]) -> dict[str, _Variable]:
     A scale may be there under one of a variable's names only.
     """
     for name, variable in variables.items():
-        if "/low_rank_" in name:
-            raise ValueError(f"{MODEL_BIN} has low-rank matrices: convert the model again without them")
         scale = variables.get(f"{name}_scale")
         if variable.number_type in QUANTISED and scale is not None:
             if scale.number_type != "<f4" or scale.shape not in ((), (1,), variable.shape[:1]):
@@ -189,10 +186,9 @@ def config_of(variables: Mapping[str, _Variable]) -> dict[str, int]:
             raise ValueError(f"{MODEL_BIN} has no '{name}' of a Whisper model")
         return variables[name].shape[axis]
 
-    width = length("decoder/embeddings/weight", 1)
     config = {
         "vocab_size": length("decoder/embeddings/weight", 0),
-        "d_model": width,
+        "d_model": length("decoder/embeddings/weight", 1),
         "num_mel_bins": length("encoder/conv1/weight", 1),
         "max_source_positions": length("encoder/position_encodings/encodings", 0),
         "max_target_positions": length("decoder/position_encodings/encodings", 0),
@@ -201,13 +197,9 @@ def config_of(variables: Mapping[str, _Variable]) -> dict[str, int]:
         layers = 0
         while f"{side}/layer_{layers}/ffn/linear_0/bias" in variables:
             layers += 1
-        heads = variables.get(f"{side}/num_heads")
         config[f"{side}_layers"] = layers
         config[f"{side}_ffn_dim"] = length(f"{side}/layer_0/ffn/linear_0/bias", 0)
-        has_heads = heads is not None and math.prod(heads.shape) == 1
-        config[f"{side}_attention_heads"] = (
-            int(heads.read().item()) if heads is not None and has_heads else width // HEAD_WIDTH
-        )
+        config[f"{side}_attention_heads"] = int(variables[f"{side}/num_heads"].read().item())
     return config
 
 

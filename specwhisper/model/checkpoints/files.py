@@ -49,16 +49,62 @@ class ModelFiles:
             raise CheckpointError(f"Folder '{name}' holds no model: it has no config.json; name another.")
 
     def find(self, file: str) -> Path | None:
-        if self.file is not None:
-            return None
         if self._is_folder:
             path = Path(self._source, file)
             return path if path.is_file() else None
-        cached, may_exist = _fetch(self._source, file, self._revision, asks=not self._may_lack)
-        self._may_lack |= may_exist
+        cached = self._fetch(file)
         if cached is not None and COMMIT.fullmatch(cached.parent.name):
             self._revision = cached.parent.name
         return cached
+
+    def _fetch(self, file: str) -> Path | None:
+        """Return a file of the hub from the cache, or download it."""
+        # Models in folders do not need it.
+        from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
+        from huggingface_hub.errors import (
+            EntryNotFoundError,
+            GatedRepoError,
+            LocalEntryNotFoundError,
+            RepositoryNotFoundError,
+            RevisionNotFoundError,
+        )
+
+        cached = try_to_load_from_cache(self._source, file, revision=self._revision)
+        if COMMIT.fullmatch(self._revision):  # never changes, so the hub need not be asked
+            if cached is _CACHED_NO_EXIST:  # the hub has no such file
+                return None
+            if cached is not None:
+                return Path(cached)
+        try:
+            if cached is None and (self._may_lack or not self._answers(file)):
+                raise LocalEntryNotFoundError(file)
+            return Path(hf_hub_download(self._source, file, revision=self._revision))
+        except LocalEntryNotFoundError as error:
+            if file == CONFIG:
+                raise OSError("the hub cannot be reached, and the model is not in the cache") from error
+            self._may_lack = True
+        except EntryNotFoundError:
+            pass
+        except GatedRepoError as error:
+            raise OSError("only accounts that the hub has granted access may download it") from error
+        except RepositoryNotFoundError as error:
+            raise OSError("the hub has no such model, or it is private") from error
+        except RevisionNotFoundError as error:
+            raise OSError(f"it has no revision '{self._revision}'") from error
+        return None
+
+    def _answers(self, file: str) -> bool:
+        """Return whether the hub answers, at the first try; a download would try for half a minute."""
+        from huggingface_hub import get_hf_file_metadata, hf_hub_url
+        from huggingface_hub.errors import HfHubHTTPError
+
+        try:
+            get_hf_file_metadata(hf_hub_url(self._source, file, revision=self._revision))
+        except HfHubHTTPError:
+            return True
+        except Exception:  # from the library below, which has changed before
+            return False
+        return True
 
     def read(self, file: str) -> dict[str, Any] | None:
         path = self.find(file)
@@ -168,69 +214,3 @@ def digest_of(paths: list[Path]) -> str:
             while block := file.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()
-
-
-def _fetch(repository: str, file: str, revision: str, *, asks: bool) -> tuple[Path | None, bool]:
-    """Return a file of the hub from the cache, or download it.
-
-    The second value is true if the hub couldn't be asked: it may have the file even if none is returned.
-
-    ``asks``: whether to ask the hub for a file that the cache lacks.
-    """
-    # Models in folders do not need it.
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache
-    from huggingface_hub.errors import (
-        EntryNotFoundError,
-        GatedRepoError,
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
-
-    cached = try_to_load_from_cache(repository, file, revision=revision)
-    if COMMIT.fullmatch(revision):  # never changes, so the hub need not be asked
-        if is_known_to_lack(cached):
-            return None, False
-        if cached is not None:
-            return Path(cached), False
-    try:
-        if cached is None and not (asks and _answers(repository, file, revision)):
-            raise LocalEntryNotFoundError(file)
-        return Path(hf_hub_download(repository, file, revision=revision)), False
-    except LocalEntryNotFoundError as error:
-        if file == CONFIG:
-            raise OSError("the hub cannot be reached, and the model is not in the cache") from error
-        return None, True
-    except EntryNotFoundError:
-        return None, False
-    except GatedRepoError as error:
-        raise OSError("only accounts that the hub has granted access may download it") from error
-    except RepositoryNotFoundError as error:
-        raise OSError("the hub has no such model, or it is private") from error
-    except RevisionNotFoundError as error:
-        raise OSError(f"it has no revision '{revision}'") from error
-
-
-def _answers(repository: str, file: str, revision: str) -> bool:
-    """Return whether the hub answers, at the first try; a download would try for half a minute."""
-    from huggingface_hub import get_hf_file_metadata, hf_hub_url
-    from huggingface_hub.constants import HF_HUB_ETAG_TIMEOUT
-    from huggingface_hub.errors import HfHubHTTPError
-
-    try:
-        get_hf_file_metadata(hf_hub_url(repository, file, revision=revision), timeout=HF_HUB_ETAG_TIMEOUT)
-    except HfHubHTTPError:
-        return True
-    except Exception:  # from the library below, which has changed before
-        return False
-    return True
-
-
-HUGGINGFACE_HUB = "2.4"  # the last release that it was tried with
-
-
-def is_known_to_lack(cached: object) -> bool:
-    """Return whether a result of ``try_to_load_from_cache`` means that the hub has no such file."""
-    from huggingface_hub import _CACHED_NO_EXIST
-
-    return cached is _CACHED_NO_EXIST

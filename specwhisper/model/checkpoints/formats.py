@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-import struct
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,8 @@ from specwhisper.model.checkpoints.weights import ENCODER, StoredArray, Weights,
 
 if TYPE_CHECKING:
     from onnx import GraphProto, TensorProto
+
+    from specwhisper.model.pytorch.openai_file import OpenAIModel
 
 MERGED = re.compile(r"_merged_\d+$")  # the end of a name where decoders with and without a past are one file
 FLOATS = {1: "<f4", 10: "<f2"}  # ONNX's numbers of types
@@ -166,7 +167,6 @@ BEGINNINGS = {
     b"\x80\x02": FileFormat.OLD_PYTORCH,  # a pickle
     b"version https://git-lfs": FileFormat.GIT_LFS,
 }
-MAX_SPEC_VERSION = 12  # the highest that CTranslate2 has written; Whisper models have 6
 
 
 def format_of(path: Path) -> FileFormat | None:
@@ -177,20 +177,14 @@ def format_of(path: Path) -> FileFormat | None:
             return found
     if first[8:9] == b"{":  # after the length of a header
         return FileFormat.SAFETENSORS
-    if len(first) > 6:
-        version, num_bytes = struct.unpack_from("<IH", first)
-        if 0 < version <= MAX_SPEC_VERSION and first[6 : 6 + num_bytes].endswith(b"Spec\0"):
-            return FileFormat.CTRANSLATE2
-    return None
+    num_bytes = int.from_bytes(first[4:6], "little")  # of a name, after a version
+    return FileFormat.CTRANSLATE2 if first[6 : 6 + num_bytes].endswith(b"Spec\0") else None
 
 
 NO_MODEL = "isn't a model's file: name whisper.cpp's ggml-*.bin, OpenAI's .pt, a folder or a hub id"
 NO_CTRANSLATE2 = (
     "isn't a CTranslate2 model, so it is empty, damaged or of another format: fetch or convert it again"
 )
-# A model of CTranslate2 has some of these fields in its config.json, or one of these files.
-CTRANSLATE2_FIELDS = {"suppress_ids", "suppress_ids_begin", "lang_ids", "alignment_heads"}
-VOCABULARIES = ("vocabulary.json", "vocabulary.txt")
 REFUSED = {
     FileFormat.GGUF: "is a GGUF file: name whisper.cpp's ggml-*.bin of the model, or a folder",
     FileFormat.CTRANSLATE2: "is a CTranslate2 model's weights: name the folder that holds it and config.json",
@@ -200,25 +194,8 @@ REFUSED = {
 }
 
 
-class StoredModel(Protocol):
-    """A model in one format. Files are read when a part is asked for."""
-
-    @property
-    def is_quantised(self) -> bool:
-        """Whether matrices were rounded to integers: they are other weights now."""
-
-    @property
-    def sizes(self) -> ModelSizes: ...
-
-    @property
-    def tokenizer(self) -> Tokenizer | None: ...
-
-    @property
-    def generation(self) -> Generation:
-        """The values of generation; those of published models where it states none."""
-
-    def weights(self) -> tuple[Weights, list[Path]]:
-        """Return the weights by transformers' names, and their files."""
+# Files are read when a part is asked for.
+StoredModel: TypeAlias = "CTranslate2Model | GgmlModel | OpenAIModel | TransformersModel"
 
 
 def open_model(files: ModelFiles) -> StoredModel:
@@ -233,22 +210,21 @@ def open_model(files: ModelFiles) -> StoredModel:
             f"Model '{files.name}' is in MLX's format, which is not supported: name another format of it, "
             "a folder of transformers or CTranslate2, whisper.cpp's ggml-*.bin, OpenAI's .pt or a hub id."
         )
-    if "model_type" not in config and (path := _ctranslate2(files, config)) is not None:
-        return CTranslate2Model(files, config, path)
-    if config.get("model_type") != "whisper":
+    if "model_type" not in config:
+        return CTranslate2Model(files, config, _ctranslate2_weights(files))
+    if config["model_type"] != "whisper":
         raise CheckpointError(
-            f"Model '{files.name}' is of type '{config.get('model_type')}': choose a Whisper checkpoint."
+            f"Model '{files.name}' is of type '{config['model_type']}': choose a Whisper checkpoint."
         )
     return TransformersModel(files, config)
 
 
-def _ctranslate2(files: ModelFiles, config: Mapping[str, Any]) -> Path | None:
+def _ctranslate2_weights(files: ModelFiles) -> Path:
     path = files.find(MODEL_BIN)
     if path is None:
-        if config.keys().isdisjoint(CTRANSLATE2_FIELDS) and not any(map(files.find, VOCABULARIES)):
-            return None
         raise files.no_weights(
-            f"CTranslate2 model '{files.name}' has no {MODEL_BIN}: fetch or convert it again."
+            f"Model '{files.name}' has neither a model_type in its {CONFIG} nor CTranslate2's {MODEL_BIN}: "
+            "fetch or convert it again."
         )
     found = format_of(path)
     if found is FileFormat.CTRANSLATE2:

@@ -166,12 +166,12 @@ def check_generation(name: str, generation: Generation, *, is_draft: bool = Fals
             name,
             DEFAULT_MAX_LENGTH,
         )
-    if not generation.languages:
-        if len(generation.forced) > 1:  # English-only models force a single token: no timestamps
-            raise CheckpointError(
-                f"Model '{name}' has an outdated generation_config.json without lang_to_id: copy that of the "
-                "model it was tuned from."
-            )
+    if not generation.languages and len(generation.forced) > 1:
+        # English-only models force a single token: no timestamps.
+        raise CheckpointError(
+            f"Model '{name}' has an outdated generation_config.json without lang_to_id: copy that of the "
+            "model it was tuned from."
+        )
     values = {key: generation.values.get(key) for key in CALLER_OPTIONS}
     if values["task"] is None:
         tasks = {id_: task for task, id_ in (generation.values.get("task_to_id") or {}).items()}

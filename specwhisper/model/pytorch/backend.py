@@ -37,14 +37,7 @@ def open_decoder(
     offload_folder: Path | None = None,
     has_static_shapes: bool,
 ) -> CachedDecoder:
-    """Place a checkpoint's decoder and allocate its slots.
-
-    Parameters
-    ----------
-    device : where the whole model is, unless there is a device map.
-    device_map : accelerate's map from decoder module (``layers.0``, ...) to device, "cpu" or "disk".
-    has_static_shapes : whether batches are padded to a few shapes; not with a device map.
-    """
+    """Place a checkpoint's decoder and allocate its slots; see :func:`.backends.open_backend`."""
     force_float32_accumulation()
     own = torch.empty(0, device=device).device  # with its number
     with torch.device("meta"):
@@ -65,13 +58,7 @@ MAX_WINDOWS = 8  # that a GPU encodes at once; more would not be faster
 
 
 class TorchEncoder:
-    """A :class:`specwhisper.model.backend.Encoder` on a device.
-
-    Parameters
-    ----------
-    device : where the whole encoder is, or with a device map what it offloads.
-    device_map : see :func:`specwhisper.model.pytorch.placement.place`.
-    """
+    """A :class:`specwhisper.model.backend.Encoder` on a device, or by a device map."""
 
     def __init__(
         self,

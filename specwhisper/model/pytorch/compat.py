@@ -1,14 +1,10 @@
-"""The private APIs of torch, transformers and accelerate that this package uses, and their output.
-
-``tests/unit/model/test_model_compat.py`` fails where a release changes the APIs.
-"""
+"""Find the device on which accelerate runs a layer; keep transformers quiet."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any
 
 import torch
 from huggingface_hub.utils.tqdm import (
@@ -17,38 +13,9 @@ from huggingface_hub.utils.tqdm import (
     enable_progress_bars,
 )
 from torch import nn
-from transformers import WhisperTokenizer
 from transformers.utils import logging
 
 _LOCK = Lock()  # transformers' settings of messages are the process's
-# The last releases that were tried.
-TORCH, TRANSFORMERS, ACCELERATE = "2.13", "5.24", "1.15"
-
-
-def join_chunks(
-    tokenizer: WhisperTokenizer,
-    chunks: Sequence[tuple[Sequence[int], tuple[float, float, float]]],
-    *,
-    timestamps: bool,
-    time_step_s: float,
-) -> tuple[str, list[dict[str, Any]]]:
-    """Join overlapping chunks as transformers' pipeline does.
-
-    Parameters
-    ----------
-    chunks : each with its tokens and stride (length and both overlaps, in seconds).
-
-    Returns
-    -------
-    The text and, with timestamps, its parts as dictionaries with ``text`` and ``timestamp``.
-    """
-    outputs = [
-        {"tokens": torch.tensor([tokens], dtype=torch.long), "stride": stride} for tokens, stride in chunks
-    ]
-    text, found = tokenizer._decode_asr(
-        outputs, return_timestamps=timestamps or None, return_language=None, time_precision=time_step_s
-    )
-    return text, found["chunks"] if timestamps else []
 
 
 def execution_device(layer: nn.Module) -> torch.device:

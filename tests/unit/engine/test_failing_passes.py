@@ -199,6 +199,8 @@ def test_a_repeated_encoding_has_the_memory_of_the_first():
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), True, False),
         (RuntimeError("CUDA error: out of memory"), True, False),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), True, False),
+        (RuntimeError("HIP error: out of memory"), True, False),
+        (RuntimeError("MPS backend out of memory (MPS allocated: 1 GB)"), True, False),
         (MemoryError(), True, False),
         (RuntimeException("Failed to allocate memory for requested buffer of size 5"), True, False),
         (Fail("Exception during initialization: std::bad_alloc"), True, False),

