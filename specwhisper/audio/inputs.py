@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from array import array as PlainArray
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +21,7 @@ from specwhisper.selection import ALL_AUDIO, Selection
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 
 # File names, whole files, open files, arrays and tensors of 16 kHz mono, and audio of a Hugging Face dataset.
-Audio = str | os.PathLike[str] | bytes | bytearray | BinaryIO | NDArray[Any] | Mapping[str, Any]
+Audio = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | NDArray[Any] | Mapping[str, Any]
 WANTED = (
     "pass a file name, an open file, an array of 16 kHz mono samples, or a dict of array and sampling_rate"
 )
@@ -67,7 +68,7 @@ def recordings_in(audio: Audio | Iterable[Audio]) -> tuple[Iterable[Source | Inv
 
 def is_recording(audio: Any) -> bool:
     return (
-        isinstance(audio, str | os.PathLike | bytes | bytearray)
+        isinstance(audio, str | os.PathLike | bytes | bytearray | memoryview | PlainArray)
         or hasattr(audio, "read")
         or hasattr(audio, "__array__")
         or _is_of_dataset(audio)
@@ -124,6 +125,9 @@ def _source(recording: Any) -> Source:
         if not os.path.exists(recording):
             raise no_such_file(recording)
         return Source(str(os.fspath(recording)), partial(decode_file, recording, None))
+    if isinstance(recording, memoryview | PlainArray):
+        view = memoryview(recording)
+        recording = view.tobytes() if view.itemsize == 1 else np.asarray(view)  # a file, or samples
     if isinstance(recording, bytes | bytearray):
         return Source("", _OpenFile(BytesIO(recording)))
     if hasattr(recording, "read"):

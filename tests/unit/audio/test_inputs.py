@@ -1,5 +1,6 @@
 """Audio that Python callers pass, and the samples that it is."""
 
+from array import array
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,12 @@ WAV = encode(SAMPLES, 16_000, "WAV", "PCM_16")
         (SAMPLES >> 8).astype(np.int8),
         ((SAMPLES >> 8) + 128).astype(np.uint8),
         SAMPLES / np.float64(32768),
+        memoryview(SAMPLES),
+        array("h", SAMPLES.tolist()),
         {"array": SAMPLES.astype(np.int32) << 16, "sampling_rate": 16_000},
         WAV,
         bytearray(WAV),
+        memoryview(WAV),
     ],
     ids=lambda audio: type(audio).__name__ + str(getattr(audio, "dtype", "")),
 )

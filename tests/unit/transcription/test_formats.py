@@ -14,6 +14,7 @@ from specwhisper.printable import CONTROL, DIRECTION
 from specwhisper.transcription.formats import (
     Cue,
     Layout,
+    clock,
     cues,
     to_srt,
     to_tsv,
@@ -31,6 +32,14 @@ SEGMENTS = (
     Segment(1.5, 1.6, (), "  "),
     Segment(3599.9996, 7261.25, (3,), " A --> B", words=(Word(3600.0, 7261.25, " A", 0.9),)),
 )
+
+
+@pytest.mark.parametrize(
+    ("time_s", "expected"),
+    [(0, "00:00:00,000"), (59.9999, "00:01:00,000"), (3661.0014, "01:01:01,001"), (360_000, "100:00:00,000")],
+)
+def test_clock_formats_times(time_s: float, expected: str):
+    assert clock(time_s, ",") == expected
 
 
 @pytest.mark.parametrize(

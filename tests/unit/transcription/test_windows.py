@@ -159,6 +159,7 @@ def test_discarded_tokens_are_reused_with_the_next_windows_timestamps(end):
 
 
 PREV = VOCABULARY.start_of_prev
+START = VOCABULARY.start_of_transcript
 NOTHING = PromptText()
 WORDS = PromptText(initial=(1, 2))
 WITH_HOTWORDS = PromptText(initial=(1, 2), hotwords=(9,))
