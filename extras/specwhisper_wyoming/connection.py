@@ -131,7 +131,7 @@ class Connection:
                 case "ping":
                     await self._send(Pong(Ping.from_event(event).text).event())
                 case "describe":
-                    await self._send(info_of(await self._client.get_model()).event())
+                    await self._describe()
                 case "transcribe":
                     await self._answered()
                     if self._has_failed:
@@ -148,6 +148,14 @@ class Connection:
         except SpecWhisperError as error:
             await self._fail(error)
             await self._cancel()
+
+    async def _describe(self) -> None:
+        try:
+            info = info_of(await self._client.get_model())
+        except SpecWhisperError as error:
+            await self._report(error)  # the connection stays: the draft server may come back
+        else:
+            await self._send(info.event())
 
     async def _put(self, event: Event) -> None:
         """Send a chunk on; the first one begins an utterance and has its format."""
