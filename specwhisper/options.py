@@ -384,7 +384,7 @@ def options_from(defaults: DecodingOptions | Mapping[str, Any], given: Mapping[s
     wanted = {name: value for name, value in wanted.items() if value is not None or name in known}
     if unknown := wanted.keys() - known:
         names = ", ".join(sorted({*known, *OTHER_NAMES, "greedy", "temperature_increment_on_fallback"}))
-        raise InvalidRequest(f"There is no option '{min(unknown)}': choose from {names}.")
+        raise InvalidRequest(f"Unknown option '{min(unknown)}': choose from {names}.")
     options = DecodingOptions(**{**defaults, **wanted})
     thresholds = (options.compression_ratio_threshold, options.logprob_threshold)
     if increment is not None and thresholds == (None, None):

@@ -121,7 +121,7 @@ def to_vad_options(value: Any) -> VadOptions:
         raise ValueError("it must be VadOptions, or a dict of them")
     names = [declared.name for declared in fields(VadOptions)]
     if unknown := value.keys() - set(names):
-        raise ValueError(f"there is no '{min(map(str, unknown))}': choose from {', '.join(names)}")
+        raise ValueError(f"unknown option '{min(map(str, unknown))}': choose from {', '.join(names)}")
     try:
         return VadOptions(**value)
     except InvalidRequest as error:

@@ -190,7 +190,7 @@ class SpeculativeLM:
         """
         if unknown := options.keys() - OPTION_NAMES:
             names = ", ".join(sorted(OPTION_NAMES | PARAMETERS))
-            raise InvalidRequest(f"There is no option '{min(unknown)}' for text: choose from {names}.")
+            raise InvalidRequest(f"Unknown option '{min(unknown)}' for text: choose from {names}.")
         limits = {} if max_new_tokens is None else {"max_new_tokens": max_new_tokens}
         given = {name: value for name, value in self.config.decoding.items() if value is not None}
         defaults = {**GREEDY, **given, "max_new_tokens": MAX_NEW_TOKENS}

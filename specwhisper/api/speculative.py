@@ -112,7 +112,9 @@ class SpeculativeWhisper:
         self.draft_model: WhisperModel | TranslatedModel | None = None
         if draft is not None:
             self.draft_model = open_draft(
-                *(draft, batch_size, target.vocabulary),
+                draft,
+                batch_size,
+                target.vocabulary,
                 device=device,
                 encoder=draft_encoder,
                 cut_windows=cut_windows,

@@ -164,7 +164,7 @@ NAN = float("nan")
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"langauge": "en"}, "There is no option 'langauge': choose from .*max_new_tokens"),
+        ({"langauge": "en"}, "Unknown option 'langauge': choose from .*max_new_tokens"),
         ({"mode": "full"}, "mode is 'full': one process has one-process and target-only"),
         ({"gamma": 0}, "gamma is 0"),
         ({"batch_size": NAN}, "batch_size is nan: it must be a whole number"),

@@ -120,7 +120,7 @@ def test_options_of_generate_are_read(quick, files):
         (
             {"generate_kwargs": {"length_penalty": 1.0}},
             InvalidRequest,
-            "no option 'length_penalty': choose from ",
+            "Unknown option 'length_penalty': choose from ",
         ),
         ({"generate_kwargs": {"num_beams": 5}}, UnsupportedOption, "Beam search is not offered"),
         ({"generate_kwargs": {"do_sample": True}}, UnsupportedOption, "do_sample is not offered: a temp"),

@@ -111,7 +111,7 @@ def test_a_model_without_an_end_token_writes_up_to_the_limit(folders, target, tm
     [
         (
             {"word_timestamps": True},
-            "no option 'word_timestamps' for text: .* gamma, .*max_new_tokens.*use_adaptive_gamma",
+            "Unknown option 'word_timestamps' for text: .* gamma, .*max_new_tokens.*use_adaptive_gamma",
         ),
         ({"temperature": (0.0, 0.5)}, "name one temperature"),
         ({"num_beams": 4}, "Beam search is not offered"),

@@ -49,6 +49,7 @@ from specwhisper_client.cli.recordings import OutputFormat
 SET_AT_SERVER = "{name} is set at the server: see specwhisper-target-server --help; leave it out here."
 NOT_OFFERED = "{name} is not offered: leave it out."
 ALL = "all"  # formats
+INTERRUPTED_STATUS = 130  # a shell's status of a command that Ctrl-C ended
 # Options of openai/whisper that are not offered: values that change nothing, and the reason.
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "--patience": (("1", "1.0"), NO_BEAMS),
@@ -266,6 +267,6 @@ def transcribe(context: typer.Context, wanted: TranscribeOptions) -> None:
     except KeyboardInterrupt:
         if wanted.output_dir is not None:
             errors.print("Interrupted: the same command with --skip-existing transcribes the rest.")
-        raise
+        raise typer.Exit(INTERRUPTED_STATUS) from None
     if not has_all:
         raise typer.Exit(1)

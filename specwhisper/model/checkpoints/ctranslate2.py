@@ -181,10 +181,13 @@ def _scaled(variables: dict[str, _Variable]) -> dict[str, _Variable]:
 
 
 def config_of(variables: Mapping[str, _Variable]) -> dict[str, int]:
-    def length(name: str, axis: int) -> int:
-        if name not in variables or axis >= len(variables[name].shape):
+    def variable(name: str, rank: int = 0) -> _Variable:
+        if name not in variables or len(variables[name].shape) < rank:
             raise ValueError(f"{MODEL_BIN} has no '{name}' of a Whisper model")
-        return variables[name].shape[axis]
+        return variables[name]
+
+    def length(name: str, axis: int) -> int:
+        return variable(name, axis + 1).shape[axis]
 
     config = {
         "vocab_size": length("decoder/embeddings/weight", 0),
@@ -199,7 +202,7 @@ def config_of(variables: Mapping[str, _Variable]) -> dict[str, int]:
             layers += 1
         config[f"{side}_layers"] = layers
         config[f"{side}_ffn_dim"] = length(f"{side}/layer_0/ffn/linear_0/bias", 0)
-        config[f"{side}_attention_heads"] = int(variables[f"{side}/num_heads"].read().item())
+        config[f"{side}_attention_heads"] = int(variable(f"{side}/num_heads").read().item())
     return config
 
 

@@ -177,7 +177,7 @@ def format_of(path: Path) -> FileFormat | None:
             return found
     if first[8:9] == b"{":  # after the length of a header
         return FileFormat.SAFETENSORS
-    num_bytes = int.from_bytes(first[4:6], "little")  # of a name, after a version
+    num_bytes = int.from_bytes(first[4:6], "little")  # a version comes first, then the length of a name
     return FileFormat.CTRANSLATE2 if first[6 : 6 + num_bytes].endswith(b"Spec\0") else None
 
 

@@ -185,7 +185,7 @@ def test_keywords_that_cannot_be(given, problem):
 
 
 def test_an_unknown_option_is_refused_with_the_known_ones():
-    with pytest.raises(InvalidRequest, match="There is no option 'langage': choose from ") as error:
+    with pytest.raises(InvalidRequest, match="Unknown option 'langage': choose from ") as error:
         options_from({}, {"langage": "en"})
     named = str(error.value).partition("choose from ")[2].rstrip(".").split(", ")
     assert {"language", "temperature", "temperature_increment_on_fallback"} <= set(named)
@@ -214,7 +214,7 @@ def test_vad_has_faster_whispers_parameters_and_defaults():
         ({"speech_pad_ms": 0.5}, "speech_pad_ms is 0.5: it must be a whole number."),
         ({"max_speech_duration_s": 0.5}, "max_speech_duration_s is 0.5: it must be above 0.832, twice"),
         ({"neg_threshold": 0.6}, "neg_threshold is 0.6: it must be at most threshold, which is 0.5."),
-        ({"onset": 0.6}, "there is no 'onset': choose from threshold, neg_threshold"),
+        ({"onset": 0.6}, "unknown option 'onset': choose from threshold, neg_threshold"),
         ("lots", "vad_parameters is 'lots': it must be VadOptions, or a dict of them."),
     ],
 )

@@ -126,6 +126,7 @@ def test_the_folder_of_a_model_in_the_hubs_cache(folder: Path, tmp_path: Path):
             "weight 'model.decoder.layers.0.fc2.weight' is missing;",
         ),
         ("decoder/embeddings/weight", (3,), "has no"),
+        ("encoder/num_heads", None, "has no 'encoder/num_heads' of a Whisper model"),
     ],
 )
 def test_incomplete_files_are_refused(name: str, shape: tuple[int, ...] | None, problem: str, folder: Path):

@@ -56,7 +56,7 @@ ONE = [*SAME, (0, " One two three.")]
         # The target has a part of it, however the draft wrote that.
         (ONE, " one", (" two", " three")),
         (ONE, " Won two,", ("", " three")),
-        (ONE, " One tw", ("o", " three")),  # of a word it has a part
+        (ONE, " One tw", ("o", " three")),  # the target has only part of the word
         (ONE, " one two three four", ("", "")),
         # Pieces follow one another.
         ([*ONE, (9, " four.")], "", (" One two", " three four")),
